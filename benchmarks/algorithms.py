@@ -7,6 +7,8 @@ The ranks are in one node, or with --nodes each on a node of its own: a network 
 from __future__ import annotations
 
 import argparse
+import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -15,11 +17,16 @@ from typing import Any
 
 from benchmarks import launch, measure, show
 from benchmarks.quiet import others_text
+from benchmarks.table.markdown import rows as markdown_rows
+from benchmarks.table.markdown import with_table
 from roundelay.run.mpi import Mpirun
 from tests.rig import Rig, why_not
 
 FITTED = 2  # ranks of the job that gives alpha and W
 _QUICK_SIZES = ("256", "64K", "1M")
+_DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE, STORED = _DOCS / "techniques" / "algorithms.md", _DOCS / "algorithms.json"
+BEGIN = "<!-- python -m benchmarks.algorithms --docs writes from here -->"
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repetitions", type=int, help="of each measurement (default: 9; with --nodes 5)")
     parser.add_argument("--quick", action="store_true", help="few sizes and repetitions: no numbers to keep")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
+    parser.add_argument("--docs", action="store_true", help="put the result into docs/ and its page instead")
     return parser
 
 
@@ -119,7 +127,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     console.print(caption(found), highlight=False)
     console.print(show.table(*rows(found)))
     console.print(others_text(list(jobs.values())), highlight=False)
-    show.save(arguments.output / "algorithms.json", found)
+    if arguments.docs:
+        keep(found)
+    else:
+        show.save(arguments.output / "algorithms.json", {"places": [found]})
 
 
 def _measured(mpirun: Mpirun, ranks: int, spec: dict[str, Any], mbit: int | None) -> dict[str, Any]:
@@ -164,6 +175,23 @@ def rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
             line += [show.seconds_text(measured), f"{show.seconds_text(said)} ({said / measured:.2f}x)"]
         lines.append(line)
     return columns, lines
+
+
+def keep(found: dict[str, Any]) -> None:
+    """Put a place's measurement into the docs: JSON and table."""
+    stored = json.loads(STORED.read_text())["places"] if STORED.exists() else []
+    known = {one["place"]: one for one in (*stored, found)}
+    result = {"places": [known[place.name] for place in (_NODE, _NODES) if place.name in known]}
+    show.save(STORED, result)
+    PAGE.write_text(with_table(PAGE.read_text(), tables(result), BEGIN))
+
+
+def tables(stored: Mapping[str, Any]) -> str:
+    """Make the page's tables."""
+    made = []
+    for found in stored["places"]:
+        made += ["", *textwrap.wrap(caption(found) + ":", 110), "", *markdown_rows(*rows(found))]
+    return "\n".join([*made, "", ""])
 
 
 if __name__ == "__main__":

@@ -4,16 +4,12 @@
 //
 // A kernel's bandwidth is that of the bytes that it has to read and write, and a copy's likewise. All take
 // turns in each round; the numbers are medians, as fractions of the copy's bandwidth.
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
-#include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "benchmarks/turns.h"
 #include "kernels/chunks.h"
 #include "kernels/cpu/table.h"
 #include "kernels/kernels.h"
@@ -26,63 +22,31 @@ constexpr std::size_t kChunk = 32768;
 constexpr int kRounds = 15;
 constexpr Chunking kOf{kCount, kChunk};
 
-struct Contender {
-  std::string name;
-  std::size_t bytes;  // read and written
-  std::function<void()> work;
-  std::vector<double> seconds{};
-
-  [[nodiscard]] double bandwidth() {
-    const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-    std::nth_element(seconds.begin(), middle, seconds.end());
-    return static_cast<double>(bytes) / *middle;
-  }
-};
-
 class Bench {
  public:
   Bench() : residual_(kCount, 1.0F), momentum_(kCount, 1.0F), values_(kCount, 0.5F), message_(kCount) {
-    add("copy", 2 * kCount * sizeof(float),
-        [this] { std::memcpy(message_.data(), values_.data(), kCount * sizeof(float)); });
+    turns_.add("copy", 2 * kCount * sizeof(float),
+               [this] { std::memcpy(message_.data(), values_.data(), kCount * sizeof(float)); });
     for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) add_all(dtype);
   }
   void run() {
-    for (int round = 0; round <= kRounds; ++round) {
-      for (Contender& one : contenders_) {
-        const auto begin = std::chrono::steady_clock::now();
-        one.work();
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-        if (round > 0) one.seconds.push_back(took.count());
-      }
-    }
-  }
-  void print() {
-    const double copy = contenders_.front().bandwidth();
-    const std::string variant(best_table().name);
-    std::printf("{\"variant\": \"%s\", \"elements\": %zu, \"copy_gb_per_s\": %.2f, \"fractions\": {",
-                variant.c_str(), kCount, copy / 1e9);
-    for (std::size_t i = 1; i < contenders_.size(); ++i) {
-      std::printf("%s\n  \"%s\": %.2f", i == 1 ? "" : ",", contenders_[i].name.c_str(),
-                  contenders_[i].bandwidth() / copy);
-    }
-    std::printf("}}\n");
+    turns_.run(kRounds);
+    turns_.print(best_table().name, kCount);
   }
 
  private:
-  void add(std::string name, std::size_t bytes, std::function<void()> work) {
-    contenders_.push_back({std::move(name), bytes, std::move(work)});
-  }
   void add_all(DType dtype) {
     const std::string name(name_of(dtype));
     const std::size_t size = size_of(dtype), kept = sizeof(float);
-    add("accumulate_" + name, kCount * 2 * (kept + size), [=, this] { accumulate_all(dtype, nullptr); });
-    add("accumulate_with_momentum_" + name, kCount * 2 * (2 * kept + size),
-        [=, this] { accumulate_all(dtype, bytes_of(momentum_)); });
-    add("gather_" + name, kCount * (2 * kept + size), [=, this] {
+    turns_.add("accumulate_" + name, kCount * 2 * (kept + size),
+               [=, this] { accumulate_all(dtype, nullptr); });
+    turns_.add("accumulate_with_momentum_" + name, kCount * 2 * (2 * kept + size),
+               [=, this] { accumulate_all(dtype, bytes_of(momentum_)); });
+    turns_.add("gather_" + name, kCount * (2 * kept + size), [=, this] {
       for (std::size_t i = 0; i < kOf.chunks(); ++i)
         take(at(message_, i, size), at(residual_, i, kept), kOf.size(i), dtype);
     });
-    add("scatter_" + name + "_to_float32", kCount * (kept + size), [=, this] {
+    turns_.add("scatter_" + name + "_to_float32", kCount * (kept + size), [=, this] {
       for (std::size_t i = 0; i < kOf.chunks(); ++i)
         cast(at(values_, i, kept), DType::kFloat32, at(message_, i, size), dtype, kOf.size(i));
     });
@@ -98,14 +62,12 @@ class Bench {
   }
 
   std::vector<float> residual_, momentum_, values_, message_;
-  std::vector<Contender> contenders_;
+  Turns turns_;
 };
 
 }  // namespace
 }  // namespace roundelay::kernels
 
 int main() {
-  roundelay::kernels::Bench bench;
-  bench.run();
-  bench.print();
+  roundelay::kernels::Bench().run();
 }

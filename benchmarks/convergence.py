@@ -2,7 +2,8 @@
 
 Every strategy trains the same model from the same weights on the same batches. The spread over the seeds says
 which differences mean something. "sent" is the part of the gradients' bytes that the steps with a technique
-have sent; dense ones, such as those of a warm-up, do not count.
+have given to their fabrics; dense ones, such as those of a warm-up, do not count. A strategy that ends with
+" without feedback" loses what it does not send.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import launch, show
 from benchmarks.table.markdown import rows as markdown_rows
@@ -20,16 +21,46 @@ from benchmarks.table.markdown import with_table
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 STORED = DOCS / "convergence.json"
-PAGE = DOCS / "techniques" / "gradientflow.md"
+NO_FEEDBACK = " without feedback"
 BEGIN = "<!-- python -m benchmarks.convergence --docs writes from here -->"
 TASKS = ("digits", "characters")
 # The models are small, and so are the chunks.
 _COLD = "csc:keep=0.1,dense_below=512,chunk_elements=256"
 _CSC = f"{_COLD},warmup=100"
-STRATEGIES = ("dense", _CSC, f"{_CSC},momentum=local", f"{_CSC},momentum=none", _COLD)
+_POWER_SGD = "power_sgd:rank={},dense_below=512,warmup=100"
+_TOPK = "topk:density=0.01,dense_below=512,warmup=100"
+STRATEGIES = (
+    "dense",
+    *(_CSC, f"{_CSC},momentum=local", f"{_CSC},momentum=none", _COLD),
+    *(_TOPK, f"{_TOPK},momentum=none", f"{_TOPK},momentum=none{NO_FEEDBACK}"),
+    *(_POWER_SGD.format(rank) for rank in (1, 2, 4)),
+)
 _STEPS = {"digits": 600, "characters": 1200}
 _POINTS = 20  # of a curve
 _COLUMNS = ["task", "strategy", "ranks", "seeds", "test loss", "range", "accuracy", "range", "sent"]
+
+
+class Page(NamedTuple):
+    """A page of the docs, and its picture. It has dense training and the strategies of one name."""
+
+    text: Path
+    picture: Path
+    name: str
+
+    def part(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return what the page shows of all results."""
+
+        def shown(run: dict[str, Any]) -> bool:
+            return run["strategy"].partition(":")[0] in ("dense", self.name)
+
+        return {**found, "jobs": [{**job, "runs": list(filter(shown, job["runs"]))} for job in found["jobs"]]}
+
+
+PAGES = (
+    Page(DOCS / "techniques" / "gradientflow.md", DOCS / "images" / "convergence.png", "csc"),
+    Page(DOCS / "techniques" / "topk.md", DOCS / "images" / "convergence_topk.png", "topk"),
+    Page(DOCS / "techniques" / "powersgd.md", DOCS / "images" / "convergence_powersgd.png", "power_sgd"),
+)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--docs",
         action="store_true",
-        help="put these tasks and ranks into docs/convergence.json, its picture and its table instead",
+        help="put these trainings into docs/convergence.json, its pictures and its tables instead",
     )
     return parser
 
@@ -88,16 +119,26 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def instead(stored: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the stored jobs in order, with these instead of those of the same task and number of ranks."""
-    known = {(job["task"], job["ranks"]): job for job in (*stored, *jobs)}
+    """Return the stored jobs in order, with these trainings instead of those of the same strategies.
+
+    A stored job of another number of steps goes as a whole.
+    """
+    known = {(job["task"], job["ranks"]): job for job in stored}
+    for job in jobs:
+        key = (job["task"], job["ranks"])
+        before = known.get(key, job)
+        new = {run["strategy"] for run in job["runs"]}
+        stays = before["runs"] if before["steps"] == job["steps"] else []
+        known[key] = {**job, "runs": [run for run in stays if run["strategy"] not in new] + job["runs"]}
     return [known[key] for key in sorted(known, key=lambda key: (TASKS.index(key[0]), key[1]))]
 
 
 def keep(found: dict[str, Any]) -> None:
-    """Put the results into the docs: JSON, picture and table."""
+    """Put the results into the docs: JSON, pictures and tables."""
     show.save(STORED, found)
-    _draw(found, DOCS / "images" / "convergence.png")
-    PAGE.write_text(with_table(PAGE.read_text(), table(found), BEGIN))
+    for page in PAGES:
+        _draw(page.part(found), page.picture)
+        page.text.write_text(with_table(page.text.read_text(), table(page.part(found)), BEGIN))
 
 
 def _draw(found: dict[str, Any], picture: Path) -> None:

@@ -15,7 +15,7 @@ from examples import digits as digits_example
 from examples import masked_language_model as language
 
 BATCH = 32  # of a step, over all ranks
-_WARM_UP = 0.1  # part of the steps in which the learning rate rises; then it falls to zero
+_WARM_UP = 0.1  # part of the steps in which the learning rate rises; then it falls to zero, or stays
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,9 +92,11 @@ def batches(task: Task, steps: int, seed: int) -> Iterator[torch.Tensor]:
             done += 1
 
 
-def rate_at(step: int, steps: int) -> float:
-    """Return the part of the highest learning rate that a step has."""
+def rate_at(step: int, steps: int, falls: bool = True) -> float:
+    """Return the part of the highest learning rate that a step has. falls: it does not stay there."""
     rising = max(1, round(_WARM_UP * steps))
     if step < rising:
         return (step + 1) / rising
+    if not falls:
+        return 1.0
     return 0.5 * (1.0 + math.cos(math.pi * (step - rising) / max(1, steps - rising)))

@@ -37,7 +37,7 @@ COLUMNS = ("values", "distribution", "k", *OURS, *PEERS, f"{READS} reads", *GOAL
 BEGIN = "<!-- python -m benchmarks.top_k --docs writes from here -->"
 
 _DOCS = Path(__file__).resolve().parent.parent / "docs"
-_PAGE = _DOCS / "techniques" / "top_k.md"
+_PAGE = _DOCS / "techniques" / "topk.md"
 _SIZES, _FULL_SIZES = (1 << 20, 16 << 20), (1 << 20, 16 << 20, 64 << 20)
 _DENSITIES = (0.001, 0.01, 0.1)
 _DGC_SAMPLE = 0.01  # the part of the values that DGC samples
@@ -198,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sizes", type=show.parse_size, nargs="+", help="numbers of values, like 1M")
     parser.add_argument("--repetitions", type=int, default=9, help="turns of each way (default: 9)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the picture")
-    parser.add_argument("--docs", action="store_true", help="write docs/techniques/top_k.* instead")
+    parser.add_argument("--docs", action="store_true", help="write docs/techniques/topk.* instead")
     return parser
 
 

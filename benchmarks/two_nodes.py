@@ -26,6 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--mbit", type=int, default=1000, help="the wire's speed, Mbit/s (default: 1000)")
     parser.add_argument("--repetitions", type=int, default=9, help="measurements of each (default: 9)")
+    parser.add_argument("--peers", action="store_true", help="Gloo and MPI too")
     parser.add_argument("--quick", action="store_true", help="25 MiB, twice")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
     return parser
@@ -35,9 +36,19 @@ def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Make the table's rows: the bytes that a node sent, the time, and the ratio of both to the stream's."""
     made = []
     for cell in cells:
-        own, stream = (median(cell["seconds"][who]) for who in ("roundelay", "stream"))
-        sizes = [show.size_text(size) for size in (cell["bytes"], cell["sent"]["roundelay"])]
-        made.append([*sizes, f"{cell['sent_ratio']:.3f}x", show.seconds_text(own), f"{own / stream:.3f}x"])
+        for who, all_seconds in cell["seconds"].items():
+            seconds, sent = median(all_seconds), cell["sent"][who]
+            made.append(
+                [
+                    show.size_text(cell["bytes"]),
+                    who,
+                    show.size_text(sent),
+                    f"{sent / cell['sent']['stream']:.3f}x",
+                    show.seconds_text(seconds),
+                    f"{seconds / median(cell['seconds']['stream']):.3f}x",
+                    f"{1e9 * median(cell['cpu'][who]) / cell['bytes']:.2f} ns/B",
+                ]
+            )
     return made
 
 
@@ -51,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     spec = {
         "sizes": arguments.sizes or [show.parse_size(size) for size in default],
         "repetitions": 2 if arguments.quick else arguments.repetitions,
+        "peers": arguments.peers,
     }
     with Rig(NODES, arguments.mbit) as rig:
         spec["address"] = rig.address(0)
@@ -58,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     console = show.console()
     title = f"Allreduce, 2 nodes of 2 ranks, {arguments.mbit} Mbit/s, fabric {found['fabric']}"
     console.print(f"{title}: what a node sends, and the time, beside a plain TCP stream's", highlight=False)
-    columns = ["size", "sent", "to stream", "time", "to stream"]
+    columns = ["size", "who", "sent", "to stream", "time", "to stream", "CPU, all ranks"]
     console.print(show.table(columns, rows(found["cells"])))
     found = {"machine": launch.machine(mpirun), "mbit": arguments.mbit, **found}
     show.save(arguments.output / "two_nodes.json", found)

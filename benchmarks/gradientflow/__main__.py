@@ -41,8 +41,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of JSON, Markdown and plot")
     docs = parser.add_mutually_exclusive_group()
-    docs.add_argument("--docs", action="store_true", help="keep the results in docs/techniques, and render")
-    docs.add_argument("--render", action="store_true", help="measure nothing: page and picture of that JSON")
+    pages: dict[str, Any] = {
+        "choices": list(document.PAGES),
+        "nargs": "?",
+        "const": next(iter(document.PAGES)),
+    }
+    docs.add_argument("--docs", **pages, help="keep the results for this page of docs/techniques, and render")
+    docs.add_argument("--render", **pages, help="measure nothing: page and picture of what was kept")
     return parser
 
 
@@ -63,16 +68,17 @@ def _plot(stored: Mapping[str, Any], path: Path) -> None:
     show.draw("benchmarks.gradientflow.plot", "plot", document.wires(stored), path)
 
 
-def _render(stored: Mapping[str, Any]) -> None:
-    document.write_page(stored)
-    _plot(stored, document.PICTURE)
+def _render(page: document.Page, stored: Mapping[str, Any]) -> None:
+    document.write_page(page, stored)
+    _plot(stored, page.picture)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
     if arguments.render:
-        _render(document.read())
+        page = document.PAGES[arguments.render]
+        _render(page, document.read(page))
         return
     if reason := why_not():
         raise launch.JobError(f"no two nodes on this machine: {reason}")
@@ -91,15 +97,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     stored = {
         "day": day,
         "machine": launch.machine(mpirun),
-        "dense_steps": {"CSC": DENSE_STEPS, "PowerSGD": DENSE_STEPS},
+        "dense_steps": dict.fromkeys(("CSC", "top-k", "PowerSGD"), DENSE_STEPS),
         "wires": [wire.as_json() for wire in wires],
     }
     show.save(arguments.output / "gradientflow.json", stored)
     (arguments.output / "gradientflow.md").write_text(document.tables(stored))
     _plot(stored, arguments.output / "gradientflow.png")
     if arguments.docs:
-        show.save(document.STORED, stored)
-        _render(stored)
+        page = document.PAGES[arguments.docs]
+        show.save(page.stored, stored)
+        _render(page, stored)
 
 
 if __name__ == "__main__":

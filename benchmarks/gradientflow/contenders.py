@@ -11,7 +11,7 @@ Shape = Sequence[int]
 Payload = Callable[[Sequence[Shape]], float]
 
 FP32, HALF = 4, 2  # bytes of an element on the wire
-DENSE_STEPS = 20  # the first ones of CSC and of PowerSGD, when gradients change most
+DENSE_STEPS = 20  # the first ones of CSC, top-k and PowerSGD, when gradients change most
 WARMUPS = DENSE_STEPS + 4  # steps before the measured ones: then all have their pools and orders of buckets
 
 
@@ -29,6 +29,19 @@ def low_rank(rank: int, least_gain: float = 2.0) -> Payload:
         return factors if len(shape) > 1 and factors * least_gain < whole else whole
 
     return lambda shapes: float(FP32 * sum(map(size, shapes)))
+
+
+def pairs(density: float, least: int = 4096) -> Payload:
+    """Send a part of the elements, each in half a type with 16 bits of an index, and small parameters whole.
+
+    They are gathered. On two nodes that sends as many bytes as an allreduce of them.
+    """
+
+    def size(shape: Shape) -> float:
+        whole = math.prod(shape)
+        return 2 * HALF * density * whole if whole >= least else HALF * whole
+
+    return lambda shapes: float(sum(map(size, shapes)))
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,16 @@ def _csc(keep: float, name: str, more: str = "") -> Contender:
     return Contender(name, "roundelay", text, None)
 
 
+def _power_sgd(rank: int) -> Contender:
+    text = f"power_sgd:rank={rank},warmup={DENSE_STEPS},dense_below=0"
+    return Contender(f"PowerSGD rank {rank}", "roundelay", text, low_rank(rank))
+
+
+def _topk(density: float, name: str, more: str = "") -> Contender:
+    text = f"topk:density={density},index_bits=16,select=auto{more},warmup={DENSE_STEPS},wire=bf16"
+    return Contender(name, "roundelay", text, pairs(density))
+
+
 CONTENDERS = {
     "alone": ALONE,
     "per-tensor": PER_TENSOR,
@@ -72,9 +95,16 @@ CONTENDERS = {
     "csc-10": _csc(0.1, "CSC 10 %, bf16"),
     "csc-10-previous": _csc(0.1, "CSC 10 %, bf16, previous norms", ",norms=previous"),
     "csc-1": _csc(0.01, "CSC 1 %, bf16"),
+    "topk-10": _topk(0.1, "top-k 10 %, bf16"),
+    "topk-1": _topk(0.01, "top-k 1 %, bf16"),
+    "topk-1-momentum": _topk(0.01, "top-k 1 %, bf16, SGD's momentum", ",momentum=none"),
+    "power-sgd-4": _power_sgd(4),
+    "power-sgd-2": _power_sgd(2),
+    "power-sgd-1": _power_sgd(1),
     "ddp": DDP,
     "ddp-fp16": Contender("DDP, fp16 hook", "ddp", "fp16_compress_hook", dense(HALF)),
     "powersgd-4": Contender("DDP, PowerSGD rank 4", "powersgd", "4", low_rank(4)),
+    "powersgd-2": Contender("DDP, PowerSGD rank 2", "powersgd", "2", low_rank(2)),
     "powersgd-1": Contender("DDP, PowerSGD rank 1", "powersgd", "1", low_rank(1)),
 }
 

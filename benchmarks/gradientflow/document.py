@@ -1,4 +1,4 @@
-"""Writes the results into docs/techniques/gradientflow.md."""
+"""Writes the results into the pages of GradientFlow and of top-k."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import show
 from benchmarks.gradientflow.result import Row, Wire, from_json, wire_seconds
@@ -14,9 +14,24 @@ from benchmarks.table.markdown import rows, with_table
 from benchmarks.table.result import Estimate
 
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
-STORED = _DOCS / "techniques" / "gradientflow.json"
-PAGE = _DOCS / "techniques" / "gradientflow.md"
-PICTURE = _DOCS / "images" / "gradientflow.png"
+
+
+class Page(NamedTuple):
+    """A page with results, where these are stored, and their picture."""
+
+    text: Path
+    stored: Path
+    picture: Path
+
+
+def _page(name: str, results: str) -> Page:
+    techniques = _DOCS / "techniques"
+    return Page(
+        techniques / f"{name}.md", techniques / f"{results}.json", _DOCS / "images" / f"{results}.png"
+    )
+
+
+PAGES = {"gradientflow": _page("gradientflow", "gradientflow"), "topk": _page("topk", "topk_steps")}
 BEGIN = "<!-- python -m benchmarks.gradientflow --docs writes from here -->"
 
 COLUMNS = (
@@ -62,7 +77,7 @@ def disturbed(wire: Wire) -> str:
 
 
 def tables(stored: Mapping[str, Any]) -> str:
-    """Make the page's tables, one for each wire."""
+    """Make a page's tables, one for each wire."""
     machine = stored["machine"]
     where = (
         f"{machine['cores']} cores of an {machine['cpu']}, torch {machine['torch']}, {machine['mpi']}, "
@@ -85,12 +100,12 @@ def wires(stored: Mapping[str, Any]) -> Sequence[Wire]:
     return sorted(map(from_json, stored["wires"]), key=lambda wire: wire.mbit)
 
 
-def read() -> dict[str, Any]:
+def read(page: Page) -> dict[str, Any]:
     """Read the latest results."""
-    found: dict[str, Any] = json.loads(STORED.read_text())
+    found: dict[str, Any] = json.loads(page.stored.read_text())
     return found
 
 
-def write_page(stored: Mapping[str, Any]) -> None:
+def write_page(page: Page, stored: Mapping[str, Any]) -> None:
     """Put the tables into the page."""
-    PAGE.write_text(with_table(PAGE.read_text(), tables(stored), BEGIN))
+    page.text.write_text(with_table(page.text.read_text(), tables(stored), BEGIN))

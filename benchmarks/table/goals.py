@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks import data_cache, show
+from benchmarks import levels as ways_over_levels
 from benchmarks.shapes import resnet50
-from benchmarks.table import alone, cache, small, start, straggler, submit, tensors, train
+from benchmarks.table import alone, cache, levels, small, start, straggler, submit, tensors, train
 from benchmarks.table.allreduce import OWN_FP32
 from benchmarks.table.line import Goal, Line, missing
 from benchmarks.table.result import Estimate, Result
@@ -175,6 +176,10 @@ AIMS: Sequence[Aim] = (
     at_most(start.NOTHING, 0.5),
     above_the_floor(start.FIRST_SUM, 0.5),
     *_nodes(),
+    times_as_fast(levels.TIME, ways_over_levels.TWO, 1 / 0.6),
+    times_as_fast(levels.TIME, ways_over_levels.RING, 1 / 0.75),
+    times_the_floor(levels.TIME, 1.1),
+    times_the_floor(levels.BYTES, 1.02),
 )
 
 

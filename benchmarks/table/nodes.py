@@ -1,4 +1,7 @@
-"""Two nodes of 2 ranks at 1 Gbit/s: the results of benchmarks.two_nodes, if this machine can make nodes."""
+"""Two nodes of 2 ranks: the results of benchmarks.two_nodes, if this machine can make nodes.
+
+At 1 Gbit/s the wire limits, at 10 Gbit/s the CPU time that a byte needs.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ _LIMIT_S = 600
 _NODES = "2 nodes of 2 ranks"
 _WORK = f"{_NODES}, 1 Gbit/s"
 STREAM = "a plain TCP stream"
+_FAST = f"{_NODES}, 10 Gbit/s"
+_PEERS = {"gloo": "Gloo", "mpi": "MPI"}
 
 
 def command(module: str, *arguments: str) -> dict[str, Any]:
@@ -57,4 +62,24 @@ def results(found: dict[str, Any]) -> list[Result]:
         headline = f"{size} fp32, {_NODES}"
         time = compare(f"{work}, time", samples, {}, floor=("stream", STREAM), headline=headline)
         made += [bytes_sent, time]
+    return made
+
+
+def measure_fast(run: Run, quick: bool) -> dict[str, Any]:
+    """Run the benchmark at 10 Gbit/s, beside Gloo and MPI."""
+    if quick:
+        return {"missing": "not in a quick run"}
+    return command(_MODULE, "--mbit", "10000", "--peers", "--sizes", "25M")
+
+
+def fast_results(found: dict[str, Any]) -> list[Result]:
+    """Compare the time, and the CPU time of all ranks, with the peers' and a plain TCP stream's."""
+    if "missing" in found:
+        return [Result(_FAST, why=found["missing"])]
+    made = []
+    for cell in found["cells"]:
+        work = f"{show.size_text(cell['bytes'])} fp32, {_FAST}"
+        for what, values in ((", time", cell["seconds"]), (", CPU time of all ranks", cell["cpu"])):
+            samples = Samples(values, cell["others"])
+            made.append(compare(work + what, samples, _PEERS, floor=("stream", STREAM)))
     return made

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from benchmarks.table import (
+    algorithms,
     allreduce,
     alone,
     averaging,
     cache,
     lars,
+    levels,
     nodes,
     small,
     start,
     straggler,
     submit,
     tensors,
+    topk,
     train,
 )
 from benchmarks.table.row import Row
@@ -30,6 +33,10 @@ ROWS: dict[str, Row] = {
     "alone": Row(alone.measure, alone.results),
     "start": Row(start.measure, start.results),
     "nodes": Row(nodes.measure, nodes.results),
+    "topk": Row(topk.measure, topk.results),
     "daso": averaging.row(averaging.DASO),
     "local_sgd": averaging.row(averaging.LOCAL_SGD),
+    "fast_nodes": Row(nodes.measure_fast, nodes.fast_results),
+    "levels": Row(levels.measure, levels.results),
+    "algorithms": Row(algorithms.measure, algorithms.results),
 }

@@ -1,8 +1,9 @@
 """Trains a task with each strategy and seed, and records the test loss and what was sent.
 
 "sent" is a part of the bytes of gradients; with a strategy that sends parameters it is the number of models
-that a node has sent, by the number of steps. `nodes`, in the spec: the ranks take themselves for so many
-nodes. `steady`: strategies get losses that fall.
+that a node has sent, by the number of steps. In the spec: `nodes`: the ranks take themselves for so many
+nodes (without it, each rank for one); `steady`: strategies get losses that fall; `rate`: a multiple of the
+task's learning rate; `falls`: whether it falls to zero at the end.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 
 import roundelay.torch as hvd
 from benchmarks import measure
+from benchmarks.convergence import NO_FEEDBACK
 from benchmarks.tasks import BATCH, TASKS, Task, batches, rate_at
 
 _MOMENTUM, _WEIGHT_DECAY = 0.9, 1e-4
@@ -51,14 +53,16 @@ def _end_epoch(strategy: hvd.strategies.Strategy, loss: float) -> None:
 def _train(name: str, text: str, seed: int, spec: dict[str, Any]) -> dict[str, Any]:
     """Train once. All ranks end with the same model, and rank 0 tests it."""
     steps, every = spec["steps"], spec["every"]
+    rate, falls = spec.get("rate", 1.0), spec.get("falls", True)
     torch.manual_seed(seed)
     task = TASKS[name]()
     plain = torch.optim.SGD(
-        task.model.parameters(), lr=task.rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY
+        task.model.parameters(), lr=rate * task.rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY
     )
-    optimizer = hvd.DistributedOptimizer(plain, task.model.named_parameters(), strategy=text)
+    chosen, no_feedback, _ = text.partition(NO_FEEDBACK)
+    optimizer = hvd.DistributedOptimizer(plain, task.model.named_parameters(), strategy=chosen)
     strategy = hvd.strategies.of(optimizer)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, steps))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, steps, falls))
     hvd.broadcast_parameters(task.model.state_dict(), root_rank=0)
     torch.manual_seed(seed * hvd.size() + hvd.rank())  # each rank draws its own masks
     before, transfers, curve = _sent(), hvd.stats()["parameter_transfers"], []
@@ -71,6 +75,8 @@ def _train(name: str, text: str, seed: int, spec: dict[str, Any]) -> dict[str, A
         loss.backward()  # type: ignore[no-untyped-call]
         losses.append(float(loss.detach()))
         optimizer.step()
+        if no_feedback:
+            hvd.strategies.of(optimizer).rescale(0.0)  # of what is kept back nothing is left
         scheduler.step()
         if step % every == 0 or step == steps:
             _end_epoch(strategy, 2.0 ** -(step // every) if spec.get("steady") else statistics.mean(losses))
@@ -87,8 +93,8 @@ def _train(name: str, text: str, seed: int, spec: dict[str, Any]) -> dict[str, A
 def main(spec: dict[str, Any]) -> dict[str, Any]:
     """Carry out the trainings of the spec."""
     ranks = measure.Ranks(spec)
-    if "nodes" in spec:
-        os.environ["ROUNDELAY_NODE_ID"] = str(ranks.rank * spec["nodes"] // ranks.size)
+    nodes = spec.setdefault("nodes", ranks.size)
+    os.environ["ROUNDELAY_NODE_ID"] = str(ranks.rank * nodes // ranks.size)
     hvd.init()
     runs = [
         _train(spec["task"], strategy, seed, spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch.distributed as dist
 
 import roundelay.torch as hvd
 from benchmarks import measure
-from benchmarks.contenders import Roundelay
+from benchmarks.contenders import Contender, Gloo, Mpi, Roundelay
 from benchmarks.exact import Sum
 from roundelay import _core
 from tests.rig.stream import Stream
@@ -23,17 +24,20 @@ _PORT = 7077
 
 
 class _Turn:
-    """Measures one thing repeatedly, with the bytes that this rank's node sends each time."""
+    """Measures one thing repeatedly, with the bytes that this rank's node sends and the ranks' CPU time."""
 
     def __init__(self, run: Callable[[], object], ranks: measure.Ranks) -> None:
         self._run, self._ranks = run, ranks
         self.sent: list[float] = []
+        self.cpu: list[float] = []
 
     def __call__(self) -> list[float]:
         self._ranks.meet()
         before = int(_SENT.read_text())
         self._ranks.meet()
+        cpu = time.process_time()
         seconds = measure.timed(self._run)
+        self.cpu.append(time.process_time() - cpu)
         self._ranks.meet()
         self.sent.append(int(_SENT.read_text()) - before)
         return [seconds]
@@ -44,11 +48,18 @@ class _Turn:
         dist.all_reduce(most, op=dist.ReduceOp.MAX)
         return int(statistics.median(most.tolist()))
 
+    def cpu_seconds(self, repetitions: int) -> list[float]:
+        """Return the CPU time of all ranks, by repetition."""
+        total = torch.tensor(self.cpu[-repetitions:], dtype=torch.float64)
+        dist.all_reduce(total)
+        seconds: list[float] = total.tolist()
+        return seconds
+
 
 class _Allreduce(_Turn):
     """Sums a tensor whose sum is known."""
 
-    def __init__(self, contender: Roundelay, size: int, ranks: measure.Ranks) -> None:
+    def __init__(self, contender: Contender, size: int, ranks: measure.Ranks) -> None:
         self._data = Sum(size // 4, torch.float32, ranks.rank, ranks.size)
         self._tensor = torch.empty(size // 4)
         self._name = contender.name
@@ -74,21 +85,24 @@ def _exchange(stream: Stream | None, size: int) -> None:
 
 
 def _measure(
-    size: int, contender: Roundelay, stream: Stream | None, ranks: measure.Ranks, repetitions: int
+    size: int,
+    contenders: list[Contender],
+    stream: Stream | None,
+    ranks: measure.Ranks,
+    repetitions: int,
 ) -> dict[str, Any]:
     nodes = hvd.cross_size()
     least = 2 * (nodes - 1) * size // nodes  # the least that each node must send
-    turns = {
-        "roundelay": _Allreduce(contender, size, ranks),
-        "stream": _Turn(partial(_exchange, stream, least), ranks),
-    }
-    found = measure.take_turns(turns, repetitions)
+    turns: dict[str, _Turn] = {one.name: _Allreduce(one, size, ranks) for one in contenders}
+    turns["stream"] = _Turn(partial(_exchange, stream, least), ranks)
+    found = measure.take_turns(dict[str, measure.Turn](turns), repetitions)
     sent = {name: turn.sent_bytes(repetitions) for name, turn in turns.items()}
     return {
         "bytes": size,
         "seconds": found.single(),
         "others": found.others,
         "sent": sent,
+        "cpu": {name: turn.cpu_seconds(repetitions) for name, turn in turns.items()},
         "sent_ratio": sent["roundelay"] / sent["stream"],
     }
 
@@ -96,9 +110,11 @@ def _measure(
 def main(spec: dict[str, Any]) -> dict[str, Any]:
     """Measure all sizes of the spec."""
     ranks = measure.Ranks(spec)
-    contender = Roundelay()
+    contenders: list[Contender] = [Roundelay()]
+    if spec["peers"]:
+        contenders += [Gloo(), Mpi()]
     stream = _stream(spec["address"])
-    cells = [_measure(size, contender, stream, ranks, spec["repetitions"]) for size in spec["sizes"]]
+    cells = [_measure(size, contenders, stream, ranks, spec["repetitions"]) for size in spec["sizes"]]
     ranks.leave()
     return {"fabric": _core.transports()["fabric"], "cells": cells}
 

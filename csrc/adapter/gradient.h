@@ -19,6 +19,7 @@ struct HookRules {
   int passes_per_step = 1;  // backward passes before a gradient is reduced
   int no_sync_depth = 0;    // the number of no_sync() blocks that are open
   bool recording = false;   // Python records the arrival of every gradient
+  bool marking = false;     // the timeline records the arrival of every gradient
   int graph_task = -1;      // autograd's id of the backward whose end Python waits for; -1: none
 
   // Returns true if Python waits for the running backward's end already and does not record. Hooks call it on
@@ -43,6 +44,7 @@ class Gradient {
   // `name` appears in messages. `additive` says whether results of several reductions may be added.
   Gradient(const at::Tensor& parameter, std::string name, bool additive);
 
+  [[nodiscard]] const std::string& name() const { return name_; }
   // Returns the parameter; undefined if it no longer exists. Functions below with an argument `parameter`
   // expect this one, as finding it again costs time.
   [[nodiscard]] at::Tensor parameter() const;

@@ -61,6 +61,7 @@ Status TechniqueChoice::choose(std::string_view text, BucketElements elements, s
   text_ = std::move(canonical);
   flush_text_ = text_ + std::string(wire::kFlush);
   elements_ = kept_ ? std::move(elements) : BucketElements{};
+  levels_.assign(levels.begin(), levels.end());
   used_ = flush_next_ = flushing_ = false;
   run_ = 0;
   last_run_.reset();
@@ -109,7 +110,7 @@ void TechniqueChoice::rescale(double factor) {
   const at::NoGradGuard no_grad;
   const DType type = kernels::residual_type(elements_.dtype);
   const at::ScalarType as = type == DType::kFloat64 ? at::kDouble : at::kFloat;
-  const auto bytes = kept_->run.technique->kept_numbers(elements_.count) * size_of(type);
+  const auto bytes = kept_->run.technique->kept_numbers(elements_.count, levels_) * size_of(type);
   // The version of `state_` stays: a state of zeros remains clear.
   if (bytes > 0) kept_->memory.narrow(0, 0, static_cast<std::int64_t>(bytes)).view(as).mul_(factor);
 }

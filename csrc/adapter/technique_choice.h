@@ -49,7 +49,7 @@ class TechniqueChoice {
   ~TechniqueChoice();
 
   // Chooses the technique of later operations by the text of compress/registry.h; "" or "dense": none.
-  // `levels`: the number of members of each level, innermost first. A technique that is chosen again keeps
+  // `levels`: as in compress::Technique::state_bytes(). A technique that is chosen again keeps
   // its state; another one gets new state, which is zero. Errors, which change nothing: kInvalidArgument (the
   // text is wrong), kUnavailable (the state may contain gradients, or there is no memory).
   [[nodiscard]] Status choose(std::string_view text, BucketElements elements, std::span<const int> levels);
@@ -100,6 +100,7 @@ class TechniqueChoice {
   at::Tensor state_;
   std::int64_t clean_version_ = 0;  // of `state_` when it was known to be clear
   BucketElements elements_;         // of the bucket; empty: dense
+  std::vector<int> levels_;
   std::uint64_t run_ = 0;
   std::optional<std::uint64_t> last_run_;  // the number of the last operation, if it was a run
   bool used_ = false;                      // an operation has written the state since then

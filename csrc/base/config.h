@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/factors.h"
 #include "base/level_counts.h"
 #include "base/log.h"
 #include "base/status.h"

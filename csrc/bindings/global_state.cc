@@ -100,14 +100,20 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
 
 void init(const std::optional<std::string>& backend_path, const std::optional<Rendezvous>& rendezvous,
           const std::vector<int>& ranks, const std::optional<int>& communicator,
-          const std::string& launcher_rack) {
+          const std::string& launcher_rack, const std::string& tuning, const std::string& tuning_error) {
   refuse_in_child();
   LoadedConfig loaded = load_config_from_environment();
+  runtime::Start with;
+  with.rendezvous = rendezvous;
+  with.ranks = ranks;
+  with.communicator = communicator;
+  with.launcher_rack = launcher_rack;
+  with.tuning = tuning;
+  with.tuning_error = tuning_error;
   Status status;
   {
     const py::gil_scoped_release no_gil;
-    status =
-        start(std::move(loaded), backend_path, {0, rendezvous, ranks, communicator, launcher_rack, {}, {}});
+    status = start(std::move(loaded), backend_path, std::move(with));
   }
   check(status);
 }
@@ -214,7 +220,7 @@ void bind_global_state(py::module_& module) {
            py::arg("local_size"));
   module.def("init", init, py::arg("backend_path"), py::arg("rendezvous") = std::nullopt,
              py::arg("ranks") = std::vector<int>(), py::arg("communicator") = std::nullopt,
-             py::arg("launcher_rack") = "");
+             py::arg("launcher_rack") = "", py::arg("tuning") = "", py::arg("tuning_error") = "");
   module.def("shutdown", shutdown);
   module.def("is_initialized", is_initialized);
   module.def("after_fork", in_forked_child);

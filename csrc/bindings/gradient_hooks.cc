@@ -7,8 +7,11 @@
 
 #include "adapter/bucket.h"
 #include "adapter/gradient.h"
+#include "base/clock.h"
 #include "bindings/errors.h"
+#include "bindings/global_state.h"
 #include "bindings/topics.h"
+#include "timeline/timeline.h"
 
 namespace roundelay::bindings {
 namespace {
@@ -35,11 +38,21 @@ struct AfterHook {
 
   PyObject* operator()(PyObject* parameter) const {
     if (!gradient->count_pass(*rules)) return Py_NewRef(Py_None);
+    if (rules->marking) mark(THPVariable_Unpack(parameter));
     if (rules->skip_python() && arrived_in_bucket(THPVariable_Unpack(parameter))) return Py_NewRef(Py_None);
     return PyObject_CallNoArgs(arrived.ptr());
   }
 
  private:
+  void mark(const at::Tensor& parameter) const {
+    const at::Tensor& local = parameter.grad();
+    if (!local.defined() || local.layout() != at::kStrided) return;
+    const auto elements = static_cast<std::uint64_t>(local.numel());
+    const std::uint64_t rows = local.dim() > 0 ? static_cast<std::uint64_t>(local.size(0)) : 1;
+    global_context()->timeline().record_gradient(
+        {gradient->name(), elements, elements * local.element_size(), rows}, steady_now());
+  }
+
   // Returns false if the gradient is special.
   [[nodiscard]] bool arrived_in_bucket(const at::Tensor& parameter) const {
     adapter::Bucket* const bucket = gradient->place().bucket;
@@ -79,6 +92,7 @@ void bind_gradient_hooks(py::module_& module) {
       .def_readwrite("passes_per_step", &HookRules::passes_per_step)
       .def_readwrite("no_sync_depth", &HookRules::no_sync_depth)
       .def_readwrite("recording", &HookRules::recording)
+      .def_readwrite("marking", &HookRules::marking)
       .def_readwrite("graph_task", &HookRules::graph_task);
   py::class_<BeforeHook>(module, "BeforeHook", py::dynamic_attr(), callable<BeforeHook>())
       .def(py::init<std::shared_ptr<Gradient>>(), py::arg("gradient"));

@@ -31,28 +31,6 @@ RankInfo rank_info_of(int rank, const std::vector<std::string>& node_ids) {
   return p;
 }
 
-std::optional<LevelGroups> levels_of(const Group& group, const std::vector<std::string>& node_ids) {
-  std::vector<std::vector<int>> nodes;  // ranks, of each node
-  std::map<std::string, std::size_t> number_of;
-  for (const int rank : group.ranks) {
-    const auto [node, is_new] = number_of.emplace(node_ids[static_cast<std::size_t>(rank)], nodes.size());
-    if (is_new) nodes.emplace_back();
-    nodes[node->second].push_back(rank);
-  }
-  const std::size_t each = nodes.front().size();
-  const auto as_many = [each](const std::vector<int>& ranks) { return ranks.size() == each; };
-  if (nodes.size() < 2 || each < 2 || !std::all_of(nodes.begin(), nodes.end(), as_many)) return std::nullopt;
-
-  const int self = group.world_rank();
-  const std::size_t own = number_of[node_ids[static_cast<std::size_t>(self)]];
-  const auto place = std::find(nodes[own].begin(), nodes[own].end(), self) - nodes[own].begin();
-  LevelGroups levels{{group.id, nodes[own], static_cast<int>(place)}, {group.id, {}, static_cast<int>(own)}};
-  for (const std::vector<int>& ranks : nodes) {
-    levels.outer.ranks.push_back(ranks[static_cast<std::size_t>(place)]);
-  }
-  return levels;
-}
-
 std::string node_id(const std::string& override) {
   if (!override.empty()) return override;
   std::array<char, 256> host{};

@@ -17,6 +17,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/announcements.h"
 #include "base/group.h"
@@ -51,6 +52,9 @@ class Pending {
   // Returns the group's index of the member that the call waits for now, or -1. It names the culprit of a
   // missed deadline.
   [[nodiscard]] virtual int waiting_for() const { return -1; }
+  // Returns the name of the algorithm, or plan, that carries out the call, for the timeline and the log. ""
+  // if the fabric has only one way. The text lives as long as the fabric.
+  [[nodiscard]] virtual std::string_view algorithm() const { return {}; }
   // Returns whether ranks outnumber cores, so that spinning would take the core that a peer needs.
   [[nodiscard]] virtual bool crowded() const { return false; }
   // Returns the pause before the next test(). Call it after a test() that said false. It may be a long sleep
@@ -89,6 +93,7 @@ class DeviceCalls {
 // gets them when it is made and never changes them, so that a user may read them once.
 struct FabricCapabilities {
   bool scattered = false;         // takes AllreduceCall::scattered; the same on all members
+  bool within_node = false;       // all members are on one node; the same on all members
   Waker* waker = nullptr;         // lives as long as the fabric
   DeviceCalls* device = nullptr;  // lives as long as the fabric
   // Makes regions for buffers that the group's calls work on. On levels they are the innermost one's. May
@@ -118,9 +123,10 @@ class Fabric {
   [[nodiscard]] virtual bool any_thread() const = 0;
   // Returns whether the fabric is poisoned: the medium may write to the buffers of unfinished calls for ever.
   [[nodiscard]] virtual bool poisoned() const = 0;
-  // Returns the fabrics inside nodes, between them and so on, innermost first, or this fabric alone if its
-  // group is flat. They connect this member with its peers of each level. They belong to this fabric. Call
-  // them only while this fabric has no call in progress. The same number on all members.
+  // Returns the fabrics inside nodes, between them and so on, innermost first. They connect this member with
+  // its peers of each level. Returns this fabric alone if its group is flat, or if parts of a level have
+  // different numbers of members, so that no fabric has all peers. They belong to this fabric. Call them only
+  // while this fabric has no call in progress. The same number on all members.
   [[nodiscard]] virtual std::span<Fabric* const> levels() = 0;
   [[nodiscard]] const FabricCapabilities& capabilities() const { return capabilities_; }
 
@@ -134,5 +140,25 @@ class Fabric {
   Fabric* const self_ = this;
   const FabricCapabilities capabilities_;
 };
+
+// Returns the fabric within this member's node, or null: it is alone there, or the group is flat and goes
+// over several nodes, of which then every member counts as one.
+[[nodiscard]] inline Fabric* node_level(Fabric& fabric) {
+  Fabric* const innermost = fabric.levels().front();
+  return innermost->capabilities().within_node ? innermost : nullptr;
+}
+
+// Returns the fabrics between nodes, innermost first; none: the group is on one node.
+[[nodiscard]] inline std::span<Fabric* const> levels_across(Fabric& fabric) {
+  return fabric.levels().subspan(node_level(fabric) == nullptr ? 0 : 1);
+}
+
+// Returns the number of members of each level, the node first; 1: there is no fabric within the node.
+[[nodiscard]] inline std::vector<int> level_sizes(Fabric& fabric) {
+  std::vector<int> sizes;
+  if (node_level(fabric) == nullptr) sizes.push_back(1);
+  for (const Fabric* level : fabric.levels()) sizes.push_back(level->group().size());
+  return sizes;
+}
 
 }  // namespace roundelay::collective

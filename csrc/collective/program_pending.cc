@@ -7,13 +7,15 @@
 
 namespace roundelay::collective {
 
-ProgramPending::ProgramPending(std::shared_ptr<FabricState> state, const Call& call, Select select, int tag)
+ProgramPending::ProgramPending(std::shared_ptr<FabricState> state, const Call& call, const Select& select,
+                               int tag)
     : state_(std::move(state)),
       call_(among_present(call, state_->group.size())),
       watch_(call_, state_->group),
       exchange_(*state_->transport, present_members(options_of(call), state_->group.size()), state_->scratch,
                 tag),
-      program_(select(call_, exchange_.size()).program(exchange_, call_)) {
+      algorithm_(select(call_, exchange_.size())),
+      program_(algorithm_.program(exchange_, call_)) {
   program_.resume();  // the first transfers start now
 }
 

@@ -38,12 +38,13 @@ class ProgramPending final : public Pending {
  public:
   // `tag` and `tag` + 1 are the same on all members, and no other call in progress has them. This member
   // takes part in the call.
-  ProgramPending(std::shared_ptr<FabricState> state, const Call& call, Select select, int tag);
+  ProgramPending(std::shared_ptr<FabricState> state, const Call& call, const Select& select, int tag);
   // A call that is dropped before its end poisons the fabric, because its transfers are still on their way.
   ~ProgramPending() override;
 
   Result<bool> test() override;
   [[nodiscard]] int waiting_for() const override { return exchange_.waiting_for(); }
+  [[nodiscard]] std::string_view algorithm() const override { return algorithm_.name; }
   [[nodiscard]] bool crowded() const override { return state_->crowded; }
 
  private:
@@ -55,6 +56,7 @@ class ProgramPending final : public Pending {
   const Call call_;  // as the present members see it
   CallWatch watch_;
   Exchange exchange_;
+  const Algorithm& algorithm_;
   Program program_;
   std::optional<Program> closing_;
 };

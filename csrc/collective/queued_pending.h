@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "collective/call_watch.h"
@@ -29,6 +31,7 @@ struct CallQueue {
   std::deque<QueuedPending<State>*> calls;  // in progress; only the first one moves
   Status poison;                            // the first cause; ok while the fabric works
   std::function<void()> on_poison;          // called once; may be empty
+  std::string algorithm;                    // of all calls (Pending::algorithm()); set when it is made
 
   // Poisons the fabric, unless it was before.
   void fail(const Status& cause) {
@@ -74,6 +77,7 @@ class QueuedPending final : public Pending {
   }
 
   [[nodiscard]] int waiting_for() const override { return moving() ? moving()->waiting_for() : -1; }
+  [[nodiscard]] std::string_view algorithm() const override { return state_->algorithm; }
   [[nodiscard]] bool crowded() const override { return moving() && moving()->crowded(); }
   Nap idle(Backoff& backoff) override { return moving() ? moving()->idle(backoff) : backoff.next(); }
 

@@ -1,8 +1,10 @@
 #include "collective/select.h"
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "collective/algorithms/algorithms.h"
 
@@ -80,6 +82,13 @@ const Algorithm* only_one(const Call& call, int size) {
   return allreduce->reduce_op == ReduceOp::kAdasum ? &kDoubling : nullptr;
 }
 
+const Algorithm* algorithm_named(Operation operation, std::string_view name) {
+  for (const Row& row : kTable) {
+    if (row.operation == operation && name == row.algorithm.name) return &row.algorithm;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::size_t agreed_bytes(const Call& call) {
@@ -105,16 +114,43 @@ Result<Select> Select::by_name(std::string_view name) {
   return Status::invalid("there is no algorithm \"" + std::string(name) + "\"; there are " + known);
 }
 
+Result<Select> Select::with(const Tuning& tuning, std::string_view level, bool keeps_sums) const {
+  TunedRows rows;
+  for (const Tuning::Choice& choice : tuning.table) {
+    if (choice.level != level || (keeps_sums && traits_of(choice.operation).reduces)) continue;
+    const Algorithm* const algorithm = algorithm_named(choice.operation, choice.algorithm);
+    if (algorithm == nullptr) {
+      return Status::invalid("the tuning file takes \"" + choice.algorithm + "\" for " +
+                             std::string(name_of(choice.operation)) +
+                             ", which has no such algorithm; run roundelay tune again");
+    }
+    rows.push_back({choice.operation, choice.members, choice.most_bytes, algorithm});
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const Tuned& one, const Tuned& other) {
+    return one.members != other.members ? one.members > other.members : one.most_bytes < other.most_bytes;
+  });
+  Select with = *this;
+  with.tuned_ = std::make_shared<const TunedRows>(std::move(rows));
+  return with;
+}
+
+const Algorithm* Select::tuned(Operation operation, std::size_t bytes, int size) const {
+  if (tuned_ == nullptr) return nullptr;
+  for (const Tuned& row : *tuned_) {
+    if (row.operation == operation && row.members <= size && bytes <= row.most_bytes) return row.algorithm;
+  }
+  return nullptr;
+}
+
 const Algorithm& Select::operator()(const Call& call, int size) const {
   if (const Algorithm* only = only_one(call, size)) return *only;
   const Operation operation = operation_of(call);
   const std::size_t bytes = agreed_bytes(call);
-  const Row* fits = nullptr;
-  for (const Row& row : kTable) {
-    if (row.operation != operation) continue;
-    if (forced_ == row.algorithm.name) return row.algorithm;
-    if (fits == nullptr && size <= row.most_members && bytes <= row.most_bytes) fits = &row;
-  }
+  if (const Algorithm* forced = algorithm_named(operation, forced_)) return *forced;
+  if (const Algorithm* chosen = tuned(operation, bytes, size)) return *chosen;
+  const auto* const fits = std::find_if(std::begin(kTable), std::end(kTable), [&](const Row& row) {
+    return row.operation == operation && size <= row.most_members && bytes <= row.most_bytes;
+  });
   return fits->algorithm;  // each operation has a row for any call
 }
 

@@ -1,12 +1,14 @@
-// The choice of a call's algorithm. It depends only on the operation, its bytes, the number of members and
-// ROUNDELAY_ALGORITHM, so that all members agree.
+// The choice of a call's algorithm. It depends only on the operation, its bytes, the number of members,
+// ROUNDELAY_ALGORITHM and rank 0's tuning file, so that all members agree.
 #pragma once
 
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "collective/program.h"
+#include "collective/tuning.h"
 
 namespace roundelay::collective {
 
@@ -26,18 +28,34 @@ std::vector<std::string_view> algorithm_names(Operation operation);
 class Select {
  public:
   // Chooses by the table in select.cc.
-  constexpr Select() = default;
+  Select() = default;
   // Returns the rule that takes the algorithm of this name for all calls that it can carry out, and the table
   // for the others. "auto": the table for all calls. Errors: kInvalidArgument, with all names.
   static Result<Select> by_name(std::string_view name);
+  // Returns this rule with the choices that a tuning has for one level in front of the table in select.cc. A
+  // group takes those for the most members that it has. `keeps_sums`: operations that reduce ignore them, as
+  // choices that differ by size make sums depend on fusion. Errors: kInvalidArgument if the tuning names an
+  // algorithm that the operation does not have.
+  [[nodiscard]] Result<Select> with(const Tuning& tuning, std::string_view level, bool keeps_sums) const;
 
   // Returns the algorithm for a call as the present members see it (present.h); `size` is their number.
   const Algorithm& operator()(const Call& call, int size) const;
 
  private:
-  explicit constexpr Select(std::string_view forced) : forced_(forced) {}
+  struct Tuned {
+    Operation operation{};
+    int members = 0;
+    std::size_t most_bytes = 0;
+    const Algorithm* algorithm = nullptr;
+  };
+  // The rows for more members come first; those for equally many ascend in bytes.
+  using TunedRows = std::vector<Tuned>;
 
-  std::string_view forced_;  // in static storage; "": none
+  explicit Select(std::string_view forced) : forced_(forced) {}
+  [[nodiscard]] const Algorithm* tuned(Operation operation, std::size_t bytes, int size) const;
+
+  std::string_view forced_;                   // in static storage; "": none
+  std::shared_ptr<const TunedRows> tuned_{};  // null: no tuning
 };
 
 }  // namespace roundelay::collective

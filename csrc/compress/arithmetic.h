@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "kernels/chunks.h"
 #include "kernels/gpu.h"
+#include "kernels/low_rank.h"
 
 namespace roundelay::compress {
 
@@ -67,6 +68,14 @@ class Arithmetic {
   // Sets the chunks at these indices to zero.
   [[nodiscard]] virtual Status clear_chunks(std::byte* at, Chunking of,
                                             std::span<const std::uint32_t> indices, DType dtype) = 0;
+
+  // The functions of kernels/low_rank.h. What project() and project_back() add has other bits on a GPU.
+  [[nodiscard]] virtual Status project(const kernels::LowRankBlock& block, DType dtype) = 0;
+  [[nodiscard]] virtual Status project_back(const kernels::LowRankBlock& block, DType dtype) = 0;
+  [[nodiscard]] virtual Status expand(const kernels::LowRankBlock& block, double share, DType dtype) = 0;
+  [[nodiscard]] virtual Status orthonormalise(const kernels::Vectors& vectors, DType dtype) = 0;
+  [[nodiscard]] virtual Status renew(const kernels::Vectors& to, const kernels::Vectors& from,
+                                     std::uint64_t seed, DType dtype) = 0;
 };
 
 }  // namespace roundelay::compress

@@ -57,8 +57,26 @@ class GpuArithmetic final : public Arithmetic {
                       DType dtype) override {
     return kernels_.clear_chunks(device_, at, of, indices, dtype, stream_);
   }
+  Status project(const kernels::LowRankBlock& /*block*/, DType /*dtype*/) override { return no_low_rank(); }
+  Status project_back(const kernels::LowRankBlock& /*block*/, DType /*dtype*/) override {
+    return no_low_rank();
+  }
+  Status expand(const kernels::LowRankBlock& /*block*/, double /*share*/, DType /*dtype*/) override {
+    return no_low_rank();
+  }
+  Status orthonormalise(const kernels::Vectors& /*vectors*/, DType /*dtype*/) override {
+    return no_low_rank();
+  }
+  Status renew(const kernels::Vectors& /*to*/, const kernels::Vectors& /*from*/, std::uint64_t /*seed*/,
+               DType /*dtype*/) override {
+    return no_low_rank();
+  }
 
  private:
+  static Status no_low_rank() {
+    return Status::invalid("there are no kernels for low-rank approximations on a GPU");
+  }
+
   GpuRuntime& runtime_;
   kernels::GpuKernels& kernels_;
   const int device_;

@@ -118,4 +118,35 @@ Status HostArithmetic::clear_chunks(std::byte* at, Chunking of, std::span<const 
   return {};
 }
 
+Status HostArithmetic::project(const kernels::LowRankBlock& block, DType dtype) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
+  kernels::project(block, dtype);
+  return {};
+}
+
+Status HostArithmetic::project_back(const kernels::LowRankBlock& block, DType dtype) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
+  kernels::project_back(block, dtype);
+  return {};
+}
+
+Status HostArithmetic::expand(const kernels::LowRankBlock& block, double share, DType dtype) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
+  kernels::expand(block, share, dtype);
+  return {};
+}
+
+Status HostArithmetic::orthonormalise(const kernels::Vectors& vectors, DType dtype) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
+  kernels::orthonormalise(vectors, dtype);
+  return {};
+}
+
+Status HostArithmetic::renew(const kernels::Vectors& to, const kernels::Vectors& from, std::uint64_t seed,
+                             DType dtype) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
+  kernels::renew(to, from, seed, dtype);
+  return {};
+}
+
 }  // namespace roundelay::compress

@@ -24,6 +24,12 @@ class HostArithmetic final : public Arithmetic {
                  std::span<const std::uint32_t> indices) override;
   Status clear_chunks(std::byte* at, Chunking of, std::span<const std::uint32_t> indices,
                       DType dtype) override;
+  Status project(const kernels::LowRankBlock& block, DType dtype) override;
+  Status project_back(const kernels::LowRankBlock& block, DType dtype) override;
+  Status expand(const kernels::LowRankBlock& block, double share, DType dtype) override;
+  Status orthonormalise(const kernels::Vectors& vectors, DType dtype) override;
+  Status renew(const kernels::Vectors& to, const kernels::Vectors& from, std::uint64_t seed,
+               DType dtype) override;
 };
 
 }  // namespace roundelay::compress

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <functional>
 
 namespace roundelay::compress {
 namespace {
@@ -51,16 +52,24 @@ std::optional<Value> parse_choice(const Choice& choice, std::string_view text) {
   return *found;
 }
 
-std::optional<Value> parse_indices(std::string_view text) {
-  std::vector<std::uint32_t> indices;
+std::optional<Value> parse_numbers(std::string_view text) {
+  std::vector<std::uint32_t> numbers;
   while (true) {
     const std::size_t end = text.find('+');
-    const auto index = number_in<std::uint32_t>(text.substr(0, end));
-    if (!index || (!indices.empty() && *index <= indices.back())) return std::nullopt;
-    indices.push_back(*index);
-    if (end == std::string_view::npos) return indices;
+    const auto number = number_in<std::uint32_t>(text.substr(0, end));
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+    if (end == std::string_view::npos) return numbers;
     text.remove_prefix(end + 1);
   }
+}
+
+std::optional<Value> parse_indices(std::string_view text) {
+  std::optional<Value> value = parse_numbers(text);
+  if (!value) return std::nullopt;
+  const auto& indices = std::get<std::vector<std::uint32_t>>(*value);
+  const auto descent = std::adjacent_find(indices.begin(), indices.end(), std::greater_equal());
+  return descent == indices.end() ? value : std::nullopt;
 }
 
 std::string range_of(const Real& real) {
@@ -80,7 +89,8 @@ Value standard_of(const Parameter& parameter) {
   return std::visit(Overloaded{[](const Whole& whole) -> Value { return whole.standard; },
                                [](const Real& real) -> Value { return real.standard; },
                                [](const Choice& choice) -> Value { return choice.words.front(); },
-                               [](const Indices&) -> Value { return std::vector<std::uint32_t>(); }},
+                               [](const Indices&) -> Value { return std::vector<std::uint32_t>(); },
+                               [](const Numbers&) -> Value { return std::vector<std::uint32_t>(); }},
                     parameter.takes);
 }
 
@@ -88,7 +98,8 @@ std::optional<Value> parse(const Parameter& parameter, std::string_view text) {
   return std::visit(Overloaded{[&](const Whole& whole) { return parse_whole(whole, text); },
                                [&](const Real& real) { return parse_real(real, text); },
                                [&](const Choice& choice) { return parse_choice(choice, text); },
-                               [&](const Indices&) { return parse_indices(text); }},
+                               [&](const Indices&) { return parse_indices(text); },
+                               [&](const Numbers&) { return parse_numbers(text); }},
                     parameter.takes);
 }
 
@@ -99,7 +110,8 @@ std::string taken_by(const Parameter& parameter) {
                  },
                  [](const Real& real) { return "a number " + range_of(real); },
                  [](const Choice& choice) { return "one of " + words_of(choice); },
-                 [](const Indices&) { return std::string("ascending indices, such as 0+3+17"); }},
+                 [](const Indices&) { return std::string("ascending indices, such as 0+3+17"); },
+                 [](const Numbers&) { return std::string("whole numbers, such as 9+0+9"); }},
       parameter.takes);
 }
 
@@ -107,10 +119,10 @@ std::string text_of(const Value& value) {
   return std::visit(Overloaded{[](std::int64_t whole) { return shortest(whole); },
                                [](double real) { return shortest(real); },
                                [](std::string_view word) { return std::string(word); },
-                               [](const std::vector<std::uint32_t>& indices) {
+                               [](const std::vector<std::uint32_t>& numbers) {
                                  std::string text;
-                                 for (const std::uint32_t index : indices)
-                                   text += (text.empty() ? "" : "+") + shortest(index);
+                                 for (const std::uint32_t number : numbers)
+                                   text += (text.empty() ? "" : "+") + shortest(number);
                                  return text;
                                }},
                     value);

@@ -34,13 +34,16 @@ struct Choice {
 // Ascending indices with "+" between them: "0+3+17". The standard is none, and none is left out of the text.
 struct Indices {};
 
+// Whole numbers below 2^32 in any order, with "+" between them: "9+0+9". The standard is as that of Indices.
+struct Numbers {};
+
 struct Parameter {
   std::string_view key;
   std::string_view meaning;  // for users: "the number of steps in which ..."
-  std::variant<Whole, Real, Choice, Indices> takes;
+  std::variant<Whole, Real, Choice, Indices, Numbers> takes;
 };
 
-// The value of a Whole, a Real, a Choice or Indices.
+// The value of a Whole, a Real, a Choice, and of Indices or Numbers.
 using Value = std::variant<std::int64_t, double, std::string_view, std::vector<std::uint32_t>>;
 
 [[nodiscard]] Value standard_of(const Parameter& parameter);

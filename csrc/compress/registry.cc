@@ -12,7 +12,9 @@
   USE(negate)                     \
   USE(cyclic)                     \
   USE(csc)                        \
-  USE(half)
+  USE(half)                       \
+  USE(top_k)                      \
+  USE(power_sgd)
 
 namespace roundelay::compress {
 

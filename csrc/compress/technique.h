@@ -87,6 +87,9 @@ class Stage {
 
   // Returns the fabrics inside nodes, between them and so on, innermost first; one: the group is flat.
   [[nodiscard]] std::span<collective::Fabric* const> levels() { return fabric().levels(); }
+  // Return the fabric within this rank's node (null: there is none), and those between nodes.
+  [[nodiscard]] collective::Fabric* node() { return collective::node_level(fabric()); }
+  [[nodiscard]] std::span<collective::Fabric* const> across() { return collective::levels_across(fabric()); }
 };
 
 // Makes the call that reduces `buffer` as the bucket's own elements would be.
@@ -113,13 +116,16 @@ class Technique {
   [[nodiscard]] virtual std::string text() const = 0;
   // Returns what is wrong with such a bucket for this technique; OK: nothing. The same on all ranks.
   [[nodiscard]] virtual Status check(const BucketShape& /*shape*/) const { return {}; }
-  // Returns the size of the state that the technique keeps for a bucket of so many elements. `levels`: the
-  // number of members of each level, innermost first.
+  // Returns the size of the state that the technique keeps for a bucket of so many elements. `levels`: those
+  // of collective::level_sizes(); empty: {1}.
   [[nodiscard]] virtual std::size_t state_bytes(std::size_t count, DType dtype,
                                                 std::span<const int> levels) const = 0;
   // The state begins with so many numbers of kernels::residual_type(dtype) that have the units of gradients.
   // A caller that changes these units (a loss scale) multiplies them.
-  [[nodiscard]] virtual std::size_t kept_numbers(std::size_t /*count*/) const { return 0; }
+  [[nodiscard]] virtual std::size_t kept_numbers(std::size_t /*count*/,
+                                                 std::span<const int> /*levels*/) const {
+    return 0;
+  }
   // Returns what run number `run` has sent; none: it does not send chunks.
   [[nodiscard]] virtual std::optional<SentChunks> sent(const BucketShape& /*shape*/,
                                                        std::uint64_t /*run*/) const {
@@ -130,7 +136,7 @@ class Technique {
   [[nodiscard]] virtual collective::Task run(Stage& stage, Bucket bucket) const = 0;
   // Adds all that `bucket.state` keeps back to the bucket's elements, in units of this rank's part of the
   // sum, and clears the state. The lane then reduces densely. Layouts change only after such a flush step.
-  [[nodiscard]] virtual Status give_back(Arithmetic& math, const Bucket& bucket) const = 0;
+  [[nodiscard]] virtual Status give_back(Stage& stage, const Bucket& bucket) const = 0;
 };
 
 using TechniquePtr = std::shared_ptr<const Technique>;

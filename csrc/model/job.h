@@ -34,7 +34,10 @@ struct Transfer {
 struct Job {
   Cluster cluster{};
   double forward = 0, backward = 0, update = 0;  // seconds of a rank that is not late
-  std::vector<ReadyBucket> buckets{};            // in the order in which they leave
+  // Seconds from a bucket's last gradient on a rank, or from parameters that are to travel, until its first
+  // stage may begin: the ranks agree on the order, and threads wake up.
+  double overhead = 0;
+  std::vector<ReadyBucket> buckets{};  // in the order in which they leave
   Transfer transfer{};
   int steps = 1;
   int tracks = 2;  // buckets of a rank under way at once, each at another stage

@@ -120,8 +120,9 @@ class Simulation {
     self.pending = buckets() + 1;
     self.computed = backward_begins + factor * job_.backward;
     for (int bucket = 0; bucket < buckets(); ++bucket)
-      schedule(backward_begins + factor * job_.buckets[static_cast<std::size_t>(bucket)].ready,
-               EventKind::kReady, bucket_run(self.step * buckets() + bucket), rank);
+      schedule(
+          backward_begins + factor * job_.buckets[static_cast<std::size_t>(bucket)].ready + job_.overhead,
+          EventKind::kReady, bucket_run(self.step * buckets() + bucket), rank);
     schedule(self.computed, EventKind::kBackwardDone, rank, 0);
   }
 
@@ -137,7 +138,7 @@ class Simulation {
     const Transfer& transfer = job_.transfer;
     const int steps = at(rank).step + 1;
     if (transfer.every > 0 && steps % transfer.every == 0)
-      open_gate(transfer_run(steps / transfer.every - 1), rank);
+      schedule(now_ + job_.overhead, EventKind::kReady, transfer_run(steps / transfer.every - 1), rank);
     at(rank).computed = now_;  // a wait for a transfer is exposed, too
     go_on(rank);
   }

@@ -13,6 +13,7 @@
 #include "bootstrap/rendezvous.h"
 #include "channel/channel.h"
 #include "collective/fabric.h"
+#include "collective/select.h"
 #include "runtime/gpu/module.h"
 
 namespace roundelay::runtime {
@@ -26,6 +27,8 @@ struct Start {
   std::vector<int> ranks{};                           // the job's ranks of MPI_COMM_WORLD; empty: all of them
   std::optional<int> communicator{};                  // the job's communicator as a Fortran handle, instead
   std::string launcher_rack{};                        // as in bootstrap/topology.h
+  std::string tuning{};        // this rank's tuning, as Tuning::parse() reads it; empty: none
+  std::string tuning_error{};  // why the tuning file cannot be used; empty: it can, or there is none
   GpuParts gpu{};
   std::shared_ptr<Whereabouts> whereabouts{};  // runtime/control/inquiry.h; null: the program cannot be asked
 };
@@ -44,9 +47,11 @@ class Backend {
                                                                   Deadline deadline) = 0;
   // Returns the name of fabric()'s fabrics in ROUNDELAY_FABRIC: "mpi", "c10d".
   [[nodiscard]] virtual std::string fabric_name() const = 0;
-  // Makes a fabric for a group of two or more ranks. Collective: all members make their common fabrics in the
-  // same order. Takes at most ROUNDELAY_START_TIMEOUT. Errors: kUnavailable, kAborted.
-  virtual Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config) = 0;
+  // Makes a fabric for a group of two or more ranks, which chooses algorithms by `select`. Collective: all
+  // members make their common fabrics in the same order. Takes at most ROUNDELAY_START_TIMEOUT. Errors:
+  // kUnavailable, kAborted.
+  virtual Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config,
+                                                             const collective::Select& select) = 0;
   // Makes the channel of the world, for ranks that cannot use TCP. Collective. Errors: kUnavailable.
   virtual Result<std::unique_ptr<channel::Channel>> channel(const Group& world) = 0;
   // Returns the library and its version, for `roundelay doctor`: "Open MPI v5.0.11, MPI_THREAD_MULTIPLE".

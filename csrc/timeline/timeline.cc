@@ -79,6 +79,7 @@ void Timeline::record_collective(const CollectiveSpan& span) {
   event.times = {nanoseconds(span.begin), nanoseconds(span.end)};
   std::array<std::string_view, kTexts> texts{};
   std::copy(span.names.begin(), span.names.end(), texts.begin());
+  texts[CollectiveSpan::kShownNames] = span.algorithm;
   texts.back() = span.technique;
   push(event, texts);
 }
@@ -91,6 +92,18 @@ void Timeline::record_tensor(std::string_view name, const TensorTimes& times) {
   event.times = {nanoseconds(times.submitted), nanoseconds(reached(times.ordered)),
                  nanoseconds(reached(times.started)), nanoseconds(times.completed)};
   push(event, {&name, 1});
+}
+
+void Timeline::record_gradient(const GradientMark& gradient, TimePoint at) {
+  if (!enabled()) return;
+  Event event;
+  event.kind = Kind::kGradient;
+  event.row = Row::kTraining;
+  event.order = gradient.elements;
+  event.bytes = gradient.bytes;
+  event.called_bytes = gradient.rows;
+  event.times = {nanoseconds(at)};
+  push(event, {&gradient.name, 1});
 }
 
 void Timeline::record_ready(std::string_view name, int last_rank, Duration waited, TimePoint at) {
@@ -165,6 +178,9 @@ void Timeline::format(const Event& event, JsonEvents& out) {
       out.argument("bytes", event.bytes);
       out.argument("dtype", name_of(event.dtype));
       out.argument("names", names);
+      if (const auto algorithm = texts[CollectiveSpan::kShownNames]; !algorithm.empty()) {
+        out.argument("algorithm", algorithm);
+      }
       if (!texts.back().empty()) {
         out.argument("technique", texts.back());
         out.argument("called_bytes", event.called_bytes);
@@ -183,6 +199,13 @@ void Timeline::format(const Event& event, JsonEvents& out) {
       out.async('e', next_tensor_, "execute", times[3]);
       out.async('n', next_tensor_, "complete", times[3]);
       return out.async('e', next_tensor_, names[0], times[3]);
+    case Kind::kGradient:
+      out.instant(row, "gradient", times[0]);
+      out.argument("tensor", names[0]);
+      out.argument("elements", event.order);
+      out.argument("bytes", event.bytes);
+      out.argument("rows", event.called_bytes);
+      return out.end();
     case Kind::kReady:
       out.instant(row, "ready", times[0]);
       out.argument("tensor", names[0]);

@@ -49,6 +49,7 @@ struct CollectiveSpan {
   std::uint32_t tensors = 0;
   std::uint64_t bytes = 0;                          // payload of this rank
   std::array<std::string_view, kShownNames> names;  // of the first tensors; the rest is empty
+  std::string_view algorithm;                       // of its last call
   std::string_view technique;                       // that reduced a bucket; empty: dense
   std::uint64_t called_bytes = 0;  // that this rank gave to the fabric; shown only with a technique
   TimePoint begin;
@@ -61,6 +62,14 @@ struct TensorTimes {
   TimePoint ordered;    // its lane queued it, by an order or by a schedule
   TimePoint started;    // its first batch began
   TimePoint completed;  // its handle is done
+};
+
+// A gradient that autograd has completed on this rank.
+struct GradientMark {
+  std::string_view name;
+  std::uint64_t elements = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t rows = 1;  // size of its first dimension: it is a matrix of so many rows to PowerSGD
 };
 
 // Thread-safe, except drain().
@@ -89,6 +98,7 @@ class Timeline {
       EXCLUDES(mutex_);
   void record_collective(const CollectiveSpan& span) EXCLUDES(mutex_);
   void record_tensor(std::string_view name, const TensorTimes& times) EXCLUDES(mutex_);
+  void record_gradient(const GradientMark& gradient, TimePoint at) EXCLUDES(mutex_);
   // Records that a tensor is ready: `last_rank` was the last to report it, `waited` after the first rank.
   // Only coordinators call it.
   void record_ready(std::string_view name, int last_rank, Duration waited, TimePoint at) EXCLUDES(mutex_);
@@ -100,8 +110,8 @@ class Timeline {
   std::string drain(std::size_t most = kDefaultText) EXCLUDES(mutex_);
 
  private:
-  static constexpr std::size_t kTexts = CollectiveSpan::kShownNames + 1;  // of an event, at most
-  enum class Kind : std::uint8_t { kSpan, kCollective, kTensor, kReady, kOrder };
+  static constexpr std::size_t kTexts = CollectiveSpan::kShownNames + 2;  // of an event, at most
+  enum class Kind : std::uint8_t { kSpan, kCollective, kTensor, kGradient, kReady, kOrder };
   struct Event {
     Kind kind = Kind::kSpan;
     Row row = Row::kTraining;
@@ -110,10 +120,10 @@ class Timeline {
     std::uint32_t index = 0;
     std::uint32_t tensors = 0;
     std::int32_t rank = -1;
-    std::uint64_t order = 0;
+    std::uint64_t order = 0;  // kGradient: elements
     std::uint64_t bytes = 0;
-    std::uint64_t called_bytes = 0;
-    std::uint32_t text = 0;  // offset of its texts in Buffer::text
+    std::uint64_t called_bytes = 0;  // kGradient: rows
+    std::uint32_t text = 0;          // offset of its texts in Buffer::text
     std::array<std::uint16_t, kTexts> lengths{};
     std::array<std::int64_t, 4> times{};  // ns; their meaning depends on `kind`
   };

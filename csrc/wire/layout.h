@@ -214,6 +214,7 @@ void layout(auto& io, Is<Introduction> auto& m) {
   io.text("introduction.launcher_rack", m.launcher_rack);
   io.text("introduction.tcp_address", m.tcp_address);
   io.text("introduction.shm_socket", m.shm_socket);
+  io.text("introduction.tuning", m.tuning);
 }
 
 }  // namespace roundelay::wire

@@ -216,6 +216,8 @@ struct Introduction {
       tcp_address;  // addresses of its TCP channel (channel/tcp/tcp_address.h); empty: it cannot use sockets
   std::string
       shm_socket;  // address at which it hands out shared memory (platform/shm/handover.h); empty: none
+  std::string
+      tuning;  // rank 0's tuning file, as collective/tuning.h reads it; empty: none, and on other ranks
   friend bool operator==(const Introduction&, const Introduction&) = default;
 };
 

@@ -43,9 +43,11 @@ class Config:
     fabric: Final[str]
     gpu_fabric: Final[str]
     algorithm: Final[str]
+    tuning: Final[str]
     node_id: Final[str]
     rack_id: Final[str]
     topology: Final[str]
+    factors: Final[str]
     interface: Final[str]
     timeline: Final[str]
     timeline_mark_cycles: Final[bool]
@@ -88,13 +90,17 @@ class Rendezvous:
 # Joins the job; does nothing if the process is in one. `backend_path`: the module that finds the other ranks;
 # None for a single process. `ranks`: the launched ranks that are the job, in its order; empty: all. MPI only:
 # `communicator`, the Fortran handle of the job's communicator. `launcher_rack`: _launch.rack() returns it.
-# RuntimeError if the ranks do not meet, ValueError if their statements about the topology are wrong.
+# `tuning`: the text of this rank's tuning file (tuning_file.agreed_text()), `tuning_error`: why it has none.
+# RuntimeError if the ranks do not meet, or rank 0 has a tuning error; ValueError if the statements about the
+# topology are wrong, or the tuning is of another cluster.
 def init(
     backend_path: str | None,
     rendezvous: Rendezvous | None = None,
     ranks: list[int] = ...,
     communicator: int | None = None,
     launcher_rack: str = ...,
+    tuning: str = ...,
+    tuning_error: str = ...,
 ) -> None: ...
 
 # Loads the module for GPUs, for all later inits; it serves torch's devices of `device_type`. An empty
@@ -216,7 +222,8 @@ def add_process_set(ranks: list[int]) -> int: ...
 def remove_process_set(process_set: int) -> None: ...
 def process_set_ranks(process_set: int) -> list[int]: ...
 
-# Returns the sizes of the levels of the set's fabric, innermost first: [4, 2] for two nodes of four ranks.
+# Returns the sizes of the levels of the set's fabric, the node first: [4, 2] for two nodes of four ranks, [4]
+# for one, [1, 4] for a fabric without levels over several nodes.
 def levels(process_set: int) -> list[int]: ...
 
 # Tells the peers that a call under this name failed this rank's own checks. `text`: the error.
@@ -260,6 +267,9 @@ def top_k(
 class testing:
     """The pure parts of the core, for property tests."""
 
+    # Returns the names of each operation's algorithms.
+    @staticmethod
+    def algorithms() -> dict[str, list[str]]: ...
     # Returns whether the bytes are a control message. RuntimeError if they are, but encode to other bytes.
     @staticmethod
     def codec_roundtrip(message: bytes) -> bool: ...

@@ -48,6 +48,7 @@ class HookRules:
 
     passes_per_step: int  # backward_passes_per_step
     no_sync_depth: int  # the number of no_sync() blocks that are open
+    marking: bool  # the timeline records each gradient's arrival
     recording: bool  # AfterHook calls `arrived` for every gradient
     graph_task: int  # the backward whose end Python waits for; -1: none
     def __init__(self) -> None: ...

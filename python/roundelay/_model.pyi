@@ -126,6 +126,7 @@ def simulate(
     update: float,
     buckets: list[tuple[float, Program]],
     *,
+    overhead: float = 0.0,
     transfer: Program | None = None,
     every: int = 0,
     wait: int = 0,

@@ -108,7 +108,7 @@ def examine(environment: Mapping[str, str], tell: Callable[[str], None]) -> Iter
     else:
         rows += [Check(name, State.OFF, "there is no MPI here") for name in ("channel mpi", "fabric mpi")]
     yield from rows
-    yield from check_two_levels(rows)
+    yield from check_levels(rows)
     yield from check_topology(found)
     tell("looking for GPUs")
     yield check_gpu()
@@ -299,8 +299,8 @@ def check_launch(flag: str, status: int, stderr: str, found: list[dict[str, Any]
     return rows
 
 
-def check_two_levels(rows: Sequence[Check]) -> Iterator[Check]:
-    """Yields the rows of two-level fabrics, which 2 ranks cannot try: both of their fabrics must work."""
+def check_levels(rows: Sequence[Check]) -> Iterator[Check]:
+    """Yields the rows of fabrics over levels, which 2 ranks cannot try: both of their fabrics must work."""
     for between in ("mpi", "c10d"):
         name, both = (
             f"fabric shm+{between}",
@@ -310,7 +310,7 @@ def check_two_levels(rows: Sequence[Check]) -> Iterator[Check]:
         if off is not None:
             yield Check(name, State.OFF, f"{off.name}: {off.found}")
         elif len(both) == 2:
-            text = f"for several nodes with equally many ranks, 2 or more: shm inside them, {between} between"
+            text = f"for several nodes with 2 ranks or more: shm inside them, {between} between"
             yield Check(name, State.OK, text)
 
 

@@ -8,6 +8,7 @@ has a name outside: however the process that made the rig ends, the kernel ends 
 the namespaces back.
 """
 
+from tests.rig.racks import RackRig
 from tests.rig.rig import Rig, RigError, why_not
 
-__all__ = ["Rig", "RigError", "why_not"]
+__all__ = ["RackRig", "Rig", "RigError", "why_not"]

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 _TOOLS = ("unshare", "nsenter", "ip", "tc", "mount")
 _NAMESPACES = ["--net", "--uts", "--mount"]  # of a node
@@ -38,6 +39,9 @@ echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255
 fi
 exec {enter} env -i HOME="$HOME" PATH={path} sh -c "$*"
 """
+
+
+_AnyRig = TypeVar("_AnyRig", bound="Rig")
 
 
 class RigError(RuntimeError):
@@ -77,7 +81,7 @@ class Rig:
         self._machine: list[str] = []  # a command's first words: run it in the rig, on no node
         self._pids: list[int] = []  # of the nodes' holders, as the rig numbers them
 
-    def __enter__(self) -> Rig:
+    def __enter__(self: _AnyRig) -> _AnyRig:
         try:
             self._build()
         except BaseException:
@@ -179,12 +183,22 @@ class Rig:
         )
         own = f"/proc/{holder}/ns"
         self._machine = ["nsenter", f"--net={own}/net", f"--mount={own}/mnt", f"--pid={own}/pid_for_children"]
-        self._text([*self._machine, "ip", "link", "add", "switch", "type", "bridge"])
-        self._text([*self._machine, "ip", "link", "set", "switch", "up"])
+        self._add_switches()
         self._write_files()
         for node in range(self.nodes):
             self._add_node(node)
         self._write_ssh()
+
+    def _add_switches(self) -> None:
+        self._add_switch(self._switch_of(0))
+
+    def _switch_of(self, node: int) -> str:
+        """Name the switch that a node is connected to."""
+        return "switch"
+
+    def _add_switch(self, name: str) -> None:
+        self._text([*self._machine, "ip", "link", "add", name, "type", "bridge"])
+        self._text([*self._machine, "ip", "link", "set", name, "up"])
 
     def _add_node(self, node: int) -> None:
         self._hold([*self._machine, "unshare", *_NAMESPACES, "--propagation", "private"])
@@ -192,8 +206,8 @@ class Rig:
         port = f"port{node}"
         cable = ["ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(pid)]
         self._text([*self._machine, *cable])
-        self._text([*self._machine, "ip", "link", "set", port, "master", "switch", "up"])
-        self._shape([*self._machine], port)
+        self._text([*self._machine, "ip", "link", "set", port, "master", self._switch_of(node), "up"])
+        self._shape(self._machine, port, self.mbit)
         hosts = Path(self._folder.name) / "hosts"
         for command in (
             ["hostname", self.host(node)],
@@ -205,7 +219,7 @@ class Rig:
             ["ip", "link", "set", "eth0", "up"],
         ):
             self._text([*self.on(node), *command])
-        self._shape(self.on(node), "eth0")
+        self._shape(self.on(node), "eth0", self.mbit)
         if self.dead_end:
             self._add_dead_end(self.on(node))
 
@@ -216,10 +230,10 @@ class Rig:
         for end in ends:
             self._text([*where, "ip", "link", "set", end, "up"])
 
-    def _shape(self, where: list[str], interface: str) -> None:
-        if self.mbit is None:
+    def _shape(self, where: list[str], interface: str, mbit: int | None) -> None:
+        if mbit is None:
             return
-        speed = ["rate", f"{self.mbit}mbit", "burst", _BURST, "latency", _QUEUE]
+        speed = ["rate", f"{mbit}mbit", "burst", _BURST, "latency", _QUEUE]
         self._text([*where, "tc", "qdisc", "add", "dev", interface, "root", "tbf", *speed])
 
     def _write_files(self) -> None:

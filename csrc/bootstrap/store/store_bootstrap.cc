@@ -6,7 +6,7 @@ namespace roundelay::bootstrap {
 namespace {
 
 // Time for the last messages after an exchange that failed.
-constexpr Duration kLastWords = std::chrono::seconds(2);
+constexpr Duration kReportTime = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -25,7 +25,7 @@ StoreBootstrap::StoreBootstrap(std::shared_ptr<KeyValueStore> store, const Rende
 StoreBootstrap::~StoreBootstrap() {
   if (stay_for_.empty()) return;
   const Keys left = keys_of("left");
-  const Deadline until = broken_ ? Deadline::after(kLastWords) : deadline_;
+  const Deadline until = broken_ ? Deadline::after(kReportTime) : deadline_;
   if (!store_->set(left[static_cast<std::size_t>(rank_)], {}, until).ok() || rank_ != 0) return;
   const Result<bool> all = store_->wait(stay_for_, until);
   if (broken_ || !all.ok() || !*all) return;
@@ -78,7 +78,7 @@ Status StoreBootstrap::refuse_if_given_up(Deadline deadline) {
 }
 
 Status StoreBootstrap::give_up(const Keys& keys) {
-  const Deadline deadline = Deadline::after(kLastWords);
+  const Deadline deadline = Deadline::after(kReportTime);
   std::string missing;
   int count = 0;
   Keys left_by_present;

@@ -55,12 +55,12 @@ bool Ring::take_wish_for_room() {
   return writer_->wants_room.load(std::memory_order_seq_cst) != 0 && writer_->wants_room.exchange(0) != 0;
 }
 
-Rings::Attention& Rings::attention(int rank) const { return reinterpret_cast<Attention*>(memory_)[rank]; }
+Rings::SleepState& Rings::sleep_state(int rank) const { return reinterpret_cast<SleepState*>(memory_)[rank]; }
 
 Ring Rings::ring(int from, int to) const {
   const std::size_t length = ring_bytes(static_cast<int>(ranks_));
   const std::size_t one = sizeof(Ring::Writer) + sizeof(Ring::Reader) + length;
-  std::byte* const at = memory_ + ranks_ * sizeof(Attention) +
+  std::byte* const at = memory_ + ranks_ * sizeof(SleepState) +
                         (static_cast<std::size_t>(from) * ranks_ + static_cast<std::size_t>(to)) * one;
   return {*reinterpret_cast<Ring::Writer*>(at), *reinterpret_cast<Ring::Reader*>(at + sizeof(Ring::Writer)),
           ByteSpan(at + sizeof(Ring::Writer) + sizeof(Ring::Reader), length)};

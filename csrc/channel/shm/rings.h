@@ -56,7 +56,7 @@ class Ring {
 class Rings {
  public:
   // One rank's flags.
-  struct alignas(128) Attention {
+  struct alignas(128) SleepState {
     std::atomic<std::uint32_t> polling{0};  // a thread polls: peers need not wake anyone
     std::atomic<std::uint32_t> asleep{0};   // set before a sleep, cleared by the peer that ends it
   };
@@ -64,13 +64,13 @@ class Rings {
   // Returns the memory that a node of `ranks` ranks needs: 65 KiB for two, 17 MiB for 64.
   static constexpr std::size_t bytes(int ranks) {
     const auto n = static_cast<std::size_t>(ranks);
-    return n * sizeof(Attention) + n * n * (sizeof(Ring::Writer) + sizeof(Ring::Reader) + ring_bytes(ranks));
+    return n * sizeof(SleepState) + n * n * (sizeof(Ring::Writer) + sizeof(Ring::Reader) + ring_bytes(ranks));
   }
 
   Rings(std::byte* memory, int ranks) : memory_(memory), ranks_(static_cast<std::size_t>(ranks)) {}
 
   // `rank`, `from` and `to` are indices within the node.
-  [[nodiscard]] Attention& attention(int rank) const;
+  [[nodiscard]] SleepState& sleep_state(int rank) const;
   [[nodiscard]] Ring ring(int from, int to) const;
 
  private:

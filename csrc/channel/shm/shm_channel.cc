@@ -84,9 +84,9 @@ void ShmChannel::send_wakeup(Peer& peer) {
 // Sends an empty message over `beside` if the peer sleeps and does not poll.
 void ShmChannel::wake_peer(Peer& peer) {
   const auto member = std::lower_bound(node_.ranks.begin(), node_.ranks.end(), peer.rank);
-  Rings::Attention& attention = rings_.attention(static_cast<int>(member - node_.ranks.begin()));
-  if (attention.polling.load(std::memory_order_seq_cst) != 0) return;
-  if (attention.asleep.load(std::memory_order_seq_cst) == 0 || attention.asleep.exchange(0) == 0) return;
+  Rings::SleepState& state = rings_.sleep_state(static_cast<int>(member - node_.ranks.begin()));
+  if (state.polling.load(std::memory_order_seq_cst) != 0) return;
+  if (state.asleep.load(std::memory_order_seq_cst) == 0 || state.asleep.exchange(0) == 0) return;
   ++wakeups_sent_;
   static_cast<void>(beside_->send(peer.rank, {}));
 }
@@ -167,7 +167,7 @@ void ShmChannel::wait(Deadline deadline) {
   {
     MutexLock lock(mutex_);
     send_owed_wakeups();
-    own_attention().asleep.store(1, std::memory_order_seq_cst);
+    own_sleep_state().asleep.store(1, std::memory_order_seq_cst);
     if (closing_ || something_to_do()) return;
     ++sleepers_;
   }
@@ -178,9 +178,9 @@ void ShmChannel::wait(Deadline deadline) {
 
 void ShmChannel::wait_polling(Deadline deadline, Duration polling) {
   if (polling > Duration{0} && poll_until(deadline.sooner(Deadline::after(polling)))) return;
-  own_attention().polling.store(0, std::memory_order_seq_cst);
+  own_sleep_state().polling.store(0, std::memory_order_seq_cst);
   wait(deadline);
-  own_attention().polling.store(1, std::memory_order_seq_cst);
+  own_sleep_state().polling.store(1, std::memory_order_seq_cst);
 }
 
 void ShmChannel::wake() {
@@ -193,11 +193,11 @@ void ShmChannel::set_polling(bool polling) {
   {
     MutexLock lock(mutex_);
     polling_ = polling;
-    own_attention().polling.store(polling ? 1 : 0, std::memory_order_seq_cst);
+    own_sleep_state().polling.store(polling ? 1 : 0, std::memory_order_seq_cst);
     if (polling) return;
     send_owed_wakeups();
     // The polling thread may have received the wakeup that was meant for a sleeping thread.
-    if (sleepers_ > 0) own_attention().asleep.store(1, std::memory_order_seq_cst);
+    if (sleepers_ > 0) own_sleep_state().asleep.store(1, std::memory_order_seq_cst);
     missed = something_to_do();
   }
   if (missed) wake();  // another thread takes it

@@ -60,7 +60,7 @@ class ShmChannel final : public Channel {
   [[nodiscard]] bool something_to_do() REQUIRES(mutex_);
   [[nodiscard]] bool all_out() REQUIRES(mutex_);
   bool poll_until(Deadline end) EXCLUDES(mutex_);
-  [[nodiscard]] Rings::Attention& own_attention() const { return rings_.attention(node_.index); }
+  [[nodiscard]] Rings::SleepState& own_sleep_state() const { return rings_.sleep_state(node_.index); }
 
   const std::unique_ptr<Channel> beside_;
   const std::shared_ptr<std::byte> memory_;

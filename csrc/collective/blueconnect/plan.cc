@@ -55,22 +55,6 @@ Cut join(const std::vector<Cut>& cuts, std::size_t elements, std::vector<StageGr
   return joint;
 }
 
-// Returns, for each part of `outer`, the indices of the parts of `inner` in it, by their first ranks.
-std::vector<std::vector<std::size_t>> inside(const Parts& inner, const Parts& outer) {
-  std::vector<std::size_t> part_of;  // by rank
-  for (std::size_t part = 0; part < outer.size(); ++part) {
-    for (const int rank : outer[part]) {
-      part_of.resize(std::max(part_of.size(), static_cast<std::size_t>(rank) + 1));
-      part_of[static_cast<std::size_t>(rank)] = part;
-    }
-  }
-  std::vector<std::vector<std::size_t>> indices(outer.size());
-  for (std::size_t part = 0; part < inner.size(); ++part) {
-    indices[part_of[static_cast<std::size_t>(inner[part].front())]].push_back(part);
-  }
-  return indices;
-}
-
 // Returns the level below the innermost one: each rank is a part.
 Parts singles(const Tree& tree) {
   Parts parts(tree.back().front().size());
@@ -78,7 +62,23 @@ Parts singles(const Tree& tree) {
   return parts;
 }
 
+// Returns the parts of the level below.
+Parts below_of(const Tree& tree, std::size_t level) { return level == 0 ? singles(tree) : tree[level - 1]; }
+
 }  // namespace
+
+std::vector<std::vector<std::size_t>> children_of(const Tree& tree, std::size_t level) {
+  std::vector<std::size_t> part_of(tree.back().front().size());  // by rank
+  for (std::size_t part = 0; part < tree[level].size(); ++part) {
+    for (const int rank : tree[level][part]) part_of[static_cast<std::size_t>(rank)] = part;
+  }
+  const Parts below = below_of(tree, level);
+  std::vector<std::vector<std::size_t>> indices(tree[level].size());
+  for (std::size_t part = 0; part < below.size(); ++part) {
+    indices[part_of[static_cast<std::size_t>(below[part].front())]].push_back(part);
+  }
+  return indices;
+}
 
 Tree tree_of_factors(const std::vector<int>& factors) {
   int ranks = 1;
@@ -95,9 +95,9 @@ Tree tree_of_factors(const std::vector<int>& factors) {
 }
 
 Tree split_level(const Tree& tree, std::size_t level, std::size_t factor) {
-  const Parts below = level == 0 ? singles(tree) : tree[level - 1];
+  const Parts below = below_of(tree, level);
   Parts joints;
-  for (const std::vector<std::size_t>& members : inside(below, tree[level])) {
+  for (const std::vector<std::size_t>& members : children_of(tree, level)) {
     for (std::size_t i = 0; i < members.size(); ++i) {
       if (i % factor == 0) joints.emplace_back();
       const std::vector<int>& ranks = below[members[i]];
@@ -111,21 +111,20 @@ Tree split_level(const Tree& tree, std::size_t level, std::size_t factor) {
 
 std::vector<Stage> plan(const Tree& tree, std::size_t elements) {
   std::vector<Stage> stages;
-  Parts below = singles(tree);
-  std::vector<Cut> cuts;  // of each part in `below`
-  cuts.reserve(below.size());
-  for (const std::vector<int>& part : below) cuts.push_back({{{0, elements}, part.front()}});
+  const std::size_t ranks = tree.back().front().size();
+  std::vector<Cut> cuts;  // of each part of the level below
+  cuts.reserve(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank) cuts.push_back({{{0, elements}, static_cast<int>(rank)}});
   for (std::size_t level = 0; level < tree.size() && elements > 0; ++level) {
     Stage stage{level, {}};
     std::vector<Cut> joints;
-    for (const std::vector<std::size_t>& members : inside(below, tree[level])) {
+    for (const std::vector<std::size_t>& members : children_of(tree, level)) {
       std::vector<Cut> joined;
       joined.reserve(members.size());
       for (const std::size_t member : members) joined.push_back(std::move(cuts[member]));
       joints.push_back(joined.size() == 1 ? std::move(joined.front()) : join(joined, elements, stage.groups));
     }
     cuts = std::move(joints);
-    below = tree[level];
     if (!stage.groups.empty()) stages.push_back(std::move(stage));
   }
   return stages;

@@ -26,6 +26,10 @@ Tree tree_of_factors(const std::vector<int>& factors);
 // parts are joined, `factor` of them at a time. The last joint has fewer if the number is no multiple.
 Tree split_level(const Tree& tree, std::size_t level, std::size_t factor);
 
+// Returns, for each part of `level`, the indices of the parts of the level below in it (below level 0: the
+// ranks), ascending.
+std::vector<std::vector<std::size_t>> children_of(const Tree& tree, std::size_t level);
+
 struct ElementRange {
   std::size_t begin = 0;
   std::size_t count = 0;

@@ -1,6 +1,6 @@
 // A medium for any number of members in one process: threads, or one thread that tests each member's calls in
 // turn. Nothing blocks. A transfer is over when both sides have posted it, so that a program that relies on
-// buffering fails here. Tests can inject faults.
+// buffering fails here; over a wire (wire.h) it takes its time after that. Tests can inject faults.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/group.h"
 #include "collective/fabric.h"
+#include "collective/inproc/wire.h"
 #include "collective/select.h"
 #include "collective/transport.h"
 
@@ -20,7 +21,8 @@ namespace roundelay::collective {
 // The medium of one group. Thread-safe. Its transports share its ownership.
 class InprocHub : public std::enable_shared_from_this<InprocHub> {
  public:
-  explicit InprocHub(int members);
+  // `wire`: how long messages take; null: no time. One thread then steps all members.
+  explicit InprocHub(int members, std::shared_ptr<Wire> wire = nullptr);
 
   // Makes the transport of a member. At most one for each member.
   std::unique_ptr<Transport> transport(int index) EXCLUDES(mutex_);
@@ -36,7 +38,8 @@ class InprocHub : public std::enable_shared_from_this<InprocHub> {
     int from, to, tag;
     ConstByteSpan source;  // the bytes of a send
     ByteSpan target;       // the memory of a receive
-    bool done = false;
+    bool done = false;     // both sides have posted it
+    Duration arrives{};    // then: on the wire's clock
     bool sizes_differ = false;
   };
   using PostedPtr = std::shared_ptr<Posted>;
@@ -51,6 +54,7 @@ class InprocHub : public std::enable_shared_from_this<InprocHub> {
 
   const std::size_t members_;
   Mutex mutex_;
+  const std::shared_ptr<Wire> wire_;  // under mutex_
   std::vector<Link> links_ GUARDED_BY(mutex_);
   std::vector<bool> silent_ GUARDED_BY(mutex_);
   std::vector<bool> failed_ GUARDED_BY(mutex_);

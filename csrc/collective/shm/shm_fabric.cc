@@ -131,6 +131,7 @@ struct ShmState final : CallQueue<ShmState>, Waker {
 
   [[nodiscard]] FabricCapabilities capabilities() {
     return {.scattered = true,
+            .within_node = true,
             .waker = this,
             .make_region = resources.options.make_region,
             .announcements = shm::make_announcements(resources.memory, group().index, group().size()),

@@ -13,7 +13,7 @@ StagedRun::StagedRun(StagedResources& resources, const Call& call)
 StagedRun::~StagedRun() {
   if (!crossing_) return;
   crossing_.reset();
-  if (PinnedBlock* const block = coming_.front().block; block != nullptr && resources_.cpu.poisoned()) {
+  if (PinnedBlock* const block = started_.front().block; block != nullptr && resources_.cpu.poisoned()) {
     block->abandon();
   }
 }
@@ -22,7 +22,7 @@ Result<bool> StagedRun::advance() {
   std::uint64_t before = 0;
   do {
     before = moves_;
-    ROUNDELAY_RETURN_IF_ERROR(come_down());
+    ROUNDELAY_RETURN_IF_ERROR(fetch_all());
     ROUNDELAY_RETURN_IF_ERROR(cross());
   } while (moves_ != before);
   return over_ == plan_.count();
@@ -39,17 +39,17 @@ Nap StagedRun::idle(Backoff& backoff) {
   return crossing_ ? crossing_->idle(backoff).at_most(Backoff::kLongest) : backoff.next();
 }
 
-Status StagedRun::come_down() {
+Status StagedRun::fetch_all() {
   while (begun_ < plan_.count() && begun_ < over_ + PinnedBlocks::kPieces) {
-    Coming coming{plan_[begun_], nullptr, nullptr};
-    if (coming.step.pinned > 0) {
-      const Result<PinnedBlock*> block = resources_.blocks.take(coming.step.pinned);
+    StartedStep started{plan_[begun_], nullptr, nullptr};
+    if (started.step.pinned > 0) {
+      const Result<PinnedBlock*> block = resources_.blocks.take(started.step.pinned);
       if (!block.ok()) return block.status();
       if (*block == nullptr) return {};
-      coming.block = *block;
+      started.block = *block;
     }
-    ROUNDELAY_RETURN_IF_ERROR(fetch(coming));
-    coming_.push_back(std::move(coming));
+    ROUNDELAY_RETURN_IF_ERROR(fetch(started));
+    started_.push_back(std::move(started));
     ++begun_;
     ++moves_;
   }
@@ -57,25 +57,25 @@ Status StagedRun::come_down() {
 }
 
 // A barrier has no bytes, but it too waits for the work that is in the stream before it.
-Status StagedRun::fetch(Coming& coming) {
-  const Step& step = coming.step;
+Status StagedRun::fetch(StartedStep& started) {
+  const Step& step = started.step;
   const bool bytes = step.from != nullptr && step.given.bytes > 0;
   if (bytes) {
     ROUNDELAY_RETURN_IF_ERROR(resources_.runtime.copy(
-        resources_.device, coming.block->data() + step.given.offset, step.from, step.given.bytes, stream_));
+        resources_.device, started.block->data() + step.given.offset, step.from, step.given.bytes, stream_));
   } else if (operation_of(call_) != Operation::kBarrier || stream_ == nullptr) {
     return {};
   }
-  auto there = resources_.runtime.mark(resources_.device, stream_);
-  if (!there.ok()) return there.status();
-  coming.done = std::move(*there);
-  if (coming.block != nullptr) coming.block->busy_until(coming.done);
+  auto mark = resources_.runtime.mark(resources_.device, stream_);
+  if (!mark.ok()) return mark.status();
+  started.done = std::move(*mark);
+  if (started.block != nullptr) started.block->busy_until(started.done);
   return {};
 }
 
 Status StagedRun::cross() {
-  while (!coming_.empty()) {
-    const Coming& first = coming_.front();
+  while (!started_.empty()) {
+    const StartedStep& first = started_.front();
     if (!crossing_) {
       const Result<bool> begun = begin(first);
       if (!begun.ok()) return begun.status();
@@ -86,7 +86,7 @@ Status StagedRun::cross() {
     if (!*over) return device_works();
     crossing_.reset();
     ROUNDELAY_RETURN_IF_ERROR(send_up(first));
-    coming_.pop_front();
+    started_.pop_front();
     ++over_;
     ++moves_;
   }
@@ -95,31 +95,31 @@ Status StagedRun::cross() {
 
 // Peers may come late, or never. A failure of the device must not wait for them.
 Status StagedRun::device_works() const {
-  const GpuEventPtr& last = coming_.back().done;
+  const GpuEventPtr& last = started_.back().done;
   return last ? last->reached().status() : Status{};
 }
 
-Result<bool> StagedRun::begin(const Coming& coming) {
-  if (coming.done) {
-    Result<bool> there = coming.done->reached();
-    if (!there.ok() || !*there) return there;
+Result<bool> StagedRun::begin(const StartedStep& started) {
+  if (started.done) {
+    Result<bool> reached = started.done->reached();
+    if (!reached.ok() || !*reached) return reached;
   }
-  std::byte* const pinned = coming.block == nullptr ? nullptr : coming.block->data();
-  auto started = resources_.cpu.start(plan_.on_host(coming.step, pinned));
-  if (!started.ok()) return started.status();
-  crossing_ = std::move(started).value();
+  std::byte* const pinned = started.block == nullptr ? nullptr : started.block->data();
+  auto call = resources_.cpu.start(plan_.on_host(started.step, pinned));
+  if (!call.ok()) return call.status();
+  crossing_ = std::move(call).value();
   ++moves_;
   return true;
 }
 
-Status StagedRun::send_up(const Coming& coming) {
-  const Step& step = coming.step;
+Status StagedRun::send_up(const StartedStep& started) {
+  const Step& step = started.step;
   if (step.to == nullptr || step.result.bytes == 0) return {};
   ROUNDELAY_RETURN_IF_ERROR(resources_.runtime.copy(
-      resources_.device, step.to, coming.block->data() + step.result.offset, step.result.bytes, stream_));
+      resources_.device, step.to, started.block->data() + step.result.offset, step.result.bytes, stream_));
   auto up = resources_.runtime.mark(resources_.device, stream_);
   if (!up.ok()) return up.status();
-  coming.block->busy_until(std::move(*up));
+  started.block->busy_until(std::move(*up));
   return {};
 }
 

@@ -46,25 +46,25 @@ class StagedRun {
   Nap idle(Backoff& backoff);
 
  private:
-  struct Coming {
+  struct StartedStep {
     Step step;
     PinnedBlock* block = nullptr;  // null: the step has no bytes
     GpuEventPtr done;              // reached when the bytes have come down; null: none have to
   };
   // Enqueues the copies down of steps for which there is pinned memory.
-  Status come_down();
-  Status fetch(Coming& coming);
+  Status fetch_all();
+  Status fetch(StartedStep& started);
   // Starts and tests the CPU's call of the first step, and enqueues its copy up.
   Status cross();
   [[nodiscard]] Status device_works() const;
-  [[nodiscard]] Result<bool> begin(const Coming& coming);
-  Status send_up(const Coming& coming);
+  [[nodiscard]] Result<bool> begin(const StartedStep& started);
+  Status send_up(const StartedStep& started);
 
   StagedResources& resources_;
   const Call& call_;
   const GpuStream stream_;
   const Plan plan_;
-  std::deque<Coming> coming_;           // steps that have begun and are not over
+  std::deque<StartedStep> started_;     // steps that have begun and are not over
   std::unique_ptr<Pending> crossing_;   // the CPU's call of the first one; null: its bytes come down
   std::uint64_t begun_ = 0, over_ = 0;  // steps
   std::uint64_t moves_ = 0;             // grows when a step begins, begins to cross, or ends

@@ -23,11 +23,11 @@
 // The state: the residual, the momentum if there is any, the norms, and the indices of the chunks that were
 // sent.
 #include <algorithm>
-#include <array>
 #include <utility>
 
+#include "compress/copies.h"
 #include "compress/csc/plan.h"
-#include "compress/csc/quota.h"
+#include "compress/quota.h"
 #include "compress/registry.h"
 
 namespace roundelay::compress::csc {
@@ -70,7 +70,9 @@ class Csc final : public Technique {
   std::size_t state_bytes(std::size_t count, DType dtype, std::span<const int>) const override {
     return places(count, dtype).end;
   }
-  std::size_t kept_numbers(std::size_t count) const override { return has_momentum() ? 2 * count : count; }
+  std::size_t kept_numbers(std::size_t count, std::span<const int>) const override {
+    return has_momentum() ? 2 * count : count;
+  }
   std::optional<SentChunks> sent(const BucketShape& shape, std::uint64_t run) const override {
     return SentChunks{chunking_of(options_, shape.count).chunk, chosen_in(options_, shape, run),
                       places(shape.count, shape.dtype).indices, options_.dense};
@@ -81,7 +83,8 @@ class Csc final : public Technique {
     return plan.in_place ? run_in_place(stage, bucket) : run_by_message(stage, bucket, plan);
   }
 
-  Status give_back(Arithmetic& math, const Bucket& bucket) const override {
+  Status give_back(Stage& stage, const Bucket& bucket) const override {
+    Arithmetic& math = stage.math();
     const DType dtype = bucket.reduction.dtype;
     ROUNDELAY_RETURN_IF_ERROR(math.give_back(bucket.buffer.data(), bucket.state.data(), bucket.count, dtype));
     const std::size_t rest = places(bucket.count, dtype).momentum;
@@ -136,23 +139,6 @@ AllreduceCall sum_of(std::span<float> norms, const Stage& stage) {
   call.stream = stage.stream();
   return call;
 }
-
-// Copies in groups, which a GPU does at once.
-class Copies {
- public:
-  explicit Copies(Arithmetic& math) : math_(math) {}
-  Status add(const kernels::GpuCopy& item) {
-    if (count_ == items_.size()) ROUNDELAY_RETURN_IF_ERROR(end());
-    items_[count_++] = item;
-    return {};
-  }
-  Status end() { return math_.copy(std::span(items_).first(std::exchange(count_, 0))); }
-
- private:
-  Arithmetic& math_;
-  std::array<kernels::GpuCopy, 64> items_{};
-  std::size_t count_ = 0;
-};
 
 // Calls `make` with each slice that goes densely and its place in the message, in elements, and carries out
 // the copies that it returns.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "compress/csc/quota.h"
+#include "compress/quota.h"
 
 namespace roundelay::compress::csc {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "compress/csc/chunk_map.h"
+#include "compress/chunk_map.h"
 #include "compress/technique.h"
 
 namespace roundelay::compress::csc {

@@ -41,7 +41,7 @@ class Cyclic final : public Technique {
   std::size_t state_bytes(std::size_t count, DType dtype, std::span<const int>) const override {
     return count * size_of(kernels::residual_type(dtype));
   }
-  std::size_t kept_numbers(std::size_t count) const override { return count; }
+  std::size_t kept_numbers(std::size_t count, std::span<const int>) const override { return count; }
 
   Task run(Stage& stage, Bucket bucket) const override {
     Arithmetic& math = stage.math();
@@ -72,8 +72,9 @@ class Cyclic final : public Technique {
     co_return math.scatter(values, dtype, *message, dtype, chunking, indices);
   }
 
-  Status give_back(Arithmetic& math, const Bucket& bucket) const override {
-    return math.give_back(bucket.buffer.data(), bucket.state.data(), bucket.count, bucket.reduction.dtype);
+  Status give_back(Stage& stage, const Bucket& bucket) const override {
+    return stage.math().give_back(bucket.buffer.data(), bucket.state.data(), bucket.count,
+                                  bucket.reduction.dtype);
   }
 
  private:

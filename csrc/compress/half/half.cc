@@ -1,6 +1,6 @@
-// Sends fp32 gradients in a half type: one cast on the way in, one allreduce, one cast on the way back. A pool in a
-// half type (compression=, dense:wire=bf16) spares a copy; this technique may begin and end at any step, bucket by
-// bucket, which a pool's type cannot.
+// Sends fp32 gradients in a half type: one cast on the way in, one allreduce, one cast on the way back. A
+// pool in a half type (compression=, dense:wire=bf16) spares a copy; this technique may begin and end at any
+// step, bucket by bucket, which a pool's type cannot.
 #include "compress/registry.h"
 
 namespace roundelay::compress::half {
@@ -17,15 +17,17 @@ class Half final : public Technique {
   std::string text() const override { return text_; }
   Status check(const BucketShape& shape) const override {
     if (is_floating(shape.dtype)) return {};
-    return Status::invalid("technique 'half' needs floating gradients, not " + std::string(name_of(shape.dtype)));
+    return Status::invalid("technique 'half' needs floating gradients, not " +
+                           std::string(name_of(shape.dtype)));
   }
   std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
 
   Task run(Stage& stage, Bucket bucket) const override {
-    return size_of(bucket.reduction.dtype) > size_of(wire_) ? run_cast(stage, bucket) : run_dense(stage, bucket);
+    return size_of(bucket.reduction.dtype) > size_of(wire_) ? run_cast(stage, bucket)
+                                                            : run_dense(stage, bucket);
   }
 
-  Status give_back(Arithmetic&, const Bucket&) const override { return {}; }  // it keeps nothing back
+  Status give_back(Stage&, const Bucket&) const override { return {}; }  // it keeps nothing back
 
  private:
   Task run_dense(Stage& stage, Bucket bucket) const {

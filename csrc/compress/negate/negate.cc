@@ -27,7 +27,7 @@ class Negate final : public Technique {
     co_return math.scale(values, bucket.count, dtype, kMinus);
   }
 
-  Status give_back(Arithmetic&, const Bucket&) const override { return {}; }  // it keeps nothing back
+  Status give_back(Stage&, const Bucket&) const override { return {}; }  // it keeps nothing back
 };
 
 }  // namespace

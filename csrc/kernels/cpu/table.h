@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "kernels/chunks.h"
 #include "kernels/kernels.h"
+#include "kernels/low_rank.h"
 #include "kernels/magnitude.h"
 
 namespace roundelay::kernels {
@@ -37,6 +38,8 @@ using CountFunction = void (*)(const float* values, std::size_t count, std::span
 // Adds up at most kMagnitudeBlock values. The sum means nothing if `most` is not finite.
 using MagnitudeSumFunction = MagnitudeSum (*)(const float* values, std::size_t count);
 using AccumulateFunction = float (*)(const Kept& kept, std::byte* values, std::size_t count);
+using ProjectFunction = void (*)(const LowRankBlock& block);
+using ExpandFunction = void (*)(const LowRankBlock& block, double share);
 
 template <typename T>
 constexpr std::size_t index_of(T value) {
@@ -56,6 +59,8 @@ struct Table {
   std::array<ResidualFunction, kDTypeCount> keep{}, give_back{}, take{};
   std::array<NormFunction, kDTypeCount> norm{};
   std::array<AccumulateFunction, kDTypeCount> accumulate{};
+  std::array<ProjectFunction, kDTypeCount> project{}, project_back{};
+  std::array<ExpandFunction, kDTypeCount> expand{};
   // fp32 only.
   CollectFunction collect = nullptr;
   CountFunction count = nullptr;

@@ -4,6 +4,7 @@
 #include "kernels/cpu/adasum.h"
 #include "kernels/cpu/chunk_loops.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/low_rank_loops.h"
 #include "kernels/cpu/select_loops.h"
 #include "kernels/cpu/table.h"
 
@@ -60,6 +61,18 @@ namespace {
       return accumulate_any<kType>(kept, values, count, WidenElements<kType>{});                            \
     }                                                                                                       \
     template <DType kType>                                                                                  \
+    attribute static void project(const LowRankBlock& block) {                                              \
+      project_loop<kType>(block);                                                                           \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
+    attribute static void project_back(const LowRankBlock& block) {                                         \
+      project_back_loop<kType>(block);                                                                      \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
+    attribute static void expand(const LowRankBlock& block, double share) {                                 \
+      expand_loop<kType>(block, share);                                                                     \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
     attribute static void widen(std::byte* destination, const std::byte* source, std::size_t count) {       \
       map_loop<float, std::uint16_t>(destination, source, count, Element<kType>::widen);                    \
     }                                                                                                       \
@@ -107,6 +120,9 @@ constexpr void fill_floating(Table& table) {
   table.take[index_of(kType)] = &Variant::template take<kType>;
   table.norm[index_of(kType)] = &Variant::template norm<kType>;
   table.accumulate[index_of(kType)] = &Variant::template accumulate<kType>;
+  table.project[index_of(kType)] = &Variant::template project<kType>;
+  table.project_back[index_of(kType)] = &Variant::template project_back<kType>;
+  table.expand[index_of(kType)] = &Variant::template expand<kType>;
 }
 
 template <typename Variant>

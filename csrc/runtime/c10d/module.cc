@@ -82,9 +82,8 @@ class C10dBackend final : public Backend {
         std::make_unique<bootstrap::StoreBootstrap>(store_, where, start.generation, config.start_timeout));
   }
 
-  Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config) override {
-    const Result<collective::Select> select = collective::Select::by_name(config.algorithm);
-    if (!select.ok()) return select.status();
+  Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config,
+                                                     const collective::Select& select) override {
     platform::GroupPlace place;
     place.store_host = where_.host;
     place.store_port = where_.port;
@@ -96,7 +95,7 @@ class C10dBackend final : public Backend {
     auto made = platform::ProcessGroup::create(place, Deadline::after(config.start_timeout));
     if (!made.ok()) return made.status();
     collective::C10dFabricOptions options;
-    options.select = *select;
+    options.select = select;
     return collective::make_c10d_fabric(std::move(made).value(), group, options);
   }
 

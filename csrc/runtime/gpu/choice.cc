@@ -93,7 +93,7 @@ GpuFabricWish gpu_fabric_wish(const std::string& name) {
 }
 
 GpuChoice choose_gpu_fabric(const std::vector<GpuInfo>& gpu_infos, const Group& group, GpuFabricWish wish) {
-  if (wish == GpuFabricWish::kStaged) return {GpuWay::kStaged, "ROUNDELAY_GPU_FABRIC=staged"};
+  if (wish == GpuFabricWish::kStaged) return {GpuFabricKind::kStaged, "ROUNDELAY_GPU_FABRIC=staged"};
   // A process set may span fewer nodes than the job. All members on one node use NCCL. One member on each
   // node leaves nothing to NCCL.
   const std::size_t nodes = wish == GpuFabricWish::kTwoLevel ? nodes_of(gpu_infos).size() : 1;
@@ -102,8 +102,8 @@ GpuChoice choose_gpu_fabric(const std::vector<GpuInfo>& gpu_infos, const Group& 
   std::string why = levels ? no_levels(gpu_infos, group) : std::string();
   if (why.empty()) why = unlike_nccl(gpu_infos, group, levels);
   if (why.empty()) why = one_gpu_twice(gpu_infos, group);
-  if (!why.empty()) return {GpuWay::kStaged, std::move(why)};
-  return {levels ? GpuWay::kTwoLevel : GpuWay::kNccl, {}};
+  if (!why.empty()) return {GpuFabricKind::kStaged, std::move(why)};
+  return {levels ? GpuFabricKind::kTwoLevel : GpuFabricKind::kNccl, {}};
 }
 
 }  // namespace roundelay::runtime

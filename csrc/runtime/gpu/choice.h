@@ -21,18 +21,18 @@ GpuFabricWish gpu_fabric_wish(const std::string& name);
 struct GpuInfo {
   std::int32_t nccl_version = 0;    // 0: the member has no NCCL
   std::uint32_t may_share = 0;      // 1: it allows another rank on its GPU
-  std::uint32_t has_levels = 0;     // 1: its CPU fabric has two levels, inside the node and between nodes
+  std::uint32_t has_levels = 0;     // 1: its CPU fabric has levels
   std::array<char, 64> identity{};  // the GPU's identity, cut to 63 characters
   std::array<char, 128> node{};     // the node's id, cut to 127 characters
   platform::NcclId id{};            // names the communicator; set by its first member only
 };
 
-// The ways to move bytes between GPUs. kStaged: through host memory. kTwoLevel: NCCL inside the nodes, host
+// The kinds of fabric between GPUs. kStaged: through host memory. kTwoLevel: NCCL inside the nodes, host
 // memory between them.
-enum class GpuWay : std::uint8_t { kStaged, kNccl, kTwoLevel };
+enum class GpuFabricKind : std::uint8_t { kStaged, kNccl, kTwoLevel };
 
 struct GpuChoice {
-  GpuWay way = GpuWay::kStaged;
+  GpuFabricKind kind = GpuFabricKind::kStaged;
   std::string why;  // why NCCL is not used: ranks, cause and cure; empty: as wished
 };
 

@@ -19,9 +19,9 @@ namespace {
 
 std::string_view name_of(GpuFabricWish wish) { return wish == GpuFabricWish::kNccl ? "nccl" : "two_level"; }
 
-// Returns the levels that the GPU's fabric takes over from the CPU's, two of them; empty: none.
+// Returns the levels that the GPU's fabric takes over from the CPU's; empty: none.
 std::span<Fabric* const> levels_of(Fabric& cpu, GpuFabricWish wish) {
-  if (wish != GpuFabricWish::kTwoLevel || cpu.levels().size() != 2) return {};
+  if (wish != GpuFabricWish::kTwoLevel || cpu.levels().size() < 2) return {};
   return cpu.levels();
 }
 
@@ -118,7 +118,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     std::vector<GpuInfo> gpu_infos(members());
     std::memcpy(gpu_infos.data(), gpu_infos_.data(), gpu_infos_.size());
     const GpuChoice choice = choose_gpu_fabric(gpu_infos, fabric_.group(), fabric_.options_.wish);
-    if (choice.way == GpuWay::kStaged) return choose_and_start(choice.why);
+    if (choice.kind == GpuFabricKind::kStaged) return choose_and_start(choice.why);
     const Group& those = fabric_.joining();
     const auto first = std::ranges::find(fabric_.group().ranks, those.ranks.front());
     const GpuInfo& gpu_info = gpu_infos[static_cast<std::size_t>(first - fabric_.group().ranks.begin())];
@@ -135,10 +135,10 @@ class GpuFabric::CommunicatorSetup final : public Pending {
   Result<bool> joined() {
     if (abort() != nullptr && abort()->raised()) return abort()->cause();
     if (failure_.ok()) {
-      const Result<bool> there = communicator_->ready();
-      if (there.ok() && !*there && !deadline_.passed()) return false;
-      if (!there.ok()) failure_ = there.status();
-      late_ = there.ok() && !*there;
+      const Result<bool> ready = communicator_->ready();
+      if (ready.ok() && !*ready && !deadline_.passed()) return false;
+      if (!ready.ok()) failure_ = ready.status();
+      late_ = ready.ok() && !*ready;
     }
     const int self = fabric_.group().index, size = fabric_.group().size();
     votes_ = {late_ ? size + self : failure_.ok() ? 2 * size : self};
@@ -235,10 +235,18 @@ GpuFabric::FabricPtr GpuFabric::over_nccl(CommunicatorPtr communicator, Fabric& 
 // The levels of `cpu_` are free for this fabric: they carry no other call while it has one in progress.
 GpuFabric::FabricPtr GpuFabric::over_levels(CommunicatorPtr communicator) {
   staged_inside_ = collective::make_staged_fabric(*levels_.front(), *parts_.runtime, device_);
-  return collective::make_two_level_fabric(
-      {over_nccl(std::move(communicator), *staged_inside_),
-       collective::make_staged_fabric(*levels_.back(), *parts_.runtime, device_), std::move(staged_)},
-      options_.cut);
+  std::vector<collective::blueconnect::Members> groups;
+  std::vector<collective::StageFabrics> stages(levels_.size());
+  for (std::size_t level = 0; level < levels_.size(); ++level) {
+    const Group& group = levels_[level]->group();
+    groups.push_back({group.ranks, group.index});
+    stages[level].of_groups.push_back(
+        level == 0 ? over_nccl(std::move(communicator), *staged_inside_)
+                   : collective::make_staged_fabric(*levels_[level], *parts_.runtime, device_));
+  }
+  stages.front().in_node = true;
+  return collective::make_levels_fabric(
+      {collective::blueconnect::even_plan(groups), std::move(stages), std::move(staged_)}, options_.cut);
 }
 
 Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {

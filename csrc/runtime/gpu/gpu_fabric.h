@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "collective/blueconnect/levels_fabric.h"
 #include "collective/fabric.h"
 #include "collective/gpu_single.h"
 #include "collective/staged/staged_fabric.h"
-#include "collective/two_level/two_level_fabric.h"
 #include "runtime/gpu/choice.h"
 #include "runtime/gpu/module.h"
 
 namespace roundelay::runtime {
 
-// Cuts allreduces for two levels. The shards are larger than the CPU's: NCCL inside the nodes is far faster
+// Cuts allreduces for levels. The shards are larger than the CPU's: NCCL inside the nodes is far faster
 // than the wire between them, and the staged fabric there cuts a call itself and keeps its pipeline full
 // within one call only. So most tensors cross in one call, with one more queued after it. The bound lets the
 // nodes work on the rest of a tensor while the wire carries a part.
@@ -32,7 +32,7 @@ struct GpuFabricOptions {
   bool may_share = false;                        // the user wants several ranks on one GPU
   Duration patience = std::chrono::seconds(30);  // all members make the communicator within this time
   std::string node{};                            // node_id() of bootstrap/rank_info.h
-  collective::LevelsCut cut = kGpuCut;           // for two levels
+  collective::LevelsCut cut = kGpuCut;           // for levels
 };
 
 // One thread at a time calls it, as every fabric; any thread may call wake().
@@ -79,7 +79,7 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
   int device_ = -1;
   FabricPtr staged_;                      // over `cpu_`; over_levels() moves it into `faster_`
   FabricPtr staged_inside_;               // over the inner level of `cpu_`; `faster_` uses it
-  FabricPtr faster_;                      // NCCL or two levels; null: neither
+  FabricPtr faster_;                      // NCCL or levels; null: neither
   collective::Fabric* chosen_ = nullptr;  // `faster_` or `staged_`; null: the members have not chosen
 };
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collective/fabric.h"
@@ -62,6 +63,7 @@ struct Batch {
   LaneRecorder* recorder = nullptr;  // of a technique's spans; null while the timeline is off, and on a GPU
   collective::LevelObserver* observer = nullptr;  // of the calls; null while the timeline is off
   std::size_t called_bytes = 0;                   // what this member has given to the task's calls
+  std::string_view algorithm{};  // of the last call; the fabric's name if that has only one way
   GpuEventPtr done;  // on a GPU: the batch is complete after this event; null until it is enqueued
   DeviceClock::Mark device_began, device_ended;  // for the timeline; without a point while it is off
   TimePoint started{};                           // of the first call

@@ -79,6 +79,8 @@ Status BatchExecutor::call(Batch& batch) {
   auto pending = step.fabric->start(*step.call);
   if (!pending.ok()) return pending.status();
   batch.pending = std::move(pending).value();
+  batch.algorithm = batch.pending->algorithm();
+  if (batch.algorithm.empty()) batch.algorithm = step.fabric->name();
   batch.called_bytes += collective::given_bytes(*step.call, step.fabric->group().index);
   return {};
 }
@@ -105,9 +107,9 @@ Result<Progress> BatchExecutor::advance(Batch& batch) {
 // Marks the event after which the batch is complete, and gives it to the entries.
 Status BatchExecutor::mark_end(Batch& batch) {
   if (batch.device_began.point) batch.device_ended = gpu_->mark_time();
-  Result<GpuEventPtr> there = gpu_->mark();
-  if (!there.ok()) return there.status();
-  batch.done = std::move(there).value();
+  Result<GpuEventPtr> mark = gpu_->mark();
+  if (!mark.ok()) return mark.status();
+  batch.done = std::move(mark).value();
   for (const auto& entry : batch.entries) {
     if (entry->results != nullptr) entry->results->set_done(batch.done);
   }

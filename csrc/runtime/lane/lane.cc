@@ -5,16 +5,6 @@
 
 namespace roundelay::runtime {
 
-namespace {
-
-std::vector<int> level_sizes(collective::Fabric& fabric) {
-  std::vector<int> sizes;
-  for (const collective::Fabric* level : fabric.levels()) sizes.push_back(level->group().size());
-  return sizes;
-}
-
-}  // namespace
-
 Lane::Lane(LaneId id, TrackFabrics fabrics, complete::Completer& completer, timeline::Timeline& timeline,
            const AbortToken& abort, const LaneOptions& options, Faults faults)
     : id_(id),
@@ -23,12 +13,12 @@ Lane::Lane(LaneId id, TrackFabrics fabrics, complete::Completer& completer, time
       faults_(std::move(faults)),
       tracks_(std::move(fabrics), abort, options),
       group_(fabric().group()),
-      levels_(level_sizes(tracks_.first().fabric())),
+      levels_(collective::level_sizes(tracks_.first().fabric())),
       make_region_(fabric().capabilities().make_region),
       waker_(tracks_.wakers(), options.schedule_lock ? fabric().capabilities().announcements : nullptr),
       table_(waker_.announcements()),
       queue_(group_.size(), options.fusion_threshold, table_, completer),
-      recorder_(timeline, tracks_.counters()),
+      recorder_(timeline, tracks_.counters(), group_.index == 0),
       schedule_(table_, queue_, waker_, recorder_, faults_.wake_negotiator),
       gpu_watch_(options.gpu ? options.gpu->sequencer : nullptr, options.patience(true), recorder_) {}
 

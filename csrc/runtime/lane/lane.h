@@ -69,7 +69,7 @@ class Lane {
 
   [[nodiscard]] LaneId id() const { return id_; }
   [[nodiscard]] const Group& group() const { return group_; }
-  // Returns the number of members of each level of the fabric, innermost first. Any thread.
+  // Returns the number of members of each level, as in compress::Technique::state_bytes(). Any thread.
   [[nodiscard]] const std::vector<int>& levels() const { return levels_; }
   // Returns the first track's fabric, of which any thread may ask what Tracks::first() allows. Not after
   // close_fabrics().

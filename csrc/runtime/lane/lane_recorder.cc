@@ -1,12 +1,14 @@
 #include "runtime/lane/lane_recorder.h"
 
 #include <algorithm>
+#include <bit>
+
+#include "base/log.h"
 
 namespace roundelay::runtime {
 
-void LevelRecorder::busy(std::size_t level, TimePoint begin, TimePoint end) {
-  timeline_.record_span(level == 0 ? inside_ : between_, level == 0 ? "in the node" : "between nodes", begin,
-                        end);
+void LevelRecorder::busy(std::size_t level, std::string_view stages, TimePoint begin, TimePoint end) {
+  timeline_.record_span(level == 0 ? inside_ : between_, stages, begin, end);
 }
 
 collective::LevelObserver* LaneRecorder::level_observer(const Batch& batch) {
@@ -27,9 +29,19 @@ void LaneRecorder::record(const Batch& batch) {
     counters_.technique_bytes += static_cast<std::int64_t>(bytes);
     counters_.technique_called_bytes += static_cast<std::int64_t>(batch.called_bytes);
   }
+  if (names_algorithms_ && log_enabled(LogLevel::kInfo)) name_algorithm(batch);
   if (!timeline_.enabled()) return;
   record_copy(batch, "unpack", batch.reduced);
   record_collective(batch, row_of(batch), batch.started, batch.reduced);
+}
+
+// Buckets repeat in every step: a message for each would hide all others.
+void LaneRecorder::name_algorithm(const Batch& batch) {
+  const wire::Request& request = batch.request();
+  const std::string_view kind = name_of(request.operation);
+  if (!named_.emplace(request.operation, std::bit_width(batch.bytes()), batch.algorithm).second) return;
+  log(LogLevel::kInfo, std::string(kind) + " of " + std::to_string(batch.bytes()) + " bytes: algorithm " +
+                           std::string(batch.algorithm));
 }
 
 timeline::Row LaneRecorder::row_of(const Batch& batch) {
@@ -60,6 +72,7 @@ void LaneRecorder::record_collective(const Batch& batch, timeline::Row row, Time
                                 .tensors = static_cast<std::uint32_t>(batch.pieces.size()),
                                 .bytes = batch.bytes(),
                                 .names = {},
+                                .algorithm = batch.algorithm,
                                 .technique = {},
                                 .called_bytes = batch.called_bytes,
                                 .begin = begin,

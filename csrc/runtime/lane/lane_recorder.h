@@ -5,7 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -48,7 +51,7 @@ class LevelRecorder final : public collective::LevelObserver {
  public:
   LevelRecorder(timeline::Timeline& timeline, timeline::Row inside, timeline::Row between)
       : timeline_(timeline), inside_(inside), between_(between) {}
-  void busy(std::size_t level, TimePoint begin, TimePoint end) override;
+  void busy(std::size_t level, std::string_view stages, TimePoint begin, TimePoint end) override;
 
  private:
   timeline::Timeline& timeline_;
@@ -61,8 +64,11 @@ class LaneRecorder {
   using CountersOfFabrics = std::vector<std::shared_ptr<const collective::FabricCounters>>;
 
   // `timeline` outlives the recorder. `fabric_counters`: the counters of the lane's fabrics.
-  LaneRecorder(timeline::Timeline& timeline, CountersOfFabrics fabric_counters)
-      : timeline_(timeline), fabric_counters_(std::move(fabric_counters)) {}
+  // `names_algorithms`: this member logs the algorithms, as they are alike on all members.
+  LaneRecorder(timeline::Timeline& timeline, CountersOfFabrics fabric_counters, bool names_algorithms)
+      : timeline_(timeline),
+        fabric_counters_(std::move(fabric_counters)),
+        names_algorithms_(names_algorithms) {}
 
   // Returns whether the timeline is on. It is one relaxed load.
   [[nodiscard]] bool has_timeline() const { return timeline_.enabled(); }
@@ -78,7 +84,8 @@ class LaneRecorder {
   [[nodiscard]] collective::LevelObserver* level_observer(const Batch& batch);
   // Records the packing of a batch, from `begin` until now.
   void record_pack(const Batch& batch, TimePoint begin) { record_copy(batch, "pack", begin); }
-  // Counts a batch that is done on the host and records its call and its unpacking, which ends now.
+  // Counts a batch that is done on the host and records its call and its unpacking, which ends now. Logs the
+  // algorithm of the first batch of each operation and order of magnitude (power of 2).
   void record(const Batch& batch);
   // Records when the device carried out a batch on a GPU that is complete.
   void record_on_device(const Batch& batch, DeviceClock& clock);
@@ -91,11 +98,14 @@ class LaneRecorder {
 
  private:
   void record_copy(const Batch& batch, std::string_view what, TimePoint begin);
+  void name_algorithm(const Batch& batch);
   [[nodiscard]] static timeline::Row row_of(const Batch& batch);
   void record_collective(const Batch& batch, timeline::Row row, TimePoint begin, TimePoint end);
 
   timeline::Timeline& timeline_;
   const CountersOfFabrics fabric_counters_;
+  const bool names_algorithms_;
+  std::set<std::tuple<Operation, int, std::string>> named_;
   LaneCounters counters_;
   std::array<LevelRecorder, kTracks> by_track_{
       LevelRecorder(timeline_, timeline::Row::kInside, timeline::Row::kBetween),

@@ -34,14 +34,13 @@ class MpiBackend final : public Backend {
     return bootstrap::MpiBootstrap::create(**session, deadline);
   }
 
-  Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config) override {
+  Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config,
+                                                     const collective::Select& select) override {
     mpi::Session* session = mpi::Session::current();
     if (session == nullptr) return not_started();
-    const Result<collective::Select> select = collective::Select::by_name(config.algorithm);
-    if (!select.ok()) return select.status();
     collective::MpiFabricOptions options;
     options.deadline = Deadline::after(config.start_timeout);
-    options.select = *select;
+    options.select = select;
     return collective::make_mpi_fabric(*session, group, options);
   }
 

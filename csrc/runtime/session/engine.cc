@@ -72,14 +72,14 @@ void Engine::coordinate() {
     Deadline due = Deadline::never();
     {
       BackgroundHold hold(negotiation_);
-      attention_.store(false, std::memory_order_release);
+      woken_.store(false, std::memory_order_release);
       moved = negotiator_.step(steady_now());
       due = negotiator_.next_due().sooner(housekeeping_(steady_now()));
       background_due_ = moved ? TimePoint::min() : due.when();
     }
     // The step's receive() may have taken a wake-up that was meant for stop() or wake_background().
     if (stopping_.load(std::memory_order_acquire)) break;
-    moved = attention_.load(std::memory_order_acquire) || moved;
+    moved = woken_.load(std::memory_order_acquire) || moved;
     if (moved && !lanes_.one_thread()) lanes_.wake();
     const bool busy = lanes_.one_thread() && lanes_.have_work();
     const bool watches = lanes_.one_thread() && lanes_.watch_devices();
@@ -165,7 +165,7 @@ bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadl
   // The coordination thread must look now if this thread has taken a wake-up that was meant for it, or if
   // something is now due earlier than it knows.
   const bool meant_for_it =
-      stopping_.load(std::memory_order_acquire) || attention_.load(std::memory_order_acquire);
+      stopping_.load(std::memory_order_acquire) || woken_.load(std::memory_order_acquire);
   if (meant_for_it || negotiator_.next_due().when() < background_due_) channel_.wake();
   return true;
 }

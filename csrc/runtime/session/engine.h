@@ -54,7 +54,7 @@ class Engine {
   // Makes the coordination thread do its housekeeping soon, also if a waiter runs the negotiator: a waiter
   // does none.
   void wake_background() {
-    attention_.store(true, std::memory_order_release);
+    woken_.store(true, std::memory_order_release);
     channel_.wake();
   }
   // Waits for a handle of this lane. Returns true when it is done, false at the deadline. The caller runs the
@@ -88,7 +88,7 @@ class Engine {
   // The time at which the coordination thread looks next. Only the holder of the negotiation token uses it.
   TimePoint background_due_ = TimePoint::min();
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> attention_{false};  // set until the coordination thread has looked
+  std::atomic<bool> woken_{false};  // set until the coordination thread has looked
   std::once_flag started_;
   std::thread coordination_;
 };

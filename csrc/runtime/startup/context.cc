@@ -164,6 +164,11 @@ Status check_rank_info(const bootstrap::RankInfo& rank_info,
                          " on its host; set ROUNDELAY_NODE_ID to one value for each node");
 }
 
+// Tells whether this rank's tuning file can be used. Rank 0's counts.
+Status tuning_status(const Start& start) {
+  return start.tuning_error.empty() ? Status{} : Status::invalid(start.tuning_error);
+}
+
 // Returns true if the user has told NCCL to allow it: by its switch, or by the variable used before NCCL had
 // one.
 bool ranks_may_share_gpu() {
@@ -181,6 +186,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   mine.hello = {ranks.rank(), start.generation, version(), config.hash()};
   mine.shm_socket = fabrics.open_shm_socket();
   if (listener) mine.tcp_address = to_text(listener->address_bytes());
+  if (ranks.rank() == 0) mine.tuning = start.tuning;
   auto gathered = introduce(ranks, mine, deadline);
   if (!gathered.ok()) return gathered.status();
   const std::vector<wire::Introduction>& all = *gathered;
@@ -200,12 +206,18 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   }
   parts.rank_info = bootstrap::rank_info_of(ranks.rank(), nodes);
 
-  ROUNDELAY_RETURN_IF_ERROR(fabrics.exchange(ranks, std::move(node_infos), deadline));
-  const Status placed = check_rank_info(parts.rank_info, start.rendezvous);
+  ROUNDELAY_RETURN_IF_ERROR(fabrics.exchange(ranks, std::move(node_infos), parts.topology, deadline));
+  Status placed = check_rank_info(parts.rank_info, start.rendezvous);
+  if (placed.ok() && world.index == 0) placed = tuning_status(start);
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, here.ok() ? placed : here, deadline));
+  auto algorithms =
+      AlgorithmChoice::create(config, all.front().tuning, parts.topology, parts.backend->fabric_name());
+  if (!algorithms.ok()) return algorithms.status();
+  fabrics.choose_by(std::move(algorithms).value());
   parts.neighbours = fabrics.neighbours(world.index);
   auto made = fabrics.make(world);
   Status outcome = made.status();
+  if (outcome.code() == StatusCode::kInvalidArgument) return outcome;  // the same on all ranks
   std::shared_ptr<std::byte> rings;
   if (outcome.ok() && everyone_listens) {
     auto shared = share_rings(config, fabrics, parts.rank_info);
@@ -236,6 +248,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   const Deadline deadline = Deadline::after(config.start_timeout);
   auto ranks = find_ranks(config, backend, start, deadline);
   if (!ranks.ok()) return ranks.status();
+  set_log(config.log_level, (*ranks)->rank(), !config.log_hide_time);
 
   SessionParts parts;
   parts.config = config;
@@ -249,6 +262,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
     auto topology = agreed_topology({introduction_of(config, start)}, config.topology);
     if (!topology.ok()) return topology.status();
     parts.topology = std::move(topology).value();
+    ROUNDELAY_RETURN_IF_ERROR(tuning_status(start));
     parts.channel = channel::Hub(1, channel::Delivery::kAtOnce).channel(0);
     parts.channel_name = "inproc";
     parts.fabrics = fabrics->make(Group{0, {0}, 0}).value();
@@ -257,7 +271,6 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
     parts.backend = backend;
     ROUNDELAY_RETURN_IF_ERROR(connect(parts, *fabrics, **ranks, start, deadline));
   }
-  set_log(config.log_level, parts.rank_info.rank, !config.log_hide_time);
   if (parts.rank_info.rank == 0 && !parts.topology.unused.empty()) {
     log(LogLevel::kInfo, "the launcher's racks are not used: " + parts.topology.unused);
   }

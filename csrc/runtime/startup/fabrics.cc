@@ -8,11 +8,10 @@
 #include "base/cores.h"
 #include "base/leak.h"
 #include "base/log.h"
-#include "bootstrap/rank_info.h"
+#include "collective/blueconnect/levels_fabric.h"
 #include "collective/shm/shared_regions.h"
 #include "collective/shm/shm_fabric.h"
 #include "collective/single_fabric.h"
-#include "collective/two_level/two_level_fabric.h"
 
 namespace roundelay::runtime {
 namespace {
@@ -28,6 +27,17 @@ platform::Prepare prepare(const Group& group) {
     const ByteRange own = Segment::slots_of(index, size);
     return memory.allocate(own.offset, own.bytes);
   };
+}
+
+// Returns a sentence for the log.
+std::string text_of(const Group& group, const std::string& stages) {
+  return "process set " + std::to_string(group.id) + ": allreduces go over " + stages;
+}
+
+// Returns the tracks of a lane with this one fabric.
+Result<TrackFabrics> one_track(Result<std::unique_ptr<Fabric>> fabric) {
+  if (!fabric.ok()) return fabric.status();
+  return runtime::one_track(std::move(fabric).value());
 }
 
 // All members call it. Returns the least index of a member that passes well = false, or the group's size if
@@ -63,8 +73,10 @@ std::string Fabrics::open_shm_socket() {
   return shm_socket_->address();
 }
 
-Status Fabrics::exchange(bootstrap::Bootstrap& ranks, std::vector<NodeInfo> node_infos, Deadline deadline) {
+Status Fabrics::exchange(bootstrap::Bootstrap& ranks, std::vector<NodeInfo> node_infos,
+                         bootstrap::Topology topology, Deadline deadline) {
   node_infos_ = std::move(node_infos);
+  topology_ = std::move(topology);
   if (shuns_memory()) return {};
   const auto first = std::find_if(node_infos_.begin(), node_infos_.end(),
                                   [&](const NodeInfo& info) { return info.node == node_of(ranks.rank()); });
@@ -105,46 +117,66 @@ std::string Fabrics::why_not_shm(const Group& group) const {
   return {};
 }
 
-std::optional<bootstrap::LevelGroups> Fabrics::levels_of(const Group& group) const {
-  std::vector<std::string> nodes;
-  for (const NodeInfo& info : node_infos_) nodes.push_back(info.node);
-  return bootstrap::levels_of(group, nodes);
+Result<LevelPlan> Fabrics::plan_of(const Group& group) const {
+  const bool whole_job = group.ranks.size() == node_infos_.size();
+  return plan_levels(group, topology_, whole_job ? config_.factors : Factors{}, algorithms_.links());
+}
+
+Result<Fabrics::FabricPtr> Fabrics::between(const Group& group) {
+  return backend_->fabric(group, config_, algorithms_.of(group));
 }
 
 Result<TrackFabrics> Fabrics::make(const Group& group) {
-  auto first = make_one(group);
-  if (!first.ok()) return first.status();
-  TrackFabrics fabrics = one_track(std::move(first).value());
-  while (fabrics.front()->levels().size() > 1 && fabrics.size() < kTracks) {
-    auto next = try_two_level(group, *levels_of(group));
-    if (!next.ok()) return next.status();
-    if (next->flat) break;  // there is no memory for one more, and one track does
-    fabrics.push_back(std::move(next->fabric));
-  }
-  return fabrics;
-}
-
-Result<Fabrics::FabricPtr> Fabrics::make_one(const Group& group) {
-  if (group.size() == 1) return FabricPtr(std::make_unique<collective::SingleFabric>(group));
-  if (shuns_memory()) {
-    const std::string other = backend_->fabric_name();
-    if (config_.fabric == other) return backend_->fabric(group, config_);
+  if (group.size() == 1) return runtime::one_track(std::make_unique<collective::SingleFabric>(group));
+  const Result<LevelPlan> plan = plan_of(group);
+  if (!plan.ok()) return plan.status();
+  if (shuns_memory() && config_.fabric != backend_->fabric_name()) {
     return Status::unavailable("ROUNDELAY_FABRIC=" + config_.fabric +
-                               " does not fit how this job was started: fabric " + other +
+                               " does not fit how this job was started: fabric " + backend_->fabric_name() +
                                " is what there is beside shared memory");
   }
-  const std::optional<bootstrap::LevelGroups> levels = levels_of(group);
-  const bool one_node = on_one_node(group);
-  std::string why_not = why_not_shm(group);
-  if (!one_node && !levels) why_not = "its nodes do not have equally many, at least 2, of its ranks";
-  if (why_not.empty() && levels) return make_two_level(group, *levels);
-  if (why_not.empty()) {
-    Result<FabricPtr> fabric = make_shm(group);
-    if (fabric.ok() || fabric.status().code() != StatusCode::kUnavailable) return fabric;
-    why_not = fabric.status().message();
+  const bool levels = plan->plan.stages.size() > 1 && (!shuns_memory() || !config_.factors.each.empty());
+  return levels ? make_tracks(group, *plan) : make_flat(group);
+}
+
+Result<TrackFabrics> Fabrics::make_flat(const Group& group) {
+  if (!shuns_memory() && on_one_node(group)) {
+    std::string why_not = why_not_shm(group);
+    if (why_not.empty()) {
+      Result<FabricPtr> fabric = make_shm(group, 0);
+      if (fabric.ok() || fabric.status().code() != StatusCode::kUnavailable)
+        return one_track(std::move(fabric));
+      why_not = fabric.status().message();
+    }
+    ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why_not, group.index == 0));
+  } else if (!shuns_memory()) {
+    ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, "its ranks gain nothing from levels", false));
+    if (group.index == 0)
+      log(LogLevel::kInfo,
+          text_of(group, std::to_string(group.size()) + " (" + backend_->fabric_name() + ")"));
   }
-  ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why_not, (one_node || levels) && group.index == 0));
-  return backend_->fabric(group, config_);
+  return one_track(between(group));
+}
+
+Result<TrackFabrics> Fabrics::make_tracks(const Group& group, const LevelPlan& plan) {
+  const std::string why_not = shuns_memory() ? "" : why_not_shm(group);
+  if (!why_not.empty()) {
+    ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why_not, group.index == 0));
+    return one_track(between(group));
+  }
+  TrackFabrics fabrics;
+  while (fabrics.size() < kTracks) {
+    auto next = try_levels(group, plan);
+    if (!next.ok()) return next.status();
+    if (next->flat && !fabrics.empty()) break;  // there is no memory for one more, and one track does
+    if (next->flat) ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, next->why_flat, next->failed));
+    fabrics.push_back(std::move(next->fabric));
+    if (next->flat) return fabrics;
+  }
+  const std::string outside = backend_->fabric_name();
+  if (group.index == 0)
+    log(LogLevel::kInfo, text_of(group, plan.stages_text(shuns_memory() ? outside : "shm", outside)));
+  return fabrics;
 }
 
 std::optional<Group> Fabrics::node(int rank) const {
@@ -170,8 +202,9 @@ Result<std::shared_ptr<platform::SharedMemory>> Fabrics::share(std::uint64_t key
   return std::make_shared<platform::SharedMemory>(std::move(memory).value());
 }
 
-Result<Fabrics::FabricPtr> Fabrics::make_shm(const Group& group) {
-  auto memory = share(group.id, group, Segment::bytes(group.size()), prepare(group));
+Result<Fabrics::FabricPtr> Fabrics::make_shm(const Group& group, std::uint64_t stage) {
+  const std::uint64_t key = group.id + (stage << 32U);
+  auto memory = share(key, group, Segment::bytes(group.size()), prepare(group));
   if (!memory.ok()) return memory.status();
   const auto on_node = std::count_if(node_infos_.begin(), node_infos_.end(), [&](const NodeInfo& info) {
     return info.node == node_of(group.ranks.front());
@@ -182,35 +215,53 @@ Result<Fabrics::FabricPtr> Fabrics::make_shm(const Group& group) {
   return collective::make_shm_fabric({*memory, (*memory)->span().data()}, group, options);
 }
 
-Result<Fabrics::FabricPtr> Fabrics::make_two_level(const Group& group, const bootstrap::LevelGroups& levels) {
-  auto made = try_two_level(group, levels);
-  if (!made.ok()) return made.status();
-  if (made->flat) ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, made->why_flat, made->failed));
-  return std::move(made->fabric);
+Result<Fabrics::FabricPtr> Fabrics::make_for_stage(const Group& group, bool in_node, std::uint64_t stage) {
+  if (group.size() == 1) return FabricPtr(std::make_unique<collective::SingleFabric>(group));
+  return in_node && !shuns_memory() ? make_shm(group, stage) : between(group);
 }
 
-// Either all nodes use two levels or none does: the members tell each other over the flat fabric, which needs
-// no shared memory, whether their node failed.
-Result<Fabrics::LevelsAttempt> Fabrics::try_two_level(const Group& group,
-                                                      const bootstrap::LevelGroups& levels) {
-  auto flat = backend_->fabric(group, config_);
+// Makes the fabrics of those stages that lie within nodes, or of the others. Goes on after an error, because
+// the peers of further stages wait.
+Status Fabrics::make_stages(const Group& group, const LevelPlan& plan, bool in_node,
+                            std::vector<collective::StageFabrics>& stages) {
+  Status first;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    if (plan.in_node(stage) != in_node) continue;
+    stages[stage].in_node = in_node;
+    for (const collective::blueconnect::Members& members : plan.plan.stages[stage].groups) {
+      Group part{group.id, {}, members.index};
+      for (const int member : members.ranks) {
+        part.ranks.push_back(group.ranks[static_cast<std::size_t>(member)]);
+      }
+      auto fabric = make_for_stage(part, in_node, stage);
+      if (!fabric.ok() && first.ok()) first = fabric.status();
+      if (fabric.ok()) stages[stage].of_groups.push_back(std::move(fabric).value());
+    }
+  }
+  return first;
+}
+
+// Either all nodes use levels or none does: the members tell each other over the flat fabric, which needs no
+// shared memory, whether their node failed.
+Result<Fabrics::LevelsAttempt> Fabrics::try_levels(const Group& group, const LevelPlan& plan) {
+  auto flat = between(group);
   if (!flat.ok()) return flat.status();
-  auto inner = make_shm(levels.inner);
+  std::vector<collective::StageFabrics> stages(plan.plan.stages.size());
+  const Status inner = make_stages(group, plan, true, stages);
   const auto failed = first_failure(**flat, inner.ok(), Deadline::after(config_.start_timeout));
   if (!failed.ok()) return failed.status();
   if (*failed == group.size()) {
-    auto outer = backend_->fabric(levels.outer, config_);
-    if (!outer.ok()) return outer.status();
-    return LevelsAttempt{.fabric = collective::make_two_level_fabric(
-                             {std::move(inner).value(), std::move(outer).value(), std::move(flat).value()})};
+    ROUNDELAY_RETURN_IF_ERROR(make_stages(group, plan, false, stages));
+    return LevelsAttempt{
+        .fabric = collective::make_levels_fabric({plan.plan, std::move(stages), std::move(flat).value()},
+                                                 {.shard_bytes = plan.shard_bytes})};
   }
-  if (!inner.ok() && inner.status().code() != StatusCode::kUnavailable) return inner.status();
+  if (!inner.ok() && inner.code() != StatusCode::kUnavailable) return inner;
   const int rank = group.ranks[static_cast<std::size_t>(*failed)];
-  return LevelsAttempt{
-      .fabric = std::move(flat).value(),
-      .flat = true,
-      .failed = group.index == *failed,
-      .why_flat = inner.ok() ? "rank " + std::to_string(rank) + " cannot" : inner.status().message()};
+  return LevelsAttempt{.fabric = std::move(flat).value(),
+                       .flat = true,
+                       .failed = group.index == *failed,
+                       .why_flat = inner.ok() ? "rank " + std::to_string(rank) + " cannot" : inner.message()};
 }
 
 Status Fabrics::give_up_shm(const Group& group, const std::string& why, bool warns) const {

@@ -1,26 +1,30 @@
 // Chooses and makes the fabrics of one init.
 //
-// A group on one node gets shared memory, if all members can map it. A group with equally many ranks, at
-// least 2, on each of several nodes gets two levels: shared memory inside the nodes, the backend's fabric
-// between them. Other groups get the backend's fabric (MPI, or a process group of PyTorch).
+// A group on one node gets shared memory, if all members can map it. A group on several nodes gets levels if
+// they gain something (level_plan.h): shared memory inside the nodes, the backend's fabric (MPI, or a process
+// group of PyTorch) between them. Other groups get the backend's fabric.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/config.h"
 #include "base/group.h"
 #include "base/status.h"
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/rank_info.h"
+#include "bootstrap/topology.h"
+#include "collective/blueconnect/levels_fabric.h"
 #include "collective/fabric.h"
 #include "platform/shm/handover.h"
 #include "runtime/backend.h"
 #include "runtime/control/neighbours.h"
 #include "runtime/lane/tracks.h"
+#include "runtime/startup/algorithm_choice.h"
+#include "runtime/startup/level_plan.h"
 
 namespace roundelay::runtime {
 
@@ -40,9 +44,10 @@ class Fabrics {
   // Starts to hand out this rank's shared memory, and returns the address for its NodeInfo. Returns "" if
   // shared memory is not wanted or not possible. Call it at most once, before exchange().
   std::string open_shm_socket();
-  // All ranks call it, with the node infos of all ranks, by rank. They agree on the nodes whose ranks can
-  // share memory. Errors: those of the bootstrap.
-  Status exchange(bootstrap::Bootstrap& ranks, std::vector<NodeInfo> node_infos, Deadline deadline);
+  // All ranks call it, with the node infos of all ranks, by rank, and the topology of these nodes. They agree
+  // on the nodes whose ranks can share memory. Errors: those of the bootstrap.
+  Status exchange(bootstrap::Bootstrap& ranks, std::vector<NodeInfo> node_infos, bootstrap::Topology topology,
+                  Deadline deadline);
   // Returns the ranks of `rank`'s node, itself too, whose processes are known from their shm sockets. `rank`
   // is this process's. Call it and all that follows after exchange().
   [[nodiscard]] std::vector<Neighbour> neighbours(int rank) const;
@@ -54,6 +59,8 @@ class Fabrics {
   // in platform/shm/handover.h.
   Result<std::shared_ptr<platform::SharedMemory>> share(std::uint64_t key, const Group& group,
                                                         std::size_t bytes, const platform::Prepare& prepare);
+  // Sets the rule for the algorithms of fabrics between nodes. Call it before make().
+  void choose_by(AlgorithmChoice choice) { algorithms_ = std::move(choice); }
   // Makes the fabrics of a group's lane, as many and of the same kind on all members: one for each track
   // (runtime/lane/tracks.h) if the group has levels, else one. All members call it. Errors: kUnavailable with
   // cause and cure.
@@ -62,7 +69,7 @@ class Fabrics {
  private:
   using FabricPtr = std::unique_ptr<collective::Fabric>;
   struct LevelsAttempt {
-    FabricPtr fabric;        // of two levels; or the flat one, if a member could not share memory
+    FabricPtr fabric;        // over levels; or the flat one, if a member could not share memory
     bool flat = false;       // the same on all members
     bool failed = false;     // this member is the first that could not share memory
     std::string why_flat{};  // empty: it is not flat
@@ -77,11 +84,17 @@ class Fabrics {
   // Returns why the members cannot share memory inside their nodes; "" if they can. The reason is that of the
   // first member with one.
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
-  [[nodiscard]] std::optional<bootstrap::LevelGroups> levels_of(const Group& group) const;
-  Result<FabricPtr> make_one(const Group& group);
-  Result<FabricPtr> make_shm(const Group& group);
-  Result<FabricPtr> make_two_level(const Group& group, const bootstrap::LevelGroups& levels);
-  Result<LevelsAttempt> try_two_level(const Group& group, const bootstrap::LevelGroups& levels);
+  [[nodiscard]] Result<LevelPlan> plan_of(const Group& group) const;
+  // Makes the backend's fabric, which connects nodes.
+  Result<FabricPtr> between(const Group& group);
+  Result<TrackFabrics> make_flat(const Group& group);
+  Result<TrackFabrics> make_tracks(const Group& group, const LevelPlan& plan);
+  // `stage`: of a plan, or 0.
+  Result<FabricPtr> make_shm(const Group& group, std::uint64_t stage);
+  Result<FabricPtr> make_for_stage(const Group& group, bool in_node, std::uint64_t stage);
+  Status make_stages(const Group& group, const LevelPlan& plan, bool in_node,
+                     std::vector<collective::StageFabrics>& stages);
+  Result<LevelsAttempt> try_levels(const Group& group, const LevelPlan& plan);
   // Called when a group uses the backend's fabric because of `why`. Logs that if `warns`. Errors:
   // kUnavailable if ROUNDELAY_FABRIC allows nothing but shared memory.
   [[nodiscard]] Status give_up_shm(const Group& group, const std::string& why, bool warns) const;
@@ -91,6 +104,8 @@ class Fabrics {
   std::optional<platform::ShmSocket> shm_socket_;
   std::string no_shm_socket_;  // why open_shm_socket() failed
   std::vector<NodeInfo> node_infos_;
+  bootstrap::Topology topology_;
+  AlgorithmChoice algorithms_;
   std::map<std::string, std::string> closed_;  // nodes whose ranks cannot share memory, and the reasons
 };
 

@@ -15,7 +15,9 @@ _MOST_BUCKET = 1 << 62
 Way = Callable[[_model.Cluster, float, int], _model.Program]
 
 
-def _dense(wire: int | None) -> Way:
+def dense(wire: int | None) -> Way:
+    """Return one allreduce for each bucket, with so many bytes an element on the wire; None: its own."""
+
     def way(cluster: _model.Cluster, size: float, element: int) -> _model.Program:
         return _model.with_best_chunks(_model.dense(cluster, size, element, wire or element), cluster)
 
@@ -27,10 +29,18 @@ class Choice:
     """A strategy as the model knows it: the way of a bucket of gradients, and of parameters beside them."""
 
     text: str
-    way: Way = dataclasses.field(default=_dense(None))
+    way: Way = dataclasses.field(default=dense(None))
     every: int = 0  # steps between two transfers of parameters; 0: none
     wait: int = 0  # steps that may begin before a transfer must be back
     transfer: Way | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Control:
+    """What a step costs beside bytes: the ranks agree on the order of operations, and on its end."""
+
+    overhead: float = 0.0  # seconds of an operation, whatever its size
+    agreement: bool = False  # a backward ends with a small allreduce (torch/optimizer/gradient_sync.py)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,6 +77,7 @@ def predict(
     cluster: _model.Cluster,
     choice: Choice,
     *,
+    control: Control = Control(),
     cuts: Cuts = DEFAULT,
     jitter: float = 0.0,
     steps: int | None = None,
@@ -78,12 +89,17 @@ def predict(
     count = steps if steps is not None else (1 if jitter == 0 and not choice.every else 8)
     total = warm + cycle * max(1, -(-count // cycle))
     buckets = ready_buckets(workload, choice.way, cluster, cuts)
+    number = len(buckets)
+    if control.agreement and any(program.stages for _, program in buckets):
+        size = len(workload.gradients)
+        buckets.append((workload.backward, _model.flat(cluster, "pairwise", size)))
     outcome = _model.simulate(
         cluster,
         workload.forward,
         workload.backward,
         workload.update,
         buckets,
+        overhead=control.overhead,
         transfer=choice.transfer(cluster, workload.bytes, workload.element) if choice.transfer else None,
         every=choice.every,
         wait=choice.wait,
@@ -98,9 +114,9 @@ def predict(
         seconds - workload.compute if jitter == 0 else outcome.exposed / total,
         tuple(size / total for size in outcome.bytes),
         tuple(time / total for time in outcome.busy),
-        len(buckets),
+        number,
     )
 
 
 DENSE = Choice("dense")
-BF16 = Choice("dense:wire=bf16", _dense(2))
+BF16 = Choice("dense:wire=bf16", dense(2))

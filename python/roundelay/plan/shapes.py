@@ -12,11 +12,15 @@ from collections.abc import Callable, Iterator
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer: its name, the elements of its gradients, the flops of forward for one sample."""
+    """One layer: its name, the elements of its gradients, the flops of forward for one sample.
+
+    rows: the first dimension of its first gradient, the weights.
+    """
 
     name: str
     gradients: tuple[int, ...]
     flops: float
+    rows: int = 1
 
     @property
     def elements(self) -> int:
@@ -48,7 +52,7 @@ def _convolution(
     """Describe a square convolution whose output has `side` by `side` places."""
     weights = inputs // groups * outputs * kernel * kernel
     gradients = (weights, outputs) if bias else (weights,)
-    return Layer(name, gradients, 2.0 * weights * side * side)
+    return Layer(name, gradients, 2.0 * weights * side * side, outputs)
 
 
 def _norm(name: str, channels: int, places: int) -> Layer:
@@ -56,7 +60,7 @@ def _norm(name: str, channels: int, places: int) -> Layer:
 
 
 def _linear(name: str, inputs: int, outputs: int, *, rows: int = 1) -> Layer:
-    return Layer(name, (inputs * outputs, outputs), 2.0 * inputs * outputs * rows)
+    return Layer(name, (inputs * outputs, outputs), 2.0 * inputs * outputs * rows, outputs)
 
 
 def alexnet() -> Shape:
@@ -133,7 +137,7 @@ def _transformer(name: str, blocks: int, width: int, tokens: int, embeddings: tu
 
     def layers() -> Iterator[Layer]:
         for index, rows in enumerate(embeddings):
-            yield Layer(f"embedding{index}", (rows * width,), 0.0)
+            yield Layer(f"embedding{index}", (rows * width,), 0.0, rows)
         for block in range(blocks):
             prefix = f"block{block}"
             yield _norm(f"{prefix}.norm1", width, tokens)

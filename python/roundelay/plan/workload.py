@@ -18,7 +18,7 @@ class Gradient:
     name: str
     elements: int
     ready: float
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, int] = (1, 0)  # rows and columns: its first dimension by all others
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +55,10 @@ class Workload:
         )
 
 
+def _matrix(elements: int, rows: int) -> tuple[int, int]:
+    return rows, elements // rows
+
+
 def from_shape(
     shape: Shape, compute: float, samples: float, *, seconds: Sequence[float] | None = None, element: int = 4
 ) -> Workload:
@@ -70,7 +74,9 @@ def from_shape(
     for layer, weight in zip(reversed(shape.layers), reversed(weights), strict=True):
         now += BACKWARD * unit * weight
         gradients += [
-            Gradient(f"{layer.name}.{index}", elements, now)
+            Gradient(
+                f"{layer.name}.{index}", elements, now, _matrix(elements, layer.rows if index == 0 else 1)
+            )
             for index, elements in reversed(list(enumerate(layer.gradients)))
         ]
     return Workload(

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from roundelay import horovod_shim
+from roundelay import horovod_shim, tuning_file
 from roundelay.run.errors import UsageError
 
 
@@ -68,6 +68,15 @@ def _write_on_trial(path: str) -> None:
     finally:
         if is_new:
             Path(path).unlink(missing_ok=True)
+
+
+def check_tuning(path: str) -> None:
+    """Raises UsageError if there is a tuning file, and it cannot be used."""
+    try:
+        if path:
+            tuning_file.load(path)
+    except tuning_file.TuningFileError as error:
+        raise UsageError(str(error)) from error
 
 
 _PARSE = """

@@ -94,8 +94,8 @@ def _launch(
     result = launcher.run()
     try:
         if result_pipe is not None:
-            words = output.last_words(result.rank) if result.rank is not None else []
-            result_pipe.end(result, launcher.endings, words)
+            lines = output.last_lines(result.rank) if result.rank is not None else []
+            result_pipe.end(result, launcher.endings, lines)
         else:
             _last_word(result, output, say)
         sys.stdout.flush()
@@ -108,10 +108,10 @@ def _last_word(result: JobResult, output: Output, say: Callable[[str], None]) ->
     """Says why the job failed, if it did; the failed rank's last lines come last."""
     if not result.text:
         return
-    words = output.last_words(result.rank) if result.rank is not None else []
-    ending = "; its last lines on stderr:" if words else ""
+    lines = output.last_lines(result.rank) if result.rank is not None else []
+    ending = "; its last lines on stderr:" if lines else ""
     say(result.text + ending)
-    sys.stderr.buffer.write(b"".join(b"  " + word + b"\n" for word in words))
+    sys.stderr.buffer.write(b"".join(b"  " + line + b"\n" for line in lines))
     sys.stderr.flush()
 
 

@@ -22,6 +22,7 @@ _PYTHON = [sys.executable, "-I", "-S"]
 # Hosts must answer within this part of the start timeout, so that the line about them comes last.
 _PART_FOR_HOSTS = 0.8
 _STRATEGY = "ROUNDELAY_STRATEGY"
+_TUNING = "ROUNDELAY_TUNING"
 _KEEP_ALIVE = ("ServerAliveInterval=5", "ServerAliveCountMax=3")
 
 
@@ -69,8 +70,10 @@ def prepare(
     if environment.get(_STRATEGY):
         given_by = "--strategy" if given.strategy is not None else _STRATEGY
         checks.check_strategy(environment[_STRATEGY], given_by, environment)
-    if one_machine or (named and hosts.is_local(named[0].name)):  # rank 0, which writes the timeline, is here
+    if one_machine or (named and hosts.is_local(named[0].name)):
+        # Rank 0 is here. It writes the timeline and reads the tuning file.
         check_timeline(given, environment)
+        checks.check_tuning(environment.get(_TUNING, ""))
     addresses = own_addresses(named, given.network_interfaces) if not one_machine else []
     listener = None if given.dry_run else Listener(addresses)
     if listener is not None:

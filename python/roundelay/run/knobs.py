@@ -51,6 +51,11 @@ def _add_tuning(parser: argparse.ArgumentParser) -> None:
         "--cache-capacity", type=number(int, 0, "a number"), metavar="N", help="names in the response cache"
     )
     tuning.add_argument(
+        "--tuning",
+        metavar="FILE",
+        help="choose algorithms by this file of 'roundelay tune' (docs/techniques/topology.md)",
+    )
+    tuning.add_argument(
         "--strategy",
         metavar="TEXT",
         help="of optimizers that are given none, such as dense:wire=bf16 (docs/strategies.md)",
@@ -129,6 +134,7 @@ KNOBS = {
     "fusion_threshold_mb": "ROUNDELAY_FUSION_THRESHOLD",
     "cycle_time_ms": "ROUNDELAY_CYCLE_TIME",
     "cache_capacity": "ROUNDELAY_CACHE_CAPACITY",
+    "tuning": "ROUNDELAY_TUNING",
     "strategy": "ROUNDELAY_STRATEGY",
     "autotune": "ROUNDELAY_AUTOTUNE",
     "autotune_log_file": "ROUNDELAY_AUTOTUNE_LOG",

@@ -133,7 +133,7 @@ class Launcher:
         result = job_result(
             self._endings,
             self._settings.num_proc,
-            self._output.last_words,
+            self._output.last_lines,
             interrupted_by=self._interrupted_by,
             problem=problem,
             started_by=self._settings.started_by,

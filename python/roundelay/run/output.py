@@ -148,7 +148,7 @@ class Output:
         self.streams[rank, "stdout"].close()
         self.streams[rank, "stderr"].close()
 
-    def last_words(self, rank: int) -> list[bytes]:
+    def last_lines(self, rank: int) -> list[bytes]:
         """Returns the last lines on a rank's stderr."""
         return list(self.streams[rank, "stderr"].tail)
 

@@ -36,7 +36,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class JobResult:
-    """The job's exit status and the message about it. The launcher shows the last words of `rank`."""
+    """The job's exit status and the message about it. The launcher shows the last lines of `rank`."""
 
     status: int
     text: str = ""
@@ -66,23 +66,23 @@ def named(ranks: list[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-def is_victim(last_words: list[bytes]) -> bool:
+def is_victim(last_lines: list[bytes]) -> bool:
     """Returns whether a rank's last line on stderr is an error that another rank has caused."""
-    spoken = [line for line in last_words if line.strip()]
-    return bool(spoken) and any(error in spoken[-1] for error in _PEER_ERRORS)
+    filled = [line for line in last_lines if line.strip()]
+    return bool(filled) and any(error in filled[-1] for error in _PEER_ERRORS)
 
 
-def first_failure(endings: list[Ending], last_words: Callable[[int], list[bytes]]) -> Ending | None:
+def first_failure(endings: list[Ending], last_lines: Callable[[int], list[bytes]]) -> Ending | None:
     """Returns the failure that caused the others. `endings` are in order of arrival."""
     failed = [ending for ending in endings if ending.returncode != 0 and not ending.stopped]
-    culprits = [ending for ending in failed if not is_victim(last_words(ending.rank))]
+    culprits = [ending for ending in failed if not is_victim(last_lines(ending.rank))]
     return next(iter(culprits + failed), None)
 
 
 def job_result(
     endings: list[Ending],
     num_proc: int,
-    last_words: Callable[[int], list[bytes]],
+    last_lines: Callable[[int], list[bytes]],
     *,
     interrupted_by: int | None,
     problem: Problem | None,
@@ -94,7 +94,7 @@ def job_result(
         return JobResult(128 + interrupted_by, f"ended by {name}; no rank is left")
     if len(endings) == num_proc and all(ending.returncode == 0 for ending in endings):
         return JobResult(0)
-    first = first_failure(endings, last_words)
+    first = first_failure(endings, last_lines)
     if first is None and problem is not None:
         return JobResult(problem.status, problem.text)
     if first is None:

@@ -1,6 +1,6 @@
 """Draws a few steps of a job: each rank is a strip, with computation above communication.
 
-Where allreduces went over two levels, the strip is taller: below are a row for the inside of the node and one
+Where allreduces went over levels, the strip is taller: below are a row for the inside of the node and one
 for the wire between nodes. Two allreduces may be under way at once; each has a colour. A further row has what
 was under way from one step to another.
 
@@ -26,7 +26,7 @@ from roundelay.timeline.report import bytes_text, headline, time_text
 
 _BACKWARD, _STEP, _OTHER, _WAITING = "#3b6fb6", "#aab4c3", "#e4e6ea", "white"
 _HIDDEN, _EXPOSED, _MOVING, _TEXT = "#57a773", "#d1362f", "#1f3d2b", "#30343b"
-_FIRST, _SECOND = "#6a4c93", "#e09f3e"  # the allreduces under way on two levels
+_FIRST, _SECOND = "#6a4c93", "#e09f3e"  # the allreduces under way on levels
 _ACROSS = "#2a9d8f"  # under way from one step to another
 # Each part of a strip has a bottom and a height. Further rows lie below it.
 _COMPUTES, _UNDER_WAY, _MOVES = (0.50, 0.36), (0.20, 0.26), (0.10, 0.08)

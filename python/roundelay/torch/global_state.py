@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from roundelay import _backend, _core, _gpu, _launch, _subset
+from roundelay import _backend, _core, _gpu, _launch, _subset, tuning_file
 from roundelay.torch.operations.handles import forget_handles
 from roundelay.torch.optimizer import restart_scopes
 from roundelay.torch.optimizer.arguments import check_variable
@@ -45,19 +45,39 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
         if outside:
             raise ValueError(f"init was called before: use hvd.add_process_set({outside[0].ranks})")
         return
-    path, store = _subset.choose(subset, _core.load_config().bootstrap)
+    config = _core.load_config()
+    path, store = _subset.choose(subset, config.bootstrap)
     check_variable()
     _gpu.load()
     rendezvous = None if store is None else _core.Rendezvous(**dataclasses.asdict(store))
-    _core.init(path, rendezvous, list(subset.ranks), subset.communicator, _launch.rack(os.environ))
+    tuning, tuning_error = _tuning(config.tuning)
+    _core.init(
+        path,
+        rendezvous,
+        list(subset.ranks),
+        subset.communicator,
+        _launch.rack(os.environ),
+        tuning,
+        tuning_error,
+    )
     restart_scopes()
-    _LastWords.install()
+    _ExceptionReport.install()
     try:
         for one in wanted:
             add_process_set(one)
     except BaseException:
         shutdown()
         raise
+
+
+def _tuning(path: str) -> tuple[str, str]:
+    """Returns the text of the tuning file, and why there is none. Rank 0's counts, and no rank knows yet."""
+    if not path:
+        return "", ""
+    try:
+        return tuning_file.agreed_text(tuning_file.load(path)), ""
+    except tuning_file.TuningFileError as error:
+        return "", str(error)
 
 
 def _checked_sets(process_sets: Any) -> list[ProcessSet]:
@@ -79,7 +99,7 @@ def shutdown() -> None:
     calibration.forget()
 
 
-class _LastWords:
+class _ExceptionReport:
     """Tells the peers which exception ends this process; their own errors name it as the cause."""
 
     longest = 1000

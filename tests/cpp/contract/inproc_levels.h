@@ -1,63 +1,127 @@
-// A group on several nodes, all in one process: one medium inside each node, one between the nodes, one for
-// all. A member's index in the group is node + nodes * (index in the node).
+// A group on several levels, all in one process: a medium for each group of each stage, one for all.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "collective/blueconnect/levels_fabric.h"
+#include "collective/blueconnect/plan.h"
 #include "collective/inproc/hub.h"
-#include "collective/two_level/two_level_fabric.h"
+#include "tests/cpp/contract/within_node.h"
 
 namespace roundelay::contract {
 
-struct InprocLevels {
+// Returns the tree of nodes with as many members each. Member `index` is on node `index % nodes`.
+inline collective::blueconnect::Tree tree_of_nodes(int nodes, int of_each) {
+  collective::blueconnect::Parts parts(static_cast<std::size_t>(nodes)), all(1);
+  for (int index = 0; index < nodes * of_each; ++index) {
+    parts[static_cast<std::size_t>(index % nodes)].push_back(index);
+    all.front().push_back(index);
+  }
+  return {parts, all};
+}
+
+class InprocLevels {
+ public:
   using Hub = std::shared_ptr<collective::InprocHub>;
 
-  InprocLevels(int node_count, int of_each, int rank_of_first = 10)
-      : nodes(node_count), members(of_each), first_rank(rank_of_first), flat(hub(size())) {
-    for (int node = 0; node < nodes; ++node) inner.push_back(hub(members));
-    for (int member = 0; member < members; ++member) outer.push_back(hub(nodes));
+  // The first stage is inside nodes, the others between them.
+  explicit InprocLevels(const collective::blueconnect::Tree& tree, int rank_of_first = 10)
+      : first_rank_(rank_of_first) {
+    const int size = static_cast<int>(tree.back().front().size());
+    flat = std::make_shared<collective::InprocHub>(size);
+    for (int index = 0; index < size; ++index) {
+      plans.push_back(collective::blueconnect::plan_of_member(tree, index));
+      for (std::size_t stage = 0; stage < plans.back().stages.size(); ++stage) {
+        for (const auto& members : plans.back().stages[stage].groups) {
+          Hub& hub = hubs_[{stage, members.ranks}];
+          if (!hub) hub = std::make_shared<collective::InprocHub>(members.size());
+        }
+      }
+    }
   }
+  InprocLevels(int nodes, int of_each, int rank_of_first = 10)
+      : InprocLevels(tree_of_nodes(nodes, of_each), rank_of_first) {}
 
-  [[nodiscard]] int size() const { return nodes * members; }
-  [[nodiscard]] Group whole(int index) const { return group(0, 1, size(), index); }
-  [[nodiscard]] Group inside(int index) const { return group(index % nodes, nodes, members, index / nodes); }
-  [[nodiscard]] Group between(int index) const {
-    return group(index / nodes * nodes, 1, nodes, index % nodes);
-  }
-  [[nodiscard]] const Hub& hub_inside(int index) const {
-    return inner[static_cast<std::size_t>(index % nodes)];
-  }
-  [[nodiscard]] const Hub& hub_between(int index) const {
-    return outer[static_cast<std::size_t>(index / nodes)];
-  }
-
-  [[nodiscard]] collective::Levels of(int index) const {
-    return {collective::make_inproc_fabric(hub_inside(index), inside(index)),
-            collective::make_inproc_fabric(hub_between(index), between(index)),
-            collective::make_inproc_fabric(flat, whole(index))};
-  }
-
-  // Simulates a process that has stopped: nothing that it sends arrives.
-  void silence(int index) const {
-    hub_inside(index)->silence(index / nodes);
-    hub_between(index)->silence(index % nodes);
-    flat->silence(index);
-  }
-
-  const int nodes, members, first_rank;
-  Hub flat;
-  std::vector<Hub> inner, outer;
-
- private:
-  static Hub hub(int of) { return std::make_shared<collective::InprocHub>(of); }
-  [[nodiscard]] Group group(int first, int step, int count, int index) const {
+  [[nodiscard]] int size() const { return static_cast<int>(plans.size()); }
+  [[nodiscard]] std::size_t stages() const { return plans.front().stages.size(); }
+  [[nodiscard]] Group whole(int index) const {
     Group made;
-    for (int i = 0; i < count; ++i) made.ranks.push_back(first_rank + first + i * step);
+    for (int member = 0; member < size(); ++member) made.ranks.push_back(first_rank_ + member);
     made.index = index;
     return made;
   }
+  // Return a member's groups in a stage: all of them, and the first one with its medium.
+  [[nodiscard]] std::vector<Group> groups(std::size_t stage, int index) const {
+    std::vector<Group> made;
+    for (const auto& members : stage_of(stage, index).groups) {
+      Group& group = made.emplace_back();
+      for (const int member : members.ranks) group.ranks.push_back(first_rank_ + member);
+      group.index = members.index;
+    }
+    return made;
+  }
+  [[nodiscard]] Group group(std::size_t stage, int index) const { return groups(stage, index).front(); }
+  [[nodiscard]] const Hub& hub(std::size_t stage, int index, std::size_t group = 0) const {
+    return hubs_.at({stage, stage_of(stage, index).groups[group].ranks});
+  }
+
+  [[nodiscard]] collective::LevelsParts of(int index) const {
+    return of(index, [](std::size_t stage, const Hub& hub, const Group& group) {
+      auto made = collective::make_inproc_fabric(hub, group);
+      return stage == 0 ? within_node(std::move(made)) : std::move(made);
+    });
+  }
+  // `make(stage, hub, group)` makes the fabrics of the stages.
+  template <class Make>
+  [[nodiscard]] collective::LevelsParts of(int index, const Make& make) const {
+    collective::LevelsParts parts{
+        plans[static_cast<std::size_t>(index)], {}, collective::make_inproc_fabric(flat, whole(index))};
+    for (std::size_t stage = 0; stage < stages(); ++stage) {
+      collective::StageFabrics& fabrics = parts.stages.emplace_back();
+      fabrics.in_node = stage == 0;
+      const std::vector<Group> own = groups(stage, index);
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        fabrics.of_groups.push_back(make(stage, hub(stage, index, i), own[i]));
+      }
+    }
+    return parts;
+  }
+
+  // Simulates a process that has stopped: nothing that it sends arrives. One of a stage: nothing there.
+  void silence(int index) const {
+    for (std::size_t stage = 0; stage < stages(); ++stage) silence_in(stage, index);
+    flat->silence(index);
+  }
+  void silence_in(std::size_t stage, int index) const {
+    for_each_medium(stage, index, [](collective::InprocHub& hub, int own) { hub.silence(own); });
+  }
+  // Simulates a process that has died: its connections are lost.
+  void lose(int index) const {
+    for (std::size_t stage = 0; stage < stages(); ++stage) {
+      for_each_medium(stage, index, [](collective::InprocHub& hub, int own) { hub.fail(own); });
+    }
+    flat->fail(index);
+  }
+
+  std::vector<collective::blueconnect::MemberPlan> plans;  // by index
+  Hub flat;
+
+ private:
+  template <class Change>
+  void for_each_medium(std::size_t stage, int index, const Change& change) const {
+    const auto& groups = stage_of(stage, index).groups;
+    for (std::size_t i = 0; i < groups.size(); ++i) change(*hub(stage, index, i), groups[i].index);
+  }
+  [[nodiscard]] const collective::blueconnect::MemberStage& stage_of(std::size_t stage, int index) const {
+    return plans[static_cast<std::size_t>(index)].stages[stage];
+  }
+
+  const int first_rank_;
+  std::map<std::pair<std::size_t, std::vector<int>>, Hub> hubs_;  // by stage and members
 };
 
 // The media of a lane with two tracks, each of which has two levels of its own. Ranks begin with 0.
@@ -66,7 +130,7 @@ struct TwoTracks {
   [[nodiscard]] std::vector<std::unique_ptr<collective::Fabric>> of(int rank) const {
     std::vector<std::unique_ptr<collective::Fabric>> fabrics;
     for (const InprocLevels* levels : {&one, &other})
-      fabrics.push_back(collective::make_two_level_fabric(levels->of(rank)));
+      fabrics.push_back(collective::make_levels_fabric(levels->of(rank)));
     return fabrics;
   }
 

@@ -53,7 +53,7 @@ class ThroughLevels final : public compress::Technique {
     co_await collective::Calling(inside, call);
     co_return Status{};
   }
-  Status give_back(compress::Arithmetic&, const compress::Bucket&) const override { return {}; }
+  Status give_back(compress::Stage&, const compress::Bucket&) const override { return {}; }
 };
 
 // Integers, so that every order of additions gives the same bits.

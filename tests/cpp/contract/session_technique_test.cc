@@ -201,7 +201,7 @@ class ManyCalls final : public compress::Technique {
     }
     co_return Status{};
   }
-  Status give_back(compress::Arithmetic&, const Bucket&) const override { return {}; }
+  Status give_back(compress::Stage&, const Bucket&) const override { return {}; }
 };
 
 TEST_CASE("a rank that dies in any stage of a technique is named, and nothing hangs",

@@ -39,8 +39,8 @@ class Watched final : public compress::Technique {
     before_(calls);
     co_return inner.status();
   }
-  Status give_back(compress::Arithmetic& math, const compress::Bucket& bucket) const override {
-    return inner_->give_back(math, bucket);
+  Status give_back(compress::Stage& stage, const compress::Bucket& bucket) const override {
+    return inner_->give_back(stage, bucket);
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "tests/cpp/explore/technique_scene.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -34,7 +35,8 @@ float element(std::size_t run, int member, std::size_t i) {
 // Makes calls over the segment as fabric shm does. test() looks once.
 class ExploredFabric final : public collective::Fabric {
  public:
-  ExploredFabric(const Segment& segment, int member) : history_(segment, member) {
+  ExploredFabric(const Segment& segment, int member, bool within_node)
+      : Fabric({.within_node = within_node}), history_(segment, member) {
     group_.index = member;
     for (int rank = 0; rank < segment.members(); ++rank) group_.ranks.push_back(rank);
   }
@@ -127,7 +129,9 @@ ConstByteSpan bytes_of_all(const std::vector<T>& elements) {
 class TechniqueScene::Worker {
  public:
   Worker(const TechniqueScene& scene, Own& own, int member)
-      : fabric_(scene.segment(), member), stage_(fabric_, own.scratch), technique_(*scene.script_.technique) {
+      : fabric_(scene.segment(), member, scene.script_.within_node),
+        stage_(fabric_, own.scratch),
+        technique_(*scene.script_.technique) {
     parameters_ = {{0, own.elements.size()}};
     bucket_.reduction.dtype = DType::kFloat32;
     bucket_.count = own.elements.size();
@@ -139,7 +143,7 @@ class TechniqueScene::Worker {
 
   void run(const TechniqueRun& how) {
     using Kind = TechniqueRun::Kind;
-    if (how.kind == Kind::kFlush && !technique_.give_back(stage_.math(), bucket_).ok())
+    if (how.kind == Kind::kFlush && !technique_.give_back(stage_, bucket_).ok())
       return fail("the technique keeps what it has");
     collective::Task task =
         how.kind == Kind::kTechnique ? technique_.run(stage_, bucket_) : dense(stage_, bucket_, how.absent);
@@ -168,7 +172,8 @@ TechniqueScene::TechniqueScene(TechniqueScript script)
       memory_(allocate(kMembers, kSlotBytes)),
       own_(kMembers),
       first_results_(script_.runs.size()) {
-  const std::size_t state = script_.technique->state_bytes(script_.count, DType::kFloat32, {});
+  const std::array levels = {script_.within_node ? kMembers : 1};
+  const std::size_t state = script_.technique->state_bytes(script_.count, DType::kFloat32, levels);
   for (Own& own : own_) {
     own.elements.resize(script_.count);
     own.state.resize(state / sizeof(float));

@@ -27,6 +27,7 @@ struct TechniqueScript {
   std::size_t count = 20;  // elements of the bucket, one parameter
   std::vector<TechniqueRun> runs;
   bool in_region = false;
+  bool within_node = false;  // the members see that they are on one node
 };
 
 // Two members. Elements are small whole numbers in fp32, so that all sums are exact. Every member must get

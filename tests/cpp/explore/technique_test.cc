@@ -42,14 +42,21 @@ class Wrong final : public compress::Technique {
     if (!kUneven) std::memset(rest, 0, half);
     co_return Status{};
   }
-  Status give_back(compress::Arithmetic&, const compress::Bucket&) const override { return {}; }
+  Status give_back(compress::Stage&, const compress::Bucket&) const override { return {}; }
 };
 
 TEST_CASE("techniques in every order", "[explore]") {
-  const std::string text = GENERATE("negate", "cyclic:parts=2", "csc:chunk=4,keep=0.5");
+  const std::string text = GENERATE("negate", "cyclic:parts=2", "csc:chunk=4,keep=0.5", "topk:density=0.25",
+                                    "power_sgd:columns=20,rank=1");
   const bool in_region = GENERATE(false, true);
   CAPTURE(text, in_region);
   every_order({technique(text), 20, {{}, {}, kFlush}, in_region});
+}
+
+TEST_CASE("techniques within a node in every order", "[explore]") {
+  const std::string text = GENERATE("topk:density=0.25", "power_sgd:columns=20,rank=1");
+  const bool in_region = GENERATE(false, true);
+  every_order({technique(text), 20, {{}, {}, kFlush}, in_region, true});
 }
 
 TEST_CASE("a technique before and after a join in every order", "[explore]") {
@@ -62,7 +69,9 @@ TEST_CASE("a technique before and after a join in every order", "[explore]") {
 TEST_CASE("a member that dies in any stage of a technique, in every order", "[explore]") {
   const int dies = GENERATE(0, 1);
   const bool in_region = GENERATE(false, true);
-  TechniqueScene scene({technique("csc:chunk=4,keep=0.5"), 20, {{}, kFlush}, in_region});
+  const std::string text =
+      GENERATE("csc:chunk=4,keep=0.5", "topk:density=0.25", "power_sgd:columns=20,rank=1");
+  TechniqueScene scene({technique(text), 20, {{}, kFlush}, in_region, !text.starts_with("csc")});
   REQUIRE(explore(scene).complaint == "");
   std::uint64_t writes = 0;
   for (bool waits = true; waits; ++writes) {

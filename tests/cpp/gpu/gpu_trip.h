@@ -44,16 +44,15 @@ class GpuWorld {
       : levels(nodes, size / nodes, 0) {
     for (int rank = 0; rank < size; ++rank) devices.push_back(std::make_unique<Device>(rank, one_gpu_each));
     config.gpu_fabric = fabric;
-    sessions = std::make_unique<SessionWorld>(size, config, [&](runtime::SessionParts& parts) {
+    sessions = std::make_unique<SessionWorld>(size, config, [&, nodes](runtime::SessionParts& parts) {
       const int rank = parts.rank_info.rank;
       Device& device = *devices[static_cast<std::size_t>(rank)];
       parts.gpu = {.runtime = &device.gpu,
                    .kernels = &device.gpu,
                    .nccl = with_nccl ? &device.nccl : nullptr,
                    .why_no_nccl = with_nccl ? "" : "none"};
-      parts.config.node_id = "node " + std::to_string(rank % levels.nodes);
-      const bool two = levels.nodes > 1 && levels.members > 1;
-      if (two) parts.fabrics.front() = collective::make_two_level_fabric(levels.of(rank));
+      parts.config.node_id = "node " + std::to_string(rank % nodes);
+      if (levels.stages() > 1) parts.fabrics.front() = collective::make_levels_fabric(levels.of(rank));
     });
   }
   using User = std::function<std::string(runtime::Session&, Device&, int rank)>;

@@ -54,7 +54,7 @@ class Watched {
   const std::unique_ptr<collective::Fabric> cpu_ =
       collective::make_inproc_fabric(std::make_shared<collective::InprocHub>(1), alone());
   timeline::Timeline timeline_{0};
-  LaneRecorder recorder_{timeline_, {}};
+  LaneRecorder recorder_{timeline_, {}, false};
   std::uint64_t sequence_ = 0;
   FramePool frames_;
 

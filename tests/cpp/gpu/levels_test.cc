@@ -51,6 +51,27 @@ TEST_CASE("two levels of GPUs keep the fabric contract", "[gpu][fabric][levels]"
   }
 }
 
+// NCCL inside the nodes, host memory between the nodes of a rack and between racks.
+TEST_CASE("three levels of GPUs: sums, and what a node sends", "[gpu][levels]") {
+  constexpr std::int64_t kBytes = 4 << 20;
+  LevelsWorld world(collective::blueconnect::tree_of_factors({2, 2, 2}));
+  REQUIRE(world.meet() == "");
+  CHECK(world.fabrics.front()->levels().size() == 3);
+  std::vector<Counter> before(world.sent_between.size());
+  for (std::size_t i = 0; i < before.size(); ++i) before[i] = world.sent_between[i].load();
+  CHECK(contract::run_on_threads(world.for_host_memory(), [](Fabric& fabric) -> std::string {
+          std::vector<float> data(kBytes / sizeof(float), static_cast<float>(fabric.group().index));
+          AllreduceCall call = allreduce_over(reinterpret_cast<std::byte*>(data.data()), kBytes);
+          if (std::string error = run_call(fabric, call); !error.empty()) return error;
+          const bool right = std::all_of(data.begin(), data.end(), [](float x) { return x == 28; });
+          return right ? "" : "a wrong sum";
+        }) == "");
+  // All of the buffer to the other node of its rack, half of it to the other rack.
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    CHECK(std::abs(world.sent_between[i] - before[i] - kBytes * 3 / 2) <= 64);
+  }
+}
+
 TEST_CASE("two levels of GPUs: a node sends no more than it must", "[gpu][levels]") {
   for (const Shape shape : {Shape{2, 2}, Shape{2, 3}, Shape{3, 2}}) {
     constexpr std::int64_t kBytes = 18 << 20;  // divisible by 2, 3 and 6

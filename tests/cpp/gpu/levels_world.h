@@ -2,14 +2,14 @@
 // counters show how much is sent between them.
 #pragma once
 
-#include <atomic>
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "collective/algorithm_fabric.h"
 #include "runtime/gpu/gpu_fabric.h"
+#include "tests/cpp/contract/counted_fabric.h"
 #include "tests/cpp/contract/fabric_contract.h"
 #include "tests/cpp/contract/inproc_levels.h"
 #include "tests/cpp/doubles/fake_gpu.h"
@@ -18,37 +18,8 @@
 
 namespace roundelay::gpu_test {
 
-using Counter = std::atomic<std::int64_t>;
-
-// Counts the bytes that are sent.
-class CountedTransport final : public collective::Transport {
- public:
-  CountedTransport(std::unique_ptr<Transport> inner, Counter& bytes)
-      : inner_(std::move(inner)), bytes_(bytes) {}
-  [[nodiscard]] int index() const override { return inner_->index(); }
-  [[nodiscard]] int size() const override { return inner_->size(); }
-  Result<collective::TransferId> send(int peer, ConstByteSpan data, int tag) override {
-    bytes_ += static_cast<std::int64_t>(data.size());
-    return inner_->send(peer, data, tag);
-  }
-  Result<collective::TransferId> receive(int peer, ByteSpan data, int tag) override {
-    return inner_->receive(peer, data, tag);
-  }
-  Result<bool> test(collective::TransferId id) override { return inner_->test(id); }
-
- private:
-  const std::unique_ptr<Transport> inner_;
-  Counter& bytes_;
-};
-
-inline std::unique_ptr<collective::Fabric> counted_fabric(collective::InprocHub& hub, const Group& group,
-                                                          Counter& bytes) {
-  auto state = std::make_shared<collective::FabricState>();
-  state->transport = std::make_unique<CountedTransport>(hub.transport(group.index), bytes);
-  state->group = group;
-  return std::make_unique<collective::AlgorithmFabric>(
-      std::move(state), collective::AlgorithmFabric::Options{.name = "counted"});
-}
+using contract::counted_fabric;
+using contract::Counter;
 
 struct LevelsMember {
   std::unique_ptr<doubles::FakeGpu> gpu;
@@ -61,12 +32,18 @@ struct LevelsWorld {
   static constexpr collective::LevelsCut kCut{.shard_bytes = 4096, .most_across = 2};
 
   LevelsWorld(int nodes, int of_each, collective::LevelsCut cut = kCut)
-      : levels(nodes, of_each), sent_between(static_cast<std::size_t>(nodes)) {
+      : LevelsWorld(contract::tree_of_nodes(nodes, of_each), cut) {}
+  explicit LevelsWorld(const collective::blueconnect::Tree& tree, collective::LevelsCut cut = kCut)
+      : levels(tree), sent_between(tree.front().size()) {
     for (int index = 0; index < levels.size(); ++index) {
-      const int node = index % nodes;
-      collective::Levels own = levels.of(index);
-      own.outer = counted_fabric(*levels.hub_between(index), levels.between(index),
-                                 sent_between[static_cast<std::size_t>(node)]);
+      const auto on_node = [index](const auto& part) { return std::ranges::count(part, index) > 0; };
+      const auto node = std::ranges::find_if(tree.front(), on_node) - tree.front().begin();
+      collective::LevelsParts own = levels.of(index);
+      for (std::size_t stage = 1; stage < own.stages.size(); ++stage) {
+        own.stages[stage].of_groups.front() =
+            counted_fabric(*levels.hub(stage, index), levels.group(stage, index),
+                           sent_between[static_cast<std::size_t>(node)]);
+      }
       own.flat = counted_fabric(*levels.flat, levels.whole(index), sent_flat);
       LevelsMember& member = members.emplace_back();
       member.gpu = std::make_unique<doubles::FakeGpu>(
@@ -74,7 +51,7 @@ struct LevelsWorld {
                                     .longest_delay = std::chrono::microseconds(20),
                                     .identity = "fake GPU of " + std::to_string(index) + ", "});
       member.nccl = std::make_unique<doubles::FakeNccl>(*member.gpu, static_cast<unsigned>(17 + index));
-      member.cpu = collective::make_two_level_fabric(std::move(own));
+      member.cpu = collective::make_levels_fabric(std::move(own));
       const runtime::GpuParts parts{member.gpu.get(), member.gpu.get(), member.nccl.get(), ""};
       auto fabric = std::make_unique<runtime::GpuFabric>(
           parts, *member.cpu,

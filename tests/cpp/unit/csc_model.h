@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "compress/csc/quota.h"
+#include "compress/quota.h"
 #include "compress/technique.h"
 
 namespace roundelay::compress::csc {

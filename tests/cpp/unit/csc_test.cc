@@ -263,8 +263,8 @@ TEST_CASE("csc says which buckets it cannot serve", "[technique][csc]") {
   CHECK(make("csc:dense=1+2")->check({10, DType::kFloat16, parameters}).ok());
   CHECK(make("csc")->check({10, DType::kInt32, parameters}).message() ==
         "technique 'csc' needs floating gradients, not int32");
-  CHECK(make("csc")->kept_numbers(10) == 10);
-  CHECK(make("csc:momentum=0.9")->kept_numbers(10) == 20);
+  CHECK(make("csc")->kept_numbers(10, {}) == 10);
+  CHECK(make("csc:momentum=0.9")->kept_numbers(10, {}) == 20);
 }
 
 }  // namespace

@@ -15,9 +15,9 @@ GpuInfo gpu_info(const std::string& identity, std::int32_t version = 22809, bool
 
 const Group kThree{0, {4, 6, 9}, 0};
 
-std::string why_not(const std::vector<GpuInfo>& tcp_addresses, GpuFabricWish wish = GpuFabricWish::kAuto) {
-  const GpuChoice choice = choose_gpu_fabric(tcp_addresses, kThree, wish);
-  CHECK((choice.way == GpuWay::kStaged) == !choice.why.empty());
+std::string why_not(const std::vector<GpuInfo>& infos, GpuFabricWish wish = GpuFabricWish::kAuto) {
+  const GpuChoice choice = choose_gpu_fabric(infos, kThree, wish);
+  CHECK((choice.kind == GpuFabricKind::kStaged) == !choice.why.empty());
   return choice.why;
 }
 
@@ -49,19 +49,19 @@ TEST_CASE("ranks share a GPU where both allow it", "[gpu][choice]") {
 struct Nodes {
   explicit Nodes(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
-      tcp_addresses.push_back(gpu_info(std::to_string(tcp_addresses.size())));
-      tcp_addresses.back().has_levels = 1;
-      name.copy(tcp_addresses.back().node.data(), tcp_addresses.back().node.size() - 1);
+      infos.push_back(gpu_info(std::to_string(infos.size())));
+      infos.back().has_levels = 1;
+      name.copy(infos.back().node.data(), infos.back().node.size() - 1);
       group.ranks.push_back(group.size());
     }
   }
   [[nodiscard]] std::string why_not() const {
-    const GpuChoice choice = choose_gpu_fabric(tcp_addresses, group, GpuFabricWish::kTwoLevel);
-    CHECK((choice.way == GpuWay::kTwoLevel) == choice.why.empty());
+    const GpuChoice choice = choose_gpu_fabric(infos, group, GpuFabricWish::kTwoLevel);
+    CHECK((choice.kind == GpuFabricKind::kTwoLevel) == choice.why.empty());
     return choice.why;
   }
 
-  std::vector<GpuInfo> tcp_addresses;
+  std::vector<GpuInfo> infos;
   Group group{0, {}, 0};
 };
 
@@ -73,36 +73,36 @@ TEST_CASE("two levels between GPUs need equal nodes that share memory, NCCL and 
                  "has 2 ranks on the node of rank 0 and 1 on that of rank 2: start equally many"));
 
   Nodes nodes({"a", "a", "b", "b"});
-  nodes.tcp_addresses[2].has_levels = 0;
+  nodes.infos[2].has_levels = 0;
   CHECK(contains(nodes.why_not(), "rank 2 does not share memory with the ranks of its node"));
   nodes = Nodes({"a", "a", "b", "b"});
-  nodes.tcp_addresses[3].nccl_version = 0;
+  nodes.infos[3].nccl_version = 0;
   CHECK(contains(nodes.why_not(), "rank 3 has no NCCL"));
   nodes = Nodes({"a", "a", "b", "b"});
-  nodes.tcp_addresses[3].identity = nodes.tcp_addresses[2].identity;
+  nodes.infos[3].identity = nodes.infos[2].identity;
   CHECK(contains(nodes.why_not(), "rank 2 and rank 3 are on one GPU"));
 }
 
 TEST_CASE("two levels between GPUs: a set on one node has NCCL's, one with a rank a node the host's",
           "[gpu][choice]") {
   const auto choice_of = [](const Nodes& nodes) {
-    return choose_gpu_fabric(nodes.tcp_addresses, nodes.group, GpuFabricWish::kTwoLevel);
+    return choose_gpu_fabric(nodes.infos, nodes.group, GpuFabricWish::kTwoLevel);
   };
   Nodes nodes({"a", "b", "c"});
-  CHECK(choice_of(nodes).way == GpuWay::kStaged);
+  CHECK(choice_of(nodes).kind == GpuFabricKind::kStaged);
   CHECK(choice_of(nodes).why == "");
   nodes = Nodes({"a", "a", "a"});
-  CHECK(choice_of(nodes).way == GpuWay::kNccl);
-  nodes.tcp_addresses[1].nccl_version = 0;
+  CHECK(choice_of(nodes).kind == GpuFabricKind::kNccl);
+  nodes.infos[1].nccl_version = 0;
   CHECK(contains(choice_of(nodes).why, "rank 1 has no NCCL"));
 }
 
 TEST_CASE("two levels between GPUs: another NCCL matters within a node only", "[gpu][choice]") {
   Nodes nodes({"a", "b", "a", "b"});
-  nodes.tcp_addresses[1].nccl_version = nodes.tcp_addresses[3].nccl_version = 23007;
+  nodes.infos[1].nccl_version = nodes.infos[3].nccl_version = 23007;
   CHECK(nodes.why_not() == "");
-  CHECK(choose_gpu_fabric(nodes.tcp_addresses, nodes.group, GpuFabricWish::kNccl).way == GpuWay::kStaged);
-  nodes.tcp_addresses[1].nccl_version = 22809;
+  CHECK(choose_gpu_fabric(nodes.infos, nodes.group, GpuFabricWish::kNccl).kind == GpuFabricKind::kStaged);
+  nodes.infos[1].nccl_version = 22809;
   CHECK(contains(nodes.why_not(), "rank 1 has NCCL 2.28.9, rank 3 has 2.30.7"));
 }
 

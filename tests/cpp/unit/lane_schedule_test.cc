@@ -46,7 +46,7 @@ struct Scheduled {
         table(doorbells),
         queue(2, 1024, table, completer),
         waker({}, doorbells),
-        recorder(timeline, {}),
+        recorder(timeline, {}, false),
         schedule(table, queue, waker, recorder, wake_negotiator) {
     table.begin_schedule(1, {{request_of("a")}}, {});
     schedule.begin(5);

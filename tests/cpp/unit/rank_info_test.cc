@@ -77,22 +77,5 @@ TEST_CASE("a node id is what was asked for, or the same on each call", "[rank_in
   CHECK(node_id("") == node_id(""));
 }
 
-TEST_CASE("a group on two levels", "[rank_info]") {
-  const Nodes nodes = {"b", "a", "a", "b", "b", "c", "c", "c"};
-  const auto levels = levels_of({5, {0, 1, 2, 3, 5, 7}, 3}, nodes);  // rank 3 is the second one on b
-  REQUIRE(levels.has_value());
-  CHECK(levels->inner.id == 5);
-  CHECK(levels->inner.ranks == std::vector<int>{0, 3});
-  CHECK(levels->inner.index == 1);
-  CHECK(levels->outer.id == 5);
-  CHECK(levels->outer.ranks == std::vector<int>{3, 2, 7});  // in the order of nodes b, a, c
-  CHECK(levels->outer.index == 0);
-  CHECK(levels_of({5, {0, 1, 2, 3, 5, 7}, 5}, nodes)->outer.index == 2);
-
-  CHECK_FALSE(levels_of({0, {0, 1, 2, 3, 4, 5, 6, 7}, 0}, nodes));  // nodes have different numbers of members
-  CHECK_FALSE(levels_of({1, {0, 1, 5}, 0}, nodes));                 // each node has one member
-  CHECK_FALSE(levels_of({2, {0, 3, 4}, 0}, nodes));                 // all members are on one node
-}
-
 }  // namespace
 }  // namespace roundelay::bootstrap

@@ -51,6 +51,65 @@ TEST_CASE("a forced algorithm carries out what it can", "[select]") {
   CHECK(Select::by_name("auto").value()(allreduce_of(4), 3).name == std::string("direct"));
 }
 
+Tuning tuning_of(const std::string& text) { return Tuning::parse("fabric mpi\n" + text).value(); }
+
+TEST_CASE("a tuning chooses by operation, level, members and bytes, and the table does the rest",
+          "[select][tuning]") {
+  const Tuning tuning = tuning_of(
+      "level rack 8\nlevel cluster 4\n"
+      "choice rack allreduce 4 1000 recursive_doubling\nchoice rack allreduce 4 any ring\n"
+      "choice rack allreduce 8 any halving_doubling\nchoice rack alltoall 2 any pairwise\n"
+      "choice rack allgather 2 64 ring\nchoice cluster broadcast 2 any pipelined_tree\n");
+  const Select rack = Select().with(tuning, "rack", false).value();
+  const auto name = [](const Select& select, const Call& call, int size) {
+    return std::string(select(call, size).name);
+  };
+  CHECK(name(rack, allreduce_of(1000), 4) == "recursive_doubling");
+  CHECK(name(rack, allreduce_of(1001), 4) == "ring");
+  CHECK(name(rack, allreduce_of(1 << 30), 7) == "ring");
+  CHECK(name(rack, allreduce_of(1 << 30), 9) == "halving_doubling");
+  CHECK(name(rack, allreduce_of(100), 3) == "direct");  // the tuning has nothing for so few
+  CHECK(name(rack, allreduce_of(100), 1) == "local");
+  CHECK(name(rack, AllgatherCall(), 2) == "ring");
+  CHECK(name(rack, BroadcastCall(), 2) == "binomial_tree");
+  const Select cluster = Select().with(tuning, "cluster", false).value();
+  CHECK(name(cluster, BroadcastCall(), 2) == "pipelined_tree");
+  CHECK(name(cluster, allreduce_of(1001), 4) == "direct");
+
+  const Select forced = Select::by_name("pairwise").value().with(tuning, "rack", false).value();
+  CHECK(name(forced, allreduce_of(1001), 4) == "pairwise");
+  const Select same_sums = Select().with(tuning, "rack", true).value();
+  CHECK(name(same_sums, allreduce_of(1001), 4) == "direct");
+  CHECK(name(same_sums, AllgatherCall(), 2) == "ring");  // it adds nothing up
+  AllreduceCall adasum = allreduce_of(4000);
+  adasum.reduce_op = ReduceOp::kAdasum;
+  CHECK(name(rack, adasum, 4) == "recursive_doubling");
+}
+
+TEST_CASE("a tuning with an algorithm that an operation lacks is refused", "[select][tuning]") {
+  const Tuning tuning = tuning_of("level rack 8\nchoice rack broadcast 2 any ring\n");
+  const Status refused = Select().with(tuning, "rack", false).status();
+  CHECK(refused.code() == StatusCode::kInvalidArgument);
+  CHECK(refused.message().find("\"ring\" for broadcast") != std::string::npos);
+  CHECK(Select().with(tuning, "cluster", false).ok());
+}
+
+TEST_CASE("a tuning's text is read line by line, and a bad line is named", "[select][tuning]") {
+  const Tuning tuning = tuning_of("level node 2\nlink node 1e-05 2.5e+09 1.5e-10\n");
+  REQUIRE(tuning.link("node") != nullptr);
+  CHECK(tuning.link("node")->alpha == 1e-05);
+  CHECK(tuning.link("node")->bandwidth == 2.5e9);
+  CHECK(tuning.link("node")->gamma == 1.5e-10);
+  CHECK(tuning.link("rack") == nullptr);
+  for (const std::string line : {"levels node 2", "level node", "link node 1e-05 0 1", "link node x 1 1",
+                                 "choice node sum 2 any ring", "choice node allreduce 1 any ring",
+                                 "choice node allreduce 2 4k ring", "choice node allreduce 2 any"}) {
+    const Status refused = Tuning::parse("fabric mpi\n" + line + "\n").status();
+    CHECK(refused.message() == "the tuning has a bad line: " + line);
+  }
+  CHECK_FALSE(Tuning::parse("level node 2\n").ok());
+}
+
 TEST_CASE("ROUNDELAY_ALGORITHM takes the names of the table, and others are refused with all names",
           "[select]") {
   std::set<std::string> names = {"auto"};

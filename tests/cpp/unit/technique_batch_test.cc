@@ -42,7 +42,7 @@ class Calls final : public compress::Technique {
     }
     co_return Status{};
   }
-  Status give_back(compress::Arithmetic&, const compress::Bucket&) const override { return {}; }
+  Status give_back(compress::Stage&, const compress::Bucket&) const override { return {}; }
 
  private:
   int& ended_;
@@ -148,13 +148,25 @@ TEST_CASE("a technique that repeats allocates what its calls do, and nothing els
   }
 }
 
+// The names of a technique's own work and of its calls, with how often the timeline has them.
+struct Shown {
+  std::string text;
+  std::vector<std::string> work;
+  std::vector<std::pair<std::string, int>> calls;
+};
+
 TEST_CASE("the timeline shows the work and the calls of a technique, one after the other",
           "[batch][technique]") {
+  const Shown shown = GENERATE(  // "allreduce" is the operation, too
+      Shown{"csc:chunk=100,keep=0.3",
+            {"norms", "selection", "gather", "scatter"},
+            {{"norms", 1}, {"allreduce", 2}}},
+      Shown{"topk:density=0.3", {"selection", "sum"}, {{"gather of pairs", 1}, {"allreduce", 1}}});
   timeline::Timeline timeline(0);
   timeline.start(false);
-  LaneRecorder recorder(timeline, {});
+  LaneRecorder recorder(timeline, {}, false);
   Member member(std::make_shared<collective::InprocHub>(1), 1, 0);
-  Bucket bucket(compress::make_technique("csc:chunk=100,keep=0.3").value());
+  Bucket bucket(compress::make_technique(shown.text).value());
   const auto batch = bucket.batch();
   batch->recorder = recorder.span_recorder(*batch);
   REQUIRE(batch->recorder == &recorder);
@@ -172,10 +184,8 @@ TEST_CASE("the timeline shows the work and the calls of a technique, one after t
     return found;
   };
   INFO(text);
-  for (const char* work : {"norms", "selection", "gather", "scatter"})
-    CHECK(count(work, timeline::Row::kCopy) == 1);
-  CHECK(count("norms", timeline::Row::kCollective) == 1);
-  CHECK(count("allreduce", timeline::Row::kCollective) == 2);  // the operation, and the call with the chunks
+  for (const std::string& work : shown.work) CHECK(count(work, timeline::Row::kCopy) == 1);
+  for (const auto& [call, times] : shown.calls) CHECK(count(call, timeline::Row::kCollective) == times);
   for (const timeline::Row row : {timeline::Row::kCopy, timeline::Row::kCollective}) {
     std::vector<Span> all = spans(text, row);
     if (row == timeline::Row::kCollective) {

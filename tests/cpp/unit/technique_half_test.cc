@@ -22,7 +22,8 @@ TechniquePtr make(const std::string& text) {
 
 TEST_CASE("half has the bits of casts around an allreduce in the half type", "[technique]") {
   std::mt19937 random(3);
-  for (const auto& [text, wire] : {std::pair{"half", DType::kBFloat16}, std::pair{"half:wire=fp16", DType::kFloat16}}) {
+  for (const auto& [text, wire] :
+       {std::pair{"half", DType::kBFloat16}, std::pair{"half:wire=fp16", DType::kFloat16}}) {
     const TechniquePtr technique = make(text);
     for (const int size : {1, 2, 3, 4}) {
       for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{4099}}) {
@@ -35,7 +36,8 @@ TEST_CASE("half has the bits of casts around an allreduce in the half type", "[t
         for (std::size_t m = 0; m < cast.members.size(); ++m) {
           TechniqueMember& member = *cast.members[m];
           for (std::size_t i = 0; i < count; ++i)
-            member.elements<float>()[i] = static_cast<float>(std::ldexp(static_cast<double>(random()) - 2e9, -28));
+            member.elements<float>()[i] =
+                static_cast<float>(std::ldexp(static_cast<double>(random()) - 2e9, -28));
           kernels::cast(halves.members[m]->bytes.data(), wire, member.bytes.data(), DType::kFloat32, count);
         }
         cast.run(*technique);
@@ -57,7 +59,8 @@ TEST_CASE("half scales before it casts, and leaves halves as they are", "[techni
   const TechniquePtr technique = make("half:wire=fp16");
   TechniqueMembers group(2);
   group.set_up(*technique, {DType::kFloat32, ReduceOp::kSum, {0.25, 1}, {}}, 3);
-  for (auto& member : group.members) std::fill_n(member->elements<float>(), 3, 100000.0F);  // fp16 ends at 65504
+  for (auto& member : group.members)
+    std::fill_n(member->elements<float>(), 3, 100000.0F);  // fp16 ends at 65504
   group.run(*technique);
   for (auto& member : group.members) CHECK(member->elements<float>()[0] == 50000.0F);
 

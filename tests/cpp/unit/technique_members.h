@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,8 +65,9 @@ class CountingTransport final : public collective::Transport {
 
 // One member, its bucket and its state.
 struct TechniqueMember {
-  TechniqueMember(const std::shared_ptr<collective::InprocHub>& hub, const Group& group)
-      : fabric(make_fabric(hub, group, wire_bytes)), stage(*fabric) {}
+  // `make` makes the fabric, which adds the bytes that it sends to a number.
+  explicit TechniqueMember(const std::function<std::unique_ptr<collective::Fabric>(std::size_t&)>& make)
+      : fabric(make(wire_bytes)), stage(*fabric) {}
   static std::unique_ptr<collective::Fabric> make_fabric(const std::shared_ptr<collective::InprocHub>& hub,
                                                          const Group& group, std::size_t& sent) {
     auto state = std::make_shared<collective::FabricState>();
@@ -78,12 +80,12 @@ struct TechniqueMember {
   // Makes the bucket of these elements, with a state of zeros.
   void set_up(const Technique& technique, collective::Reduction reduction, std::size_t count) {
     bytes.assign(count * size_of(reduction.dtype), std::byte{});
-    state.assign(technique.state_bytes(count, reduction.dtype, {}) / sizeof(double) + 1, 0.0);
+    const std::size_t size = technique.state_bytes(count, reduction.dtype, collective::level_sizes(*fabric));
+    state.assign(size / sizeof(double) + 1, 0.0);
     bucket.reduction = reduction;
     bucket.count = count;
     bucket.buffer = {bytes.data(), 0, bytes.size()};
-    bucket.state = {reinterpret_cast<std::byte*>(state.data()),
-                    technique.state_bytes(count, reduction.dtype, {})};
+    bucket.state = {reinterpret_cast<std::byte*>(state.data()), size};
   }
   template <typename T>
   [[nodiscard]] T* elements() {
@@ -108,7 +110,12 @@ class TechniqueMembers {
     Group group;
     for (int rank = 0; rank < size; ++rank) group.ranks.push_back(rank);
     for (group.index = 0; group.index < size; ++group.index)
-      members.push_back(std::make_unique<TechniqueMember>(hub, group));
+      add([&](std::size_t& sent) { return TechniqueMember::make_fabric(hub, group, sent); });
+  }
+  TechniqueMembers() = default;
+  template <typename Make>
+  void add(const Make& make) {
+    members.push_back(std::make_unique<TechniqueMember>(make));
   }
   void set_up(const Technique& technique, collective::Reduction reduction, std::size_t count) {
     for (auto& member : members) member->set_up(technique, reduction, count);
@@ -126,7 +133,7 @@ class TechniqueMembers {
   void run_dense(const Technique* flush = nullptr) {
     for (auto& member : members) {
       if (flush != nullptr) {
-        REQUIRE(flush->give_back(member->stage.math(), member->bucket).ok());
+        REQUIRE(flush->give_back(member->stage, member->bucket).ok());
         member->bucket.run = 0;
       }
       member->task = dense(member->stage, member->bucket);

@@ -31,11 +31,14 @@ TEST_CASE("two spellings of a technique have one text", "[technique]") {
   CHECK(text_of("csc:keep=1e-1,momentum=-0.0,wire=none,norms=same") == standard);
   CHECK(text_of("csc:wire=bf16,keep=1.00,dense=0+03+17,before=5,momentum=.5") ==
         "csc:before=5,chunk=32768,dense=0+3+17,keep=1,momentum=0.5,nesterov=0,norms=same,wire=bf16");
+  CHECK(text_of("power_sgd") == "power_sgd:rank=2,seed=0,wire=none");
+  CHECK(text_of("power_sgd:columns=9+00+9,rank=4") == "power_sgd:columns=9+0+9,rank=4,seed=0,wire=none");
 }
 
 TEST_CASE("a text that chooses no technique says what would", "[technique]") {
-  CHECK(error_of("") == "there is no technique ''; known are negate, cyclic, csc");
-  CHECK(error_of("Cyclic") == "there is no technique 'Cyclic'; known are negate, cyclic, csc");
+  CHECK(error_of("") == "there is no technique ''; known are negate, cyclic, csc, half, topk, power_sgd");
+  CHECK(error_of("Cyclic") ==
+        "there is no technique 'Cyclic'; known are negate, cyclic, csc, half, topk, power_sgd");
   CHECK(error_of("negate:x=1") == "technique 'negate' has no key 'x'; it has no parameters");
   CHECK(error_of("negate:") == "technique 'negate' has no key ''; it has no parameters");
   CHECK(error_of("cyclic:part=4") == "technique 'cyclic' has no key 'part'; its keys are parts");
@@ -56,6 +59,10 @@ TEST_CASE("a text that chooses no technique says what would", "[technique]") {
   for (const char* value : {"", "+", "3+", "+3", "3+3", "4+3", "-1", "1++2", "4294967296", "a"}) {
     CHECK(error_of("csc:dense=" + std::string(value)) ==
           "technique 'csc': dense=" + std::string(value) + " is not ascending indices, such as 0+3+17");
+  }
+  for (const char* value : {"", "+", "3+", "+3", "-1", "1++2", "4294967296", "a"}) {
+    CHECK(error_of("power_sgd:columns=" + std::string(value)) ==
+          "technique 'power_sgd': columns=" + std::string(value) + " is not whole numbers, such as 9+0+9");
   }
   CHECK(error_of("cyclic:parts") == "technique 'cyclic': parts= is not a whole number from 1 to 1048576");
 }

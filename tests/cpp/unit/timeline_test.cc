@@ -92,14 +92,16 @@ TEST_CASE("timeline: a bucket with a technique names it and the bytes before and
     span.bytes = 4096;
     span.called_bytes = 1024;
     span.names = {"bucket0"};
+    span.algorithm = "ring";
     span.technique = "cyclic:parts=4";
     timeline.record_collective(span);
     span.technique = {};  // dense: without both
     timeline.record_collective(span);
   });
   REQUIRE(text.size() == 2);
-  CHECK(text[0].ends_with(R"("names":["bucket0"],"technique":"cyclic:parts=4","called_bytes":1024}},)"));
-  CHECK(text[1].ends_with(R"("names":["bucket0"]}})"));
+  CHECK(text[0].ends_with(
+      R"("names":["bucket0"],"algorithm":"ring","technique":"cyclic:parts=4","called_bytes":1024}},)"));
+  CHECK(text[1].ends_with(R"("names":["bucket0"],"algorithm":"ring"}})"));
 }
 
 TEST_CASE("timeline: a tensor's life is nested pairs with an id of its rank", "[timeline]") {
@@ -131,6 +133,16 @@ TEST_CASE("timeline: a tensor that failed in negotiation was never queued", "[ti
   CHECK(text[3] == R"({"ph":"e","pid":0,"tid":0,"name":"negotiate)" + rest + ",");
   CHECK(text[4] == R"({"ph":"b","pid":0,"tid":0,"name":"queue)" + rest + ",");
   CHECK(text[7] == R"({"ph":"e","pid":0,"tid":0,"name":"execute)" + rest + ",");
+}
+
+TEST_CASE("timeline: a gradient that autograd has completed", "[timeline]") {
+  const auto text = recorded(0, Duration(0), [](Timeline& timeline) {
+    timeline.record_gradient(
+        {.name = "g.w", .elements = 5'000'000'000, .bytes = 20'000'000'000, .rows = 1000}, at(9000));
+  });
+  REQUIRE(text.size() == 1);
+  CHECK(text[0] == R"({"ph":"i","pid":0,"tid":1,"name":"gradient","s":"t","ts":9.000,)"
+                   R"("args":{"tensor":"g.w","elements":5000000000,"bytes":20000000000,"rows":1000}})");
 }
 
 TEST_CASE("timeline: who was last, and the orders where they are marked", "[timeline]") {

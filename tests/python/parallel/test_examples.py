@@ -112,6 +112,8 @@ def test_help_shows_every_options_meaning_and_default(example: str) -> None:
     ("example", "strategy"),
     [
         pytest.param("digits", "csc:keep=0.1", marks=pytest.mark.slow),
+        pytest.param("digits", "topk:density=0.01", marks=pytest.mark.slow),
+        pytest.param("digits", "power_sgd:rank=2", marks=pytest.mark.slow),
         pytest.param("digits", "local_sgd:period=8,within_node=period", marks=pytest.mark.slow),
         pytest.param("masked_language_model", "csc:keep=0.1,momentum=none", marks=pytest.mark.nightly),
     ],

@@ -1,7 +1,8 @@
 """Techniques with state: nothing is lost or sent twice, states load back, layouts wait for a flush.
 
 Gradients are small whole numbers in fp32 and are summed, so that every sum is exact. "cyclic" sends a part of
-each bucket in a step, "csc" the chunks with the largest norms; both keep the rest back.
+each bucket in a step, "csc" the chunks with the largest norms, "topk" the largest elements; the rest is kept
+back.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from ranks import run_checks
 from roundelay.buckets import Cuts
 from roundelay.torch.optimizer import wrapper_of
 
-STRATEGIES = ("cyclic:parts=3", "csc:keep=0.3,chunk_elements=4,dense_below=6")
+STRATEGIES = (
+    "cyclic:parts=3",
+    "csc:keep=0.3,chunk_elements=4,dense_below=6",
+    "topk:density=0.3,dense_below=6",
+)
 
 
 @pytest.mark.parametrize("np", [2, 4])

@@ -47,7 +47,7 @@ def check_the_levels() -> None:
 
 
 def in_racks(rank: str, fabric: str, racks: str) -> list[str]:
-    """Returns the command that runs the checks on ranks in racks. The nodes are too uneven for two levels."""
+    """Returns the command that runs the checks on ranks in racks. Their fabric is flat."""
     node = f"ROUNDELAY_NODE_ID=n$(((${rank} + 1) / 2)) LOCAL_RANK=$((${rank} == 2)) ROUNDELAY_FABRIC={fabric}"
     return ["sh", "-c", f"{node} {racks} exec {COMMAND}"]
 

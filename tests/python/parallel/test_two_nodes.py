@@ -77,6 +77,8 @@ def check_many_under_way() -> None:
         assert trace.spans(0, analysis.SECOND_COLLECTIVE, "allreduce")
         assert not trace.spans(0, analysis.SECOND_COLLECTIVE, "broadcast")
         assert analysis.levels(trace)[0].between > 0
+        assert trace.spans(0, analysis.INSIDE[0], "in the node: 2")
+        assert trace.spans(0, analysis.BETWEEN[0], "between nodes: 2")
 
 
 def check_scales() -> None:

@@ -24,7 +24,7 @@ class Training:
     def __init__(
         self,
         strategy: Any = "cyclic:parts=3",
-        sizes: Sequence[int] = SIZES,
+        sizes: Sequence[int | tuple[int, ...]] = SIZES,
         lr: float = 1.0,
         dtype: torch.dtype = torch.float32,
         **settings: Any,

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import algorithms
 from benchmarks.algorithms import Model, fitted
+from benchmarks.table.markdown import with_table
 
 SIZES = (256, 65536, 1 << 20)
 
@@ -32,12 +33,17 @@ def test_ranks_beyond_the_cores_compute_no_faster() -> None:
     assert Model(0.0, 0.0).step(8.0, 1, 4, cores=2) == 4.0
 
 
+def test_the_page_has_what_was_measured() -> None:
+    page, stored = algorithms.PAGE.read_text(), json.loads(algorithms.STORED.read_text())
+    assert with_table(page, algorithms.tables(stored), algorithms.BEGIN) == page
+
+
 @pytest.mark.nightly
 def test_a_small_measurement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main = algorithms.main
     main(["--quick", "--ranks", "3", "--products", "1", "--repetitions", "1", "--output", str(tmp_path)])
     assert "Ranks on one node" in capsys.readouterr().out
-    found = json.loads((tmp_path / "algorithms.json").read_text())
+    (found,) = json.loads((tmp_path / "algorithms.json").read_text())["places"]
     assert list(found["jobs"]) == ["1", "2", "3"]
     columns, lines = algorithms.rows(found)
     assert columns == ["partial result", "1 rank", "2 ranks", "fit", "3 ranks", "model"]

@@ -17,14 +17,18 @@ pytest.importorskip("sklearn")
 
 @pytest.mark.slow
 def test_one_seed_of_one_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a tenth of the chunks and the masked momentum it learns the digits, as densely."""
-    strategies = ["dense", "csc:keep=0.1,dense_below=512,chunk_elements=256"]
+    """With a tenth of the chunks, or a hundredth of the elements, it learns the digits, as densely."""
+    sparse = [
+        "csc:keep=0.1,dense_below=512,chunk_elements=256",
+        "topk:density=0.01,dense_below=512,warmup=50",
+    ]
+    strategies = ["dense", *sparse]
     which = ["--tasks", "digits", "--strategies", *strategies]
     small = ["--seeds", "1", "--ranks", "2", "--steps", "150", "--timeout", "45"]
     convergence.main([*which, *small, "--output", str(tmp_path)])
     assert "Final test loss and accuracy" in capsys.readouterr().out
     (job,) = json.loads((tmp_path / "convergence.json").read_text())["jobs"]
-    dense, csc = job["runs"]
+    dense, csc, _ = job["runs"]
     assert [run["strategy"] for run in job["runs"]] == strategies
     assert dense["sent"] == 1.0
     assert csc["sent"] < 0.2
@@ -48,18 +52,28 @@ def test_the_table() -> None:
     ]
 
 
-def test_new_jobs_replace_those_of_the_same_task_and_ranks() -> None:
-    def job(task: str, ranks: int, steps: int) -> dict[str, Any]:
-        return {"task": task, "ranks": ranks, "steps": steps}
+def test_new_trainings_replace_those_of_the_same_strategies() -> None:
+    def job(task: str, ranks: int, steps: int, **runs: int) -> dict[str, Any]:
+        made = [{"strategy": name, "sent": sent} for name, sent in runs.items()]
+        return {"task": task, "ranks": ranks, "steps": steps, "runs": made}
 
-    stored = [job("digits", 2, 1), job("digits", 4, 1)]
-    made = convergence.instead(stored, [job("characters", 2, 2), job("digits", 2, 2)])
-    assert made == [job("digits", 2, 2), job("digits", 4, 1), job("characters", 2, 2)]
+    stored = [job("digits", 2, 1, dense=1), job("digits", 4, 1, dense=1, csc=1)]
+    made = convergence.instead(
+        stored,
+        [job("characters", 2, 2, csc=2), job("digits", 2, 2, csc=2), job("digits", 4, 1, csc=2, topk=2)],
+    )
+    assert made == [
+        job("digits", 2, 2, csc=2),
+        job("digits", 4, 1, dense=1, csc=2, topk=2),
+        job("characters", 2, 2, csc=2),
+    ]
 
 
-def test_the_page_holds_what_the_json_says() -> None:
-    page, found = convergence.PAGE.read_text(), json.loads(convergence.STORED.read_text())
-    assert with_table(page, convergence.table(found), convergence.BEGIN) == page
+@pytest.mark.parametrize("page", convergence.PAGES, ids=lambda page: page.name)
+def test_the_page_holds_what_the_json_says(page: convergence.Page) -> None:
+    text, found = page.text.read_text(), json.loads(convergence.STORED.read_text())
+    assert with_table(text, convergence.table(page.part(found)), convergence.BEGIN) == text
+    assert page.picture.exists()
 
 
 @pytest.mark.parametrize("make", [digits, characters])
@@ -83,3 +97,5 @@ def test_the_learning_rate_rises_and_falls() -> None:
     assert rates[:10] == sorted(rates[:10])
     assert rates[10:] == sorted(rates[10:], reverse=True)
     assert rates[-1] < 0.01
+    stays = [rate_at(step, 100, falls=False) for step in range(100)]
+    assert stays == [*rates[:10], *[1.0] * 90]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.gradientflow import contenders, document
-from benchmarks.gradientflow.contenders import CONTENDERS, dense, least_sent, low_rank
+from benchmarks.gradientflow.contenders import CONTENDERS, dense, least_sent, low_rank, pairs
 from benchmarks.gradientflow.message import message_bytes
 from benchmarks.gradientflow.result import Row, Wire, from_json, wire, wire_seconds
 from benchmarks.gradientflow.task import dense_share, make_model
@@ -43,6 +43,8 @@ def test_payloads() -> None:
     assert low_rank(4)(SHAPES) == 4 * (4 * (64 + 1024) + 64 + 4 * 74 + 65536)
     assert low_rank(5)(SHAPES) == 4 * (5 * (64 + 1024) + 64 + 640 + 65536)
     assert [least_sent(100.0, nodes) for nodes in (1, 2, 4)] == [0.0, 100.0, 150.0]
+    # 4 bytes for a hundredth of the large matrices; 64 and 640 elements go whole
+    assert pairs(0.01)(SHAPES) == pytest.approx(4 * 0.01 * 2 * 65536 + 2 * (64 + 640))
 
 
 def test_the_bytes_are_without_those_of_the_meetings() -> None:
@@ -130,10 +132,13 @@ def test_tables() -> None:
     assert wire_seconds(1e7, 1000) == pytest.approx(0.08)
 
 
-def test_the_page_holds_what_the_json_says() -> None:
-    page = document.PAGE.read_text()
-    assert with_table(page, document.tables(document.read()), document.BEGIN) == page
-    assert END in page
+@pytest.mark.parametrize("name", document.PAGES)
+def test_the_page_holds_what_the_json_says(name: str) -> None:
+    page = document.PAGES[name]
+    text = page.text.read_text()
+    assert with_table(text, document.tables(document.read(page)), document.BEGIN) == text
+    assert END in text
+    assert page.picture.exists()
 
 
 def test_the_picture_names_the_fastest(tmp_path: Path) -> None:

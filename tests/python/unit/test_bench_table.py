@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import shapes, show
+from benchmarks import show
+from benchmarks.gradientflow.contenders import CONTENDERS
+from benchmarks.gradientflow.result import Row, Wire
 from benchmarks.table import (
     allreduce,
     alone,
@@ -22,12 +23,12 @@ from benchmarks.table import (
     straggler,
     submit,
     tensors,
+    topk,
     train,
 )
 from benchmarks.table.line import Goal, Line, missing
 from benchmarks.table.markdown import BEGIN, END, with_table
 from benchmarks.table.result import Estimate, Peer, Result, from_json
-from benchmarks.workers.tensors import cut
 
 MIB = 1 << 20
 MACHINE = {"cores": 2, "cpu": "x86", "torch": "2", "mpi": "Open MPI 5", "python": "3.11"}
@@ -245,6 +246,28 @@ def test_results_of_two_nodes() -> None:
     assert absent.why == "no namespaces here"
 
 
+def test_results_of_top_k() -> None:
+    steps = {
+        "alone": 0.07,
+        "topk-1": 0.09,
+        "csc-10": 0.14,
+        "ddp": 1.8,
+        "powersgd-1": 0.18,
+        "powersgd-4": 0.27,
+    }
+    own = tuple(
+        Row(CONTENDERS[name].name, Estimate(step), None, None, 0.0, 0.0, 0.5) for name, step in steps.items()
+    )
+    found = {"wires": [Wire(100, 36, 12, 2, own).as_json()]}
+    first, second = topk.results(found)
+    peers = {"DDP": 20.0, "DDP, PowerSGD rank 1": 2.0, "DDP, PowerSGD rank 4": 3.0}
+    assert costs(first) == (topk.TOP_K, 0.09, round(0.09 / 0.07, 9), peers)
+    assert costs(second)[:3] == (topk.CSC, 0.14, 2.0)
+    assert (first.kept, first.of) == (10, 12)
+    (absent,) = topk.results({"missing": "no namespaces here"})
+    assert absent.why == "no namespaces here"
+
+
 def test_no_goal_lies_below_the_floor() -> None:
     reached = result(4.0, floor=2.0, Gloo=30.0)
     line, raised = goals.times_as_fast("work", "Gloo", 10.0).line(reached)
@@ -370,19 +393,3 @@ def test_the_plot_draws_the_headlines(tmp_path: Path) -> None:
     plot([Result("x", why="y", headline="x")], tmp_path / "none.png")
     for name in ("table.png", "none.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-
-
-def test_resnet50_has_its_shapes() -> None:
-    made = shapes.resnet50()
-    assert len(made) == 161
-    assert sum(math.prod(shape) for shape in made) == 25_557_032
-    assert made[0] == (64, 3, 7, 7)
-    assert made[-2:] == [(1000, 2048), (1000,)]
-
-
-def test_buckets_are_cut_in_order() -> None:
-    import torch
-
-    made = [torch.zeros(count) for count in (100, 200, 300, 50)]
-    buckets = cut(made, 1200)
-    assert [[tensor.numel() for tensor in bucket] for bucket in buckets] == [[100, 200], [300], [50]]

@@ -50,15 +50,15 @@ def test_a_channel_that_does_not_work_says_why_and_is_no_fault_while_another_doe
     assert State.BROKEN not in states(rows).values()
 
 
-def test_two_levels_take_both_of_their_fabrics() -> None:
+def test_levels_take_both_of_their_fabrics() -> None:
     no_mpi = Check("fabric mpi", State.OFF, "none")
     rows = doctor.check_launch("--gloo", 0, "", found())
-    assert states(list(doctor.check_two_levels([*rows, no_mpi]))) == {
+    assert states(list(doctor.check_levels([*rows, no_mpi]))) == {
         "fabric shm+mpi": State.OFF,
         "fabric shm+c10d": State.OK,
     }
     rows = doctor.check_launch("--gloo", 0, "", found(fabric_shm="no memory"))
-    assert {row.found for row in doctor.check_two_levels([*rows, no_mpi])} == {"fabric shm: no memory"}
+    assert {row.found for row in doctor.check_levels([*rows, no_mpi])} == {"fabric shm: no memory"}
 
 
 def test_the_levels_of_the_two_ranks(bare: pytest.MonkeyPatch) -> None:

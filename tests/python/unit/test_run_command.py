@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from roundelay import tuning_file
 from roundelay.run import cli, mpi
 from roundelay.run.errors import UsageError
 from roundelay.run.hosts import Host
+from tunings import TUNING
 
 OPEN_MPI = "mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n"
 OPEN_MPI_4 = "mpirun (Open MPI) 4.1.4\n"
@@ -164,11 +166,15 @@ def fake_open_mpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("fake_open_mpi")
-def test_dry_run_shows_the_line_and_what_the_flags_set(capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_shows_the_line_and_what_the_flags_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     flags = "--fusion-threshold-mb 3 --cycle-time-ms 2.5 --cache-capacity 0 --timeline-filename t.json"
     flags += " --no-stall-check --stall-check-shutdown-time-seconds 90 --log-level debug --start-timeout 7"
     flags += " --timeline-mark-cycles --log-with-timestamp"
     flags += " --autotune --autotune-log-file tuned.jsonl --autotune-steps-per-sample 4"
+    tuning_file.save(TUNING, tmp_path / "tuning.json")
+    flags += f" --tuning {tmp_path / 'tuning.json'}"
     assert (
         cli.main(
             ["-np", "2", "--mpi", *flags.split(), "--dry-run", "python", "train.py", "--verbose", "-np", "9"]
@@ -191,6 +197,7 @@ def test_dry_run_shows_the_line_and_what_the_flags_set(capsys: pytest.CaptureFix
         "ROUNDELAY_START_TIMEOUT=7",
         "ROUNDELAY_TIMELINE_MARK_CYCLES=1",
         "ROUNDELAY_LOG_HIDE_TIME=0",
+        f"ROUNDELAY_TUNING={tmp_path / 'tuning.json'}",
     }
     assert words[words.index("-np") + 1] == "2"
     assert ("-x", "ROUNDELAY_CYCLE_TIME") in pairwise(words)

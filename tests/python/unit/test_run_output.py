@@ -71,7 +71,7 @@ def test_each_line_has_its_rank_and_files_have_the_bytes(tmp_path: Path) -> None
     assert (tmp_path / "out" / "rank.1" / "stdout").read_bytes() == b"one\ntwo\nlast"
     assert (tmp_path / "out" / "rank.1" / "stderr").read_bytes() == b"\r 5%\r10%\n"
     assert (tmp_path / "out" / "rank.0" / "stderr").read_bytes() == b""
-    assert output.last_words(1) == [b"10%"]
+    assert output.last_lines(1) == [b"10%"]
 
 
 class Terminal(io.BytesIO):
@@ -104,7 +104,7 @@ def test_the_time_stands_before_each_line() -> None:
     output.streams[0, "stdout"].write(b"one\ntwo\n", 0.0)
     time = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \[rank 0\] "
     assert re.fullmatch(time + b"one\n" + time + b"two\n", stdout.getvalue())
-    assert output.last_words(0) == []
+    assert output.last_lines(0) == []
 
 
 @pytest.mark.parametrize(

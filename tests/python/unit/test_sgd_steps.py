@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roundelay.torch.strategies import Bucket, Part, Sent
+from roundelay.torch.strategies.pool_shapes import pool_strides
 from roundelay.torch.strategies.sgd_steps import (
     Elements,
     check_group,
     masked_step,
-    pool_strides,
     put_back,
     runs_of,
     sent_elements,

@@ -1,4 +1,4 @@
-#include "collective/two_level/schedule.h"
+#include "collective/blueconnect/schedule.h"
 #include "runtime/lane/operations/operations.h"
 
 namespace roundelay::runtime {
@@ -107,7 +107,7 @@ bool goes_over_levels(const Batch& batch, int members) {
   AllreduceCall call;
   call.dtype = batch.pieces.front().dtype();
   set_reduction(call, batch.request(), members);
-  return collective::two_level::fits(call);
+  return collective::blueconnect::fits(call);
 }
 
 const OperationSteps kAllreduceSteps = {check, run};

@@ -49,7 +49,7 @@ collective::Task run_technique(DeviceBuffers& buffers, Batch& batch) {
   const compress::Bucket bucket = bucket_of(batch, buffers.fabric().group().size());
   Task inner;
   if (taken.flush) {
-    Status given = taken.technique->give_back(buffers.math(), bucket);
+    Status given = taken.technique->give_back(use.stage(), bucket);
     if (!given.ok()) co_return given;
     inner = batch.steps->run(buffers, batch);
   } else {

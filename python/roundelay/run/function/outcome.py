@@ -47,7 +47,7 @@ class End:
     status: int
     text: str  # the message about a failure
     rank: int | None  # the rank that failed first
-    last_words: list[str] = field(default_factory=list)  # that rank's last lines on stderr
+    last_lines: list[str] = field(default_factory=list)  # that rank's last lines on stderr
     unwell: list[tuple[int, str]] = field(default_factory=list)  # ranks that failed or were told to end
 
 
@@ -85,8 +85,8 @@ def failure(replies: list[Reply], end: End) -> Exception:
         text, pickled = reply.load()
         return _raised(rank, text, pickled)
     when = " after its function had returned" if reply.kind == worker.VALUE else ""
-    words = "".join(f"\n  {word}" for word in end.last_words)
-    said = f"; its last lines on stderr:{words}" if words else ""
+    lines = "".join(f"\n  {line}" for line in end.last_lines)
+    said = f"; its last lines on stderr:{lines}" if lines else ""
     return RuntimeError(f"{end.text}{when}{said}")
 
 

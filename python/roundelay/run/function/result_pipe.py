@@ -34,7 +34,7 @@ class ResultPipe:
         """Tells the caller that its arguments were wrong."""
         self._send(END, 0, json.dumps({"refused": reason}).encode())
 
-    def end(self, result: JobResult, endings: list[Ending], last_words: list[bytes]) -> None:
+    def end(self, result: JobResult, endings: list[Ending], last_lines: list[bytes]) -> None:
         """Tells the caller the job's result."""
         unwell = {ending.rank: how(ending.returncode) for ending in endings if ending.returncode != 0}
         unwell.update({ending.rank: "told to end" for ending in endings if ending.stopped})
@@ -42,7 +42,7 @@ class ResultPipe:
             "status": result.status,
             "text": result.text,
             "rank": result.rank,
-            "last_words": [word.decode(errors="replace") for word in last_words],
+            "last_lines": [line.decode(errors="replace") for line in last_lines],
             "unwell": sorted(unwell.items()),
         }
         self._send(END, 0, json.dumps(end).encode())

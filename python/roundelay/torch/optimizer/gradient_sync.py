@@ -312,6 +312,7 @@ class GradientSync:
         self.techniques.end_round(self._plan.wants_change)
         self._masters.check(masters, self._prefix, self._rule.process_set)
         self._masters.take_gradients()
+        self.rules.marking = _core.timeline_enabled()
 
     def _parse(self, values: bytes) -> _Result:
         """Takes the combined values apart by group, and records which gradients are missing."""

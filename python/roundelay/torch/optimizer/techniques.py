@@ -32,6 +32,7 @@ from roundelay.torch.optimizer.kept_state import KeptBucket, KeptState, Paramete
 from roundelay.torch.optimizer.round_values import LONGEST_PROPOSAL, STEP_BYTES, RoundResult, round_length
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Strategy
+from roundelay.torch.strategies.pool_shapes import shape_in_pool
 
 Traffic = list[tuple[str, int, int, int]]  # a technique's text, operations, bytes of gradients, bytes sent
 
@@ -164,6 +165,7 @@ class Techniques:
             names,
             pool.index,
             bucket.ranges(),
+            tuple(shape_in_pool(gradient.core.parameter) for gradient in bucket.members),
         )
 
     def _short(self, name: str) -> str:

@@ -14,8 +14,10 @@ from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
 from roundelay.torch.strategies.local_sgd import LocalSGD
 from roundelay.torch.strategies.lossy import Lossy
-from roundelay.torch.strategies.protocol import Bucket, Context, Part, Sent, Spec, Strategy
+from roundelay.torch.strategies.power_sgd import PowerSGD
+from roundelay.torch.strategies.protocol import Bucket, Context, Part, Sent, Shape, Spec, Strategy
 from roundelay.torch.strategies.text import known, parse
+from roundelay.torch.strategies.top_k import TopK
 
 __all__ = [
     "CSC",
@@ -29,9 +31,12 @@ __all__ = [
     "LocalSGD",
     "Lossy",
     "Part",
+    "PowerSGD",
     "Sent",
+    "Shape",
     "Spec",
     "Strategy",
+    "TopK",
     "known",
     "of",
     "parse",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,9 +12,10 @@ from roundelay import _core
 from roundelay.torch.measure import Span
 from roundelay.torch.operations import LINEAR_OPS
 from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.strategies.csc import CSC
 from roundelay.torch.strategies.dense import WIRES
 from roundelay.torch.strategies.gate import DENSE, Cost, Plan, Rated, Rates, Watch, worth_trying
-from roundelay.torch.strategies.lossy import Lossy, int_from, whole_number
+from roundelay.torch.strategies.kept_back import KeepsBack, int_from, whole_number
 from roundelay.torch.strategies.protocol import Bucket, Context, Spec, Strategy
 from roundelay.torch.tuning import calibration
 from roundelay.torch.tuning.trials import Trials
@@ -31,7 +32,7 @@ _COPIED_BYTES = 4 << 20
 class _Candidate(NamedTuple):
     text: str
     spec: Spec | None  # its technique; None: dense, or ``lossy`` says it
-    lossy: Lossy | None
+    lossy: KeepsBack | None
     cost: Cost | None
 
 
@@ -56,7 +57,7 @@ class Auto(Strategy):
             raise ValueError(f"candidates is {candidates!r}, but has one more than once")
         if any(each.lossy is not None for each in self._candidates):
             self.takes_sparse = False
-        self._lossy: Lossy | None = None  # the last one that was in use
+        self._lossy: KeepsBack | None = None  # the last one that was in use
         self._sizes: tuple[int, ...] = ()
         self._plan: Plan = ()  # alike on all ranks
         self._since = 0  # the step from which it is in use
@@ -222,7 +223,7 @@ class Auto(Strategy):
 
     # -- its candidates
 
-    def _all_lossy(self) -> list[Lossy]:
+    def _all_lossy(self) -> list[KeepsBack]:
         return [each.lossy for each in self._candidates if each.lossy is not None]
 
     def attach(self, optimizer: torch.optim.Optimizer, context: Context) -> None:
@@ -269,13 +270,17 @@ def _candidate(given: str | Strategy) -> _Candidate:
         raise ValueError(f"candidate {given!r} is no strategy and no text of one")
     if strategy.text == _DENSE.text:
         return _DENSE
-    if not isinstance(strategy, Lossy):
+    if not isinstance(strategy, KeepsBack):
         raise ValueError(
             f"candidate {strategy.text!r} cannot be switched on and off: candidates are dense, "
             f"{', '.join(name for name, wire in WIRES.items() if wire is not None)} and lossy strategies"
         )
-    settings: Mapping[str, Any] = strategy.own_settings
-    calls = 1 if settings.get("norms") == "previous" else 2
-    ratio = strategy.keep * (0.5 if strategy.message_wire is not None else 1.0)
-    cost = Cost(calls, ratio, _CSC_PASSES) if strategy.kind == "csc" else None
-    return _Candidate(strategy.text, None, strategy, cost)
+    return _Candidate(strategy.text, None, strategy, _cost(strategy))
+
+
+def _cost(strategy: KeepsBack) -> Cost | None:
+    """Returns the cost of a lossy strategy; None: the model does not know it."""
+    if not isinstance(strategy, CSC):
+        return None
+    wire = 1.0 if strategy.message_wire is None else 0.5
+    return Cost(1 if strategy.norms == "previous" else 2, strategy.keep * wire, _CSC_PASSES)

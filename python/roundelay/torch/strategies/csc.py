@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import torch
 
-from roundelay.torch.strategies.lossy import COMMON_KEYS, Lossy, Schedule, from_texts, int_from, whole_number
+from roundelay.torch.strategies.kept_back import int_from, whole_number
+from roundelay.torch.strategies.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
 from roundelay.torch.strategies.protocol import Bucket, Spec, Value
 
 NORMS = ("same", "previous")
@@ -47,11 +48,7 @@ class CSC(Lossy):
             dense_below=dense_below,
             dense_parameters=dense_parameters,
         )
-        self.chunk_elements = whole_number("chunk_elements", chunk_elements, 1)
-        if chunk_elements > _MOST_CHUNK_ELEMENTS:
-            raise ValueError(
-                f"chunk_elements is {chunk_elements}, but must be at most {_MOST_CHUNK_ELEMENTS}"
-            )
+        self.chunk_elements = whole_number("chunk_elements", chunk_elements, 1, _MOST_CHUNK_ELEMENTS)
         if norms not in NORMS:
             raise ValueError(f"norms is {norms!r}, but must be one of {', '.join(NORMS)}")
         self.norms = norms
@@ -63,7 +60,7 @@ class CSC(Lossy):
         own: dict[str, str | int] = {"norms": given["norms"]} if "norms" in given else {}
         if "chunk_elements" in given:
             own["chunk_elements"] = int_from("chunk_elements", given["chunk_elements"])
-        return cls(**{**from_texts(given), **own})
+        return cls(**{**from_texts(given, cls.share), **own})
 
     @property
     def own_settings(self) -> dict[str, Value]:

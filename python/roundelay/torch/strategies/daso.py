@@ -22,7 +22,7 @@ from roundelay.torch.strategies.averaging import Averaging, trainable
 from roundelay.torch.strategies.dense import checked_wire, wire_text
 from roundelay.torch.strategies.exchange import Exchange
 from roundelay.torch.strategies.flat_copy import FlatCopy
-from roundelay.torch.strategies.lossy import int_from, whole_number
+from roundelay.torch.strategies.kept_back import int_from, whole_number
 from roundelay.torch.strategies.nodes import Groups, nodes_of
 from roundelay.torch.strategies.protocol import Context, Spec, Value
 from roundelay.torch.strategies.skips import Schedule, Skips, checked_epochs, checked_skips

@@ -17,7 +17,7 @@ from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies.averages import average
 from roundelay.torch.strategies.averaging import Averaging, trainable
-from roundelay.torch.strategies.lossy import int_from, whole_number
+from roundelay.torch.strategies.kept_back import int_from, whole_number
 from roundelay.torch.strategies.nodes import inside, nodes_of
 from roundelay.torch.strategies.outer import MakeOuter, Outer
 from roundelay.torch.strategies.periods import Period, Periods

@@ -1,12 +1,11 @@
 """The base of all lossy strategies: a part of each bucket is sent in a step, and the rest is kept back.
 
-They share momentum, warm-up, the type of the elements that travel, and parameters that always go densely.
+They share momentum and warm-up, and what all strategies share that keep gradients back (kept_back.py).
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -15,32 +14,29 @@ from typing import Any, ClassVar
 
 import torch
 
-from roundelay.torch.operations import LINEAR_OPS
 from roundelay.torch.strategies import sgd_steps
-from roundelay.torch.strategies.dense import checked_wire, wire_text
-from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy, Value
+from roundelay.torch.strategies.kept_back import KeepsBack, int_from, kept_back_from_texts, whole_number
+from roundelay.torch.strategies.protocol import Bucket, Spec, Value
 
-MOMENTA = ("masked", "local", "none")
 COMMON_KEYS = ("momentum", "warmup", "wire", "dense_below", "dense_parameters")
 
 Schedule = Sequence[tuple[int, float]]
 
 
-class Lossy(Strategy):
+class Lossy(KeepsBack):
     """A base: override spec(), and give it a ``kind`` and ``own_settings``.
 
-    keep: the part of the elements that a step sends, above 0 and at most 1. momentum: "masked": SGD moves
-    what was sent, and neither weights nor momentum of the rest; "local": momentum is accumulated before it is
-    sent; None or "none": the optimizer sees zeros where nothing was sent. warmup: the number of first steps
-    that send all, or a list of (step, keep): until that step, so much is sent. wire: torch.float16,
-    torch.bfloat16 or None, the type of the elements that travel; the rounding error is kept back too.
-    dense_below: parameters of fewer elements are always sent whole. dense_parameters: so are these, by name.
+    keep: the part of the elements that a step sends, above 0 and at most 1. momentum, one of ``momenta``:
+    "masked": SGD moves what was sent, and neither weights nor momentum of the rest; "local": momentum is
+    accumulated before it is sent; None or "none": the optimizer sees zeros where nothing was sent. warmup:
+    the number of first steps that send all, or a list of (step, keep): until that step, so much is sent. The
+    others: KeepsBack.
 
     ValueError: one of them is wrong.
     """
 
-    takes_sparse = False
-    kind: ClassVar[str]  # the strategy's name in texts
+    share: ClassVar[str] = "keep"  # the subclass's name of ``keep``
+    momenta: ClassVar[tuple[str, ...]] = ("masked", "local", "none")  # the first is the default
 
     def __init__(
         self,
@@ -52,56 +48,36 @@ class Lossy(Strategy):
         dense_below: int = 4096,
         dense_parameters: Iterable[str] = (),
     ) -> None:
-        self.keep = checked_keep(keep)
+        super().__init__(wire, dense_below, dense_parameters)
+        self.keep = checked_share(self.share, keep)
         self.momentum = "none" if momentum is None else momentum
-        if self.momentum not in MOMENTA:
-            raise ValueError(f"momentum is {momentum!r}, but must be one of {', '.join(MOMENTA)}")
-        self.warmup = checked_schedule(warmup)
-        self.message_wire = checked_wire(wire)
-        self.dense_below = whole_number("dense_below", dense_below, 0)
-        self.dense_parameters = checked_names(dense_parameters)
+        if self.momentum not in self.momenta:
+            raise ValueError(f"momentum is {momentum!r}, but must be one of {', '.join(self.momenta)}")
+        self.warmup = checked_schedule(warmup, self.share)
         self._sgd_momentum = 0.0
         self._nesterov = False
         self._taken: sgd_steps.Taken = []
         self._own_step: Callable[[], None] | None = None  # waits for the end of the optimizer's
-        self._stepped = self._loaded = False
-
-    # -- to override
-
-    @property
-    def own_settings(self) -> dict[str, Value]:
-        """The settings that this strategy alone has and that are not their defaults."""
-        return {}
 
     @abstractmethod
     def spec(self, bucket: Bucket, keep: float, dense: Collection[int]) -> Spec | None:
         """Returns the bucket's technique. dense: numbers of the parameters that go densely, not all."""
 
-    # -- its form
-
     @property
-    def text(self) -> str:
-        """Returns for example ``csc:keep=0.1,momentum=local``: keep, and what is not the default."""
-        settings: dict[str, Value] = {"keep": self.keep, **self.own_settings}
-        if self.momentum != "masked":
+    def settings(self) -> dict[str, Value]:
+        """What is sent, the strategy's own settings, and what is not the default."""
+        settings: dict[str, Value] = {self.share: self.keep, **self.own_settings}
+        if self.momentum != self.momenta[0]:
             settings["momentum"] = self.momentum
         if self.warmup:
             settings["warmup"] = "+".join(f"{step}/{_shortest(keep)}" for step, keep in self.warmup)
-        if self.message_wire is not None:
-            settings["wire"] = wire_text(self.message_wire)
-        if self.dense_below != 4096:
-            settings["dense_below"] = self.dense_below
-        if self.dense_parameters:
-            settings["dense_parameters"] = self.dense_parameters
-        return Spec(self.kind, **settings).text
+        return settings
 
     def technique_settings(self) -> dict[str, Value]:
         """Returns the settings that every lossy technique of the core has."""
-        settings: dict[str, Value] = {}
+        settings = super().technique_settings()
         if self.momentum == "local":
             settings |= {"momentum": self._sgd_momentum, "nesterov": self._nesterov}
-        if self.message_wire is not None:
-            settings["wire"] = wire_text(self.message_wire)
         return settings
 
     # -- what it is asked
@@ -109,15 +85,6 @@ class Lossy(Strategy):
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
         """Refuses what cannot be sent in parts, and an optimizer whose momentum it does not know."""
         super().accept(optimizer, op)
-        if op not in LINEAR_OPS:
-            raise ValueError(f"strategy {self.text} needs op=hvd.Average or op=hvd.Sum")
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if not parameter.is_floating_point():
-                    raise ValueError(
-                        f"strategy {self.text} keeps gradients back, which those of {parameter.dtype} cannot "
-                        "be: give these parameters to an optimizer of their own with strategy='dense'"
-                    )
         if self.momentum == "none":
             return
         if type(optimizer) is not torch.optim.SGD:
@@ -137,19 +104,13 @@ class Lossy(Strategy):
             raise ValueError(
                 f"strategy {self.text} accumulates one momentum for all parameters, but their groups have "
                 f"{' and '.join(_momentum_text(*each) for each in sorted(found))}: give all groups the same, "
-                "or the strategy momentum='masked'"
+                f"or the strategy momentum={self._other_momentum!r}"
             )
         return found.pop()
 
-    def accept_gradients(self, names: Collection[str], passes: int) -> None:
-        """Refuses dense_parameters that there are not."""
-        known = set(names)
-        unknown = next((name for name in self.dense_parameters if name not in known), None)
-        if unknown is not None:
-            raise ValueError(
-                f"strategy {self.text}: no parameter is called {unknown!r}; there are "
-                f"{', '.join(sorted(known)[:6])}{' ...' if len(known) > 6 else ''}"
-            )
+    @property
+    def _other_momentum(self) -> str:
+        return next(one for one in self.momenta if one != "local")
 
     def accept_closure(self) -> None:
         """Refuses a closure where the strategy takes a part of the step: it needs the gradients before."""
@@ -169,23 +130,12 @@ class Lossy(Strategy):
             return None
         return self.spec(bucket, self.keep if keep is None else keep, dense)
 
-    def dense_in(self, bucket: Bucket) -> list[int]:
-        """Returns the numbers of the bucket's parameters that always go densely."""
-        pairs = enumerate(zip(bucket.parameters, bucket.ranges, strict=True))
-        return [
-            number
-            for number, (name, place) in pairs
-            if len(place) < self.dense_below or name in self.dense_parameters
-        ]
-
     # -- around the step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Hides from the optimizer's step what it would treat wrongly; after_step() steps that."""
         self.abandon_step()
-        if not self._stepped:
-            self._stepped = True
-            self._say_how_it_begins(optimizer)
+        super().before_step(optimizer)
         if self.momentum == "none" or not isinstance(optimizer, torch.optim.SGD):
             return
         for group in optimizer.param_groups:
@@ -207,7 +157,7 @@ class Lossy(Strategy):
             raise ValueError(
                 f"strategy {self.text} accumulates {_momentum_text(self._sgd_momentum, self._nesterov)}, and "
                 f"the optimizer has {_momentum_text(*now)} by now: keep it constant (cycle_momentum=False), "
-                "or give momentum='masked'"
+                f"or give momentum={self._other_momentum!r}"
             )
         accumulated = set()
         for sent in self._kept().sent():
@@ -231,91 +181,54 @@ class Lossy(Strategy):
         taken, self._taken, self._own_step = self._taken, [], None
         sgd_steps.put_back(taken)
 
-    def _say_how_it_begins(self, optimizer: torch.optim.Optimizer) -> None:
-        if optimizer.state and not self._loaded and self.context.process_set.rank() == 0:
-            text = (
-                f"strategy {self.text} begins with nothing kept back and at step 0 of its warm-up: the "
-                "optimizer has a state, but none was loaded into the strategy "
-                "(docs/strategies.md#what-is-kept-back-and-checkpoints)"
-            )
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what state_dict() returned."""
-        super().load_state_dict(state)
-        self._loaded = True
-
     def detach(self) -> None:
         """Stops being an optimizer's strategy."""
         self.abandon_step()
         super().detach()
-        self._stepped = self._loaded = False
 
 
 def _momentum_text(momentum: float, nesterov: bool) -> str:
     return f"momentum={momentum:g}, nesterov={nesterov}"
 
 
-def checked_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Returns the names, each once. ValueError: they are no names, or have marks that texts need."""
-    found = (
-        tuple(dict.fromkeys(names)) if isinstance(names, Iterable) and not isinstance(names, str) else None
-    )
-    if found is None:
-        raise ValueError(f"dense_parameters is {names!r}, but must be a list of names")
-    for name in found:
-        if not isinstance(name, str) or not name or any(mark in name for mark in ":,=+"):
-            raise ValueError(f"dense_parameters has {name!r}, but must have names without any of : , = +")
-    return found
-
-
-def checked_keep(keep: Any) -> float:
+def checked_share(name: str, value: Any) -> float:
     """Returns the part that a step sends. ValueError: it is none."""
-    if not isinstance(keep, int | float) or isinstance(keep, bool) or not 0 < keep <= 1:
-        raise ValueError(f"keep is {keep!r}, but must be above 0 and at most 1")
-    return float(keep)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
+        raise ValueError(f"{name} is {value!r}, but must be above 0 and at most 1")
+    return float(value)
 
 
-def whole_number(name: str, value: Any, least: int) -> int:
-    """Returns the value. ValueError: it is no whole number from `least` on."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} is {value!r}, but must be a whole number from {least} on")
-    return value
-
-
-def checked_schedule(warmup: Any) -> tuple[tuple[int, float], ...]:
-    """Returns a warm-up as (step, keep) pairs. ValueError: it is none, or its steps do not ascend."""
+def checked_schedule(warmup: Any, share: str) -> tuple[tuple[int, float], ...]:
+    """Returns a warm-up as (step, share) pairs. ValueError: it is none, or its steps do not ascend."""
     if isinstance(warmup, int) and not isinstance(warmup, bool):
         return ((warmup, 1.0),) if whole_number("warmup", warmup, 0) else ()
     if isinstance(warmup, str) or not isinstance(warmup, Sequence):
-        raise ValueError(f"warmup is {warmup!r}, but must be a number of steps or a list of (step, keep)")
+        raise ValueError(f"warmup is {warmup!r}, but must be a number of steps or a list of (step, {share})")
     pairs = []
     for pair in warmup:
         if not isinstance(pair, Sequence) or len(pair) != 2:
-            raise ValueError(f"warmup has {pair!r}, but must be a list of (step, keep)")
-        pairs.append((whole_number("a step of warmup", pair[0], 1), checked_keep(pair[1])))
+            raise ValueError(f"warmup has {pair!r}, but must be a list of (step, {share})")
+        pairs.append((whole_number("a step of warmup", pair[0], 1), checked_share(share, pair[1])))
     if any(later <= earlier for (earlier, _), (later, _) in pairwise(pairs)):
         raise ValueError(f"warmup is {warmup!r}, but its steps must ascend")
     return tuple(pairs)
 
 
-def from_texts(given: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the common arguments that a text gives, and keep. ValueError: one is no number."""
-    arguments: dict[str, Any] = {key: given[key] for key in ("momentum", "wire") if key in given}
-    if "keep" in given:
-        arguments["keep"] = number_from("keep", given["keep"])
-    if "dense_below" in given:
-        arguments["dense_below"] = int_from("dense_below", given["dense_below"])
-    if "dense_parameters" in given:
-        arguments["dense_parameters"] = given["dense_parameters"].split("+")
+def from_texts(given: Mapping[str, str], share: str) -> dict[str, Any]:
+    """Returns Lossy's arguments that a text gives, with the share's name. ValueError: one is no number."""
+    arguments = kept_back_from_texts(given)
+    if "momentum" in given:
+        arguments["momentum"] = given["momentum"]
+    if share in given:
+        arguments[share] = number_from(share, given[share])
     if "warmup" in given:
         pairs = [pair.partition("/") for pair in given["warmup"].split("+")]
         if len(pairs) == 1 and not pairs[0][1]:
             arguments["warmup"] = int_from("warmup", given["warmup"])
         else:
             arguments["warmup"] = [
-                (int_from("a step of warmup", step), number_from("a keep of warmup", keep))
-                for step, _, keep in pairs
+                (int_from("a step of warmup", step), number_from(f"a {share} of warmup", part))
+                for step, _, part in pairs
             ]
     return arguments
 
@@ -329,14 +242,6 @@ def number_from(key: str, text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{key} is {text!r}, but must be a number")
     return number
-
-
-def int_from(key: str, text: str) -> int:
-    """Returns the whole number that a text means. ValueError: it means none."""
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{key} is {text!r}, but must be a whole number") from None
 
 
 def _shortest(number: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import NamedTuple
 
 from roundelay import _core
 from roundelay.errors import HorovodInternalError
-from roundelay.torch.process_sets import ProcessSet, global_process_set, own_process_set
+from roundelay.torch.process_sets import ProcessSet, global_process_set, own_process_set, set_id
+from roundelay.torch.topology import topology
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _Nodes = Sequence[Sequence[int]]
@@ -45,6 +47,23 @@ def nodes_of(places: Mapping[int, Place]) -> list[list[int]]:
                     f"{places[rank].local_size}: set ROUNDELAY_NODE_ID to one value for each node"
                 )
     return list(nodes.values())
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The nodes of a process set, as its techniques see them."""
+
+    index: int  # this rank's among those of the set on its node
+    members: int  # of the node; 1, if the set's nodes have different numbers, or do not share memory
+    nodes: int
+
+    @classmethod
+    def of(cls, process_set: ProcessSet) -> Levels:
+        """Returns the levels of a set that has this rank."""
+        members, *across = _core.levels(set_id(process_set))
+        own = next(part.ranks for part in topology().levels[0].parts if _core.rank() in part.ranks)
+        index = [rank for rank in process_set.ranks if rank in own].index(_core.rank()) if members > 1 else 0
+        return cls(index, members, math.prod(across))
 
 
 def _set_of(ranks: Sequence[int], use: str) -> ProcessSet:

@@ -10,6 +10,7 @@ of which only a part is ready (unused layers), and for gradients outside the poo
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -71,6 +72,18 @@ def _written(value: Value) -> str:
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
+class Shape(NamedTuple):
+    """The form of a parameter, and how its elements lie in the bucket, without gaps."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]  # in elements
+
+    @property
+    def elements(self) -> int:
+        """The number of elements."""
+        return math.prod(self.sizes)
+
+
 @dataclass(frozen=True)
 class Bucket:
     """A bucket, as strategies see it. It is the same on all ranks, but for the device."""
@@ -83,6 +96,7 @@ class Bucket:
     parameters: tuple[str, ...]  # their names, in the order of backward
     pool: int = 0  # its number among the optimizer's pools: one for each device and type
     ranges: tuple[range, ...] = ()  # the elements of each parameter in the bucket; padding may lie between
+    shapes: tuple[Shape, ...] = ()  # of each parameter
 
 
 class Part(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.optim.sgd import sgd
 
+from roundelay.torch.strategies.pool_shapes import pool_strides
 from roundelay.torch.strategies.protocol import Part, Sent
 
 Taken = list[tuple[torch.Tensor, torch.Tensor]]  # parameters and their gradients
@@ -197,13 +198,3 @@ class _Flats:
         """Writes what has changed to tensors with other strides than the pool's."""
         for tensor, copy in self._copies:
             tensor.copy_(copy)
-
-
-def pool_strides(parameter: torch.Tensor) -> tuple[int, ...]:
-    """Returns the strides of its entry in the pool: its own, if its elements fill a piece of memory."""
-    filled = 1
-    for stride, size in sorted(zip(parameter.stride(), parameter.shape, strict=True)):
-        if size != 1 and stride != filled:
-            return torch.empty(parameter.shape, device="meta").stride()
-        filled *= size
-    return parameter.stride()

@@ -8,14 +8,19 @@ from typing import NamedTuple
 from roundelay.torch.strategies.adasum import Adasum
 from roundelay.torch.strategies.auto import KEYS as AUTO_KEYS
 from roundelay.torch.strategies.auto import Auto
-from roundelay.torch.strategies.csc import CSC, KEYS
+from roundelay.torch.strategies.csc import CSC
+from roundelay.torch.strategies.csc import KEYS as CSC_KEYS
 from roundelay.torch.strategies.daso import DASO
 from roundelay.torch.strategies.daso import KEYS as DASO_KEYS
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
 from roundelay.torch.strategies.local_sgd import KEYS as LOCAL_SGD_KEYS
 from roundelay.torch.strategies.local_sgd import LocalSGD
+from roundelay.torch.strategies.power_sgd import KEYS as POWER_SGD_KEYS
+from roundelay.torch.strategies.power_sgd import PowerSGD
 from roundelay.torch.strategies.protocol import Spec, Strategy, techniques
+from roundelay.torch.strategies.top_k import KEYS as TOP_K_KEYS
+from roundelay.torch.strategies.top_k import TopK
 
 
 class _Known(NamedTuple):
@@ -36,14 +41,24 @@ _KNOWN = {
     ),
     "csc": _Known(
         CSC.from_text,
-        KEYS,
+        CSC_KEYS,
         "the chunks of gradients with the largest norms are sent, keep=0.1 of them; the rest is kept back",
+    ),
+    "topk": _Known(
+        TopK.from_text,
+        TOP_K_KEYS,
+        "nodes exchange the gradients of largest magnitude, density=0.01 of them; the rest is kept back",
     ),
     "daso": _Known(
         DASO.from_text,
         DASO_KEYS,
         "one rank of a node sends its parameters to other nodes every global_skip=4 batches of "
         "total_epochs=... epochs; they are merged batches_to_wait=1 batches later",
+    ),
+    "power_sgd": _Known(
+        PowerSGD.from_text,
+        POWER_SGD_KEYS,
+        "low-rank factors of the gradients' matrices are sent, rank=2; what they lack is kept back",
     ),
     "local_sgd": _Known(
         LocalSGD.from_text,

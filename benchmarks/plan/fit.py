@@ -1,0 +1,126 @@
+"""Fits the rig's constants to one half of the cells, and compares predictions with the other half."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from benchmarks.plan.cells import Cell, Constants, predicted
+
+START = Constants(latency=3e-4, overhead=1e-3, share=0.95, inside=1e9, memory=4e9)
+_NAMES = tuple(field.name for field in dataclasses.fields(Constants))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """The fitted constants, and predictions of the cells that the fit has not seen."""
+
+    constants: Constants
+    fitted: list[Cell]
+    tested: list[Cell]
+    predictions: list[float]  # of `tested`, in seconds
+
+    @property
+    def errors(self) -> list[float]:
+        """Of the predictions, relative to what was measured; positive: predicted too slow."""
+        pairs = zip(self.predictions, self.tested, strict=True)
+        return [value / cell.seconds - 1 for value, cell in pairs]
+
+    def quantile(self, part: float) -> float:
+        """Return a quantile of the errors' sizes."""
+        return float(np.quantile(np.abs(self.errors), part))
+
+    def lines(self) -> list[str]:
+        """Sum up."""
+        found = [
+            f"{len(self.fitted)} cells fitted, {len(self.tested)} tested: median error "
+            f"{self.quantile(0.5):.1%}, 90th percentile {self.quantile(0.9):.1%}, "
+            f"largest {self.quantile(1.0):.1%}",
+            f"constants: {self.constants}",
+        ]
+        for name in ("strategy", "task", "mbit", "nodes", "ranks_per_node"):
+            kinds = sorted({getattr(cell, name) for cell in self.tested})
+            for kind in kinds:
+                own = [
+                    e for e, cell in zip(self.errors, self.tested, strict=True) if getattr(cell, name) == kind
+                ]
+                middle = statistics.median(map(abs, own))
+                found.append(f"{name} {kind}: median {middle:.1%}, mean {statistics.fmean(own):+.1%}")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all cells, those that were tested with their predictions."""
+        tested = zip(self.tested, self.predictions, strict=True)
+        return {
+            "constants": dataclasses.asdict(self.constants),
+            "median_error": self.quantile(0.5),
+            "error_90": self.quantile(0.9),
+            "fitted": [_plain(cell) for cell in self.fitted],
+            "tested": [{**_plain(cell), "predicted": value} for cell, value in tested],
+        }
+
+
+def _plain(cell: Cell) -> dict[str, Any]:
+    return dataclasses.asdict(cell)
+
+
+def halves(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+    """Deal the cells out in turns, so that both halves have every shape, rate, task and strategy."""
+    order = sorted(cells, key=lambda c: (c.strategy, c.task, c.nodes, c.ranks_per_node, c.mbit))
+    return order[::2], order[1::2]
+
+
+def fit(cells: Sequence[Cell], start: Constants = START) -> Constants:
+    """Find the constants with the least mean size of the logarithms of predicted / measured."""
+
+    def constants(logs: Any) -> Constants:
+        return Constants(*np.exp(logs))
+
+    def loss(logs: Any) -> float:
+        errors = [np.log(predicted(cell, constants(logs)) / cell.seconds) for cell in cells]
+        return float(np.mean(np.abs(errors)) + np.mean(np.square(errors)))
+
+    first = np.log([getattr(start, name) for name in _NAMES])
+    found = minimize(loss, first, method="Nelder-Mead", options={"maxfev": 400, "xatol": 0.02, "fatol": 1e-4})
+    return constants(found.x)
+
+
+def evaluate(cells: Sequence[Cell]) -> Result:
+    """Fit one half, and predict the other."""
+    fitted, tested = halves(cells)
+    constants = fit(fitted)
+    return Result(constants, fitted, tested, [predicted(cell, constants) for cell in tested])
+
+
+def draw(result: Result, path: Path) -> None:
+    """Draw predicted steps over measured ones, with the cells that were not fitted."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.6, 5.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    colors = ("#3b6fb6", "#57a773", "#d1362f", "#6a4c93", "#e09f3e")
+    strategies = list(dict.fromkeys(cell.strategy for cell in result.tested))
+    for index, strategy in enumerate(strategies):
+        own = [
+            (cell.seconds, value)
+            for cell, value in zip(result.tested, result.predictions, strict=True)
+            if cell.strategy == strategy
+        ]
+        axes.plot(
+            *zip(*own, strict=True), "o", color=colors[index % len(colors)], label=strategy, markersize=5
+        )
+    ends = [min(cell.seconds for cell in result.tested) / 1.2, max(c.seconds for c in result.tested) * 1.2]
+    axes.plot(ends, ends, color="#30343b", linewidth=1)
+    axes.fill_between(ends, [0.8 * e for e in ends], [1.2 * e for e in ends], color="#aab4c3", alpha=0.3)
+    axes.set(xscale="log", yscale="log", xlabel="measured step, s", ylabel="predicted step, s")
+    axes.legend(fontsize=8, frameon=False, title="band: 20 %", title_fontsize=8)
+    axes.set_title(f"{len(result.tested)} cells that the fit has not seen", fontsize=10)
+    figure.savefig(path, dpi=130)

@@ -1,0 +1,43 @@
+"""The models of the measurement: gradients in backward's order, and the seconds that computing takes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+KI = 1 << 10
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Task:
+    """Layers in backward's order; each sleeps for its part of backward, then has its gradient."""
+
+    name: str
+    elements: tuple[int, ...]
+    forward: float
+    backward: tuple[float, ...]
+
+
+TASKS = {
+    task.name: task
+    for task in (
+        # Equal layers, whose communication hides behind backward where the network is fast enough.
+        Task("even", (128 * KI,) * 8, 0.04, (0.01,) * 8),
+        # As AlexNet: nearly all weights come first, and computing follows.
+        Task("large first", (640 * KI, 256 * KI, *(16 * KI,) * 4), 0.04, (0.005, 0.005, *(0.02,) * 4)),
+        # The opposite: nothing hides the last gradients.
+        Task("large last", (*(8 * KI,) * 12, 500 * KI), 0.03, (*(0.006,) * 12, 0.01)),
+    )
+}
+THETA = 1 << 20  # bytes of a bucket: several buckets in a step
+STRATEGIES = (
+    "dense",
+    "dense:wire=bf16",
+    "csc:keep=0.1,chunk_elements=1024",
+    "topk:density=0.01",
+    "local_sgd:period=4",
+)
+
+
+def cycle(strategy: str) -> int:
+    """Return how many steps the strategy takes until it begins anew."""
+    return 4 if strategy.startswith("local_sgd") else 1

@@ -1,0 +1,68 @@
+"""One rank of `python -m benchmarks.crossover`: steps of a large gradient, densely and by top-k, in turn."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import roundelay.torch as hvd
+from benchmarks import measure
+from benchmarks.crossover import ALONE, DENSE
+
+_SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
+_WARMUPS = 4  # steps: then there are buckets
+
+
+class _Turn:
+    """Takes steps in one way, and counts the bytes that this rank's node sends."""
+
+    def __init__(self, name: str, elements: int, ranks: measure.Ranks) -> None:
+        self._ranks = ranks
+        self.sent: list[int] = []
+        self._optimizer = None
+        if name == ALONE:
+            return
+        self._parameter = torch.nn.Parameter(torch.zeros(elements))
+        generator = torch.Generator().manual_seed(hvd.rank())
+        self._gradient = torch.randn(elements, generator=generator)
+        strategy = name if name == DENSE else f"topk:density={name},select=auto"
+        plain = torch.optim.SGD([self._parameter], lr=0.01)
+        self._optimizer = hvd.DistributedOptimizer(plain, strategy=strategy)
+
+    def __call__(self) -> list[float]:
+        self._ranks.meet()
+        before = int(_SENT.read_text())
+        seconds = 0.0 if self._optimizer is None else measure.timed(self._step)
+        self._ranks.meet()
+        self.sent.append(int(_SENT.read_text()) - before)
+        return [seconds]
+
+    def _step(self) -> None:
+        assert self._optimizer is not None
+        self._optimizer.zero_grad()
+        (self._parameter * self._gradient).sum().backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+
+
+def main(spec: dict[str, Any]) -> dict[str, Any]:
+    """Take the turns of the spec."""
+    ranks = measure.Ranks(spec)
+    hvd.init()
+    warnings.simplefilter("ignore", RuntimeWarning)  # that dense is cheaper is what is measured here
+    repetitions = spec["repetitions"]
+    turns = {name: _Turn(name, spec["elements"], ranks) for name in spec["turns"]}
+    found = measure.take_turns(turns, repetitions, _WARMUPS)
+    hvd.shutdown()
+    ranks.leave()
+    return {
+        "seconds": found.single(),
+        "sent": {name: turn.sent[-repetitions:] for name, turn in turns.items()},
+        "others": found.others,
+    }
+
+
+if __name__ == "__main__":
+    measure.worker(main)

@@ -1,0 +1,59 @@
+// How long an allreduce over levels takes, and which factors make it shortest: the cost formula of
+// BlueConnect (Cho et al., MLSys 2019), with links that the ranks of a part share. Pure.
+//
+// Each level has a link out of every part that it joins: out of a rank inside the node, out of a node inside
+// the rack, and so on. A stage of k members on v bytes a rank takes 2 ((k-1) alpha + (k-1)/k v / W), where W
+// is the rank's share of the narrowest link on the way. Stages work on different chunks at the same time, but
+// share the links that they have in common.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace roundelay::collective::blueconnect {
+
+// The cost of messages on a link.
+struct Link {
+  double alpha = 0;      // seconds for each message
+  double bandwidth = 0;  // bytes a second, for all ranks behind the link together
+  friend bool operator==(const Link&, const Link&) = default;
+};
+
+// One level of the topology. Levels are listed innermost first; the first one is inside the nodes.
+struct LevelCost {
+  std::size_t parts = 1;  // in each part of the next level; the largest number if they differ
+  Link link{};            // out of each of them
+};
+
+// The number of members of one stage's groups, and the levels that the stage joins: a part of one level, one
+// level, or neighbouring levels at once.
+struct Factor {
+  std::size_t members = 1;
+  std::size_t first_level = 0, last_level = 0;
+  friend bool operator==(const Factor&, const Factor&) = default;
+};
+
+struct Choice {
+  std::vector<Factor> factors;  // innermost first, each above 1; at most one: levels gain nothing
+  std::size_t shard_bytes = 0;  // what the last stage works on at a time, on each rank
+  double seconds = 0;           // the formula's time
+};
+
+// The size of a last stage's shard that two levels have by default, and the most that a choice has. Larger
+// ones would change the order of sums between more than 64 parts (collective/select.h).
+inline constexpr std::size_t kShardBytes = 256 << 10;
+
+// Returns the seconds of an allreduce of `bytes` bytes.
+double seconds_of(const std::vector<LevelCost>& levels, const std::vector<Factor>& factors, std::size_t bytes,
+                  std::size_t shard_bytes);
+
+// Returns the fastest choice for `bytes` bytes. It may join neighbouring levels in one stage, and cut a level
+// outside the nodes into at most `most_factors` stages, or more so that none has over 64 members. Of equally
+// fast choices it takes the one with the fewest stages.
+Choice choose(const std::vector<LevelCost>& levels, std::size_t bytes, std::size_t most_factors);
+
+// Returns the links of a level without measurements: shared memory, then a network of 10 Gbit/s. A rack's
+// link is taken to be no wider than a node's: racks are stated because their links are narrow.
+Link usual_link(std::size_t level);
+
+}  // namespace roundelay::collective::blueconnect

@@ -1,0 +1,71 @@
+// Carries out one allreduce over levels.
+//
+// It is no Task (collective/task.h): a task waits for one call at a time, and here each stage has calls in
+// progress.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collective/blueconnect/levels_fabric.h"
+#include "collective/blueconnect/schedule.h"
+#include "collective/blueconnect/stage_run.h"
+#include "collective/call_watch.h"
+
+namespace roundelay::collective::blueconnect {
+
+// The objects that the calls of one member use.
+struct LevelsResources {
+  const LevelsParts& parts;
+  const Group& group;
+  const LevelsCut cut;
+  const std::array<std::string, 2> stages;  // between nodes and inside them, for the observer
+};
+
+// One allreduce. One thread at a time. Errors: as the stages' fabrics.
+class LevelsRun {
+ public:
+  // Both outlive it. `call` is an allreduce that fits(), and has been checked. A member carries out its
+  // calls one after the other, in the same order as the others.
+  LevelsRun(const LevelsResources& resources, const Call& call);
+
+  // Moves the call on without blocking. True: it is over.
+  Result<bool> advance();
+  // Implements CallQueue's interrupted(). Returns no error: the fabrics of the stages watch their own calls,
+  // and one of them always has one.
+  [[nodiscard]] static Status interrupted(const CallWatch& /*watch*/) { return {}; }
+  [[nodiscard]] int waiting_for() const;
+  [[nodiscard]] bool crowded() const;
+  Nap idle(Backoff& backoff);
+
+ private:
+  // Starts the steps of a stage that may start now, and tests those in progress.
+  Status advance(std::size_t stage);
+  // Returns whether the stage's next step may start: the stage before it has brought the chunk.
+  [[nodiscard]] bool may_start(std::size_t stage) const;
+  Status start(std::size_t stage, const Step& step);
+  // Returns the call of a step on one share; nothing if the share has no bytes in this chunk.
+  [[nodiscard]] std::optional<Call> call_of(std::size_t stage, const Share& share, const Step& step) const;
+  [[nodiscard]] CallOptions options() const;
+  [[nodiscard]] Reduction reduction(std::size_t stage) const;
+  // Tells the call's observer when nodes, or links between them, have ceased to be busy.
+  void observe();
+  [[nodiscard]] bool busy(bool in_node) const;
+
+  const LevelsResources& resources_;
+  const AllreduceCall& call_;
+  const MemberPlan& plan_;
+  const Chunks chunks_;
+  const std::vector<Scale> scales_;  // by stage
+  std::vector<StageRun> stages_;
+  std::uint64_t moves_ = 0;          // how many steps have ended
+  std::uint64_t moves_at_idle_ = 0;  // at the last idle()
+  // Since when there is work between nodes and inside the node, for the observer; nothing: there is none.
+  std::array<std::optional<TimePoint>, 2> busy_since_{};
+};
+
+}  // namespace roundelay::collective::blueconnect

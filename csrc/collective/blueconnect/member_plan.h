@@ -1,0 +1,60 @@
+// A plan as one member sees it: the groups of each stage that it is in, and what it works on there. Pure.
+//
+// The plan cuts every chunk of a buffer alike, so it counts in units: a chunk has `units` of them, whatever
+// its size. With this number each stage cuts at whole units, so that two parts whose cuts should be at one
+// place have them there, and the groups are the same for chunks of all sizes.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "collective/blueconnect/plan.h"
+
+namespace roundelay::collective::blueconnect {
+
+// The members of one group of a stage, by their numbers in the plan.
+struct Members {
+  std::vector<int> ranks;  // in the order of additions
+  int index = 0;           // of this member
+
+  [[nodiscard]] int size() const { return static_cast<int>(ranks.size()); }
+  friend bool operator==(const Members&, const Members&) = default;
+};
+
+// A range on which this member works in one stage with one group.
+struct Share {
+  std::size_t group = 0;             // an index in MemberStage::groups
+  ElementRange range;                // in units
+  std::vector<ElementRange> shards;  // of each member of the group
+};
+
+struct MemberStage {
+  std::size_t level = 0;  // of the tree
+  // The most members that a group of the stage has, and whether all groups have as many. Each member is in a
+  // group if they do. The same on all members.
+  int members = 1;
+  bool even = true;
+  // Different from each other, in an order that all members of the plan agree on. One of them may have this
+  // member alone, where the stage joins its part with no other.
+  std::vector<Members> groups;
+  std::vector<Share> shares;  // ascending and apart
+};
+
+struct MemberPlan {
+  std::size_t units = 1;
+  // The most units that a group of the last stage works on; the same on all members.
+  std::size_t last_range = 1;
+  std::vector<MemberStage> stages;  // innermost first, downward
+
+  // Returns whether this member has one group in each stage, of a size that is the same on all members.
+  [[nodiscard]] bool even() const;
+};
+
+// Returns the plan of `tree` for member `rank`.
+MemberPlan plan_of_member(const Tree& tree, int rank);
+
+// Returns the plan whose stages have these groups, one each, in which this member is, innermost first. All
+// groups of a stage are as large.
+MemberPlan even_plan(const std::vector<Members>& groups);
+
+}  // namespace roundelay::collective::blueconnect

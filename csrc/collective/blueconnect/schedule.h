@@ -1,0 +1,102 @@
+// Cuts an allreduce into chunks and orders the steps of its stages. Pure.
+//
+// A chunk goes down the stages, each of which scatters it further, through the last one, which reduces it
+// completely, and up again, each stage gathering what it has scattered. All stages work at the same time, on
+// different chunks.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "collective/blueconnect/member_plan.h"
+#include "collective/call.h"
+
+namespace roundelay::collective::blueconnect {
+
+// Cuts the bytes into chunks, and each chunk into the plan's units, as even as whole elements can be. The
+// last chunk is cut as evenly, too.
+class Chunks {
+ public:
+  Chunks(std::size_t bytes, std::size_t element, std::size_t chunk_bytes, std::size_t units)
+      : bytes_(bytes), element_(element), each_(chunk_bytes), units_(units) {}
+
+  [[nodiscard]] std::uint64_t count() const { return (bytes_ + each_ - 1) / each_; }
+  [[nodiscard]] ByteRange operator[](std::uint64_t chunk) const {
+    const std::size_t offset = static_cast<std::size_t>(chunk) * each_;
+    return {offset, std::min(each_, bytes_ - offset)};
+  }
+  // Returns the bytes of some units of a chunk; may be none.
+  [[nodiscard]] ByteRange bytes_of(std::uint64_t chunk, const ElementRange& units) const {
+    const ByteRange whole = (*this)[chunk];
+    const std::size_t begin = before(whole, units.begin), end = before(whole, units.begin + units.count);
+    return {whole.offset + begin, end - begin};
+  }
+
+ private:
+  [[nodiscard]] std::size_t before(const ByteRange& chunk, std::size_t unit) const {
+    return chunk.bytes / element_ * unit / units_ * element_;
+  }
+
+  std::size_t bytes_, element_, each_, units_;
+};
+
+// Returns the size of a chunk of which the last stage's largest range has `shard_bytes` bytes: a multiple of
+// every element's size, and of units of whole cache lines where a chunk has room for them.
+inline std::size_t chunk_bytes_of(const MemberPlan& plan, std::size_t shard_bytes) {
+  constexpr std::size_t kLine = 64, kElement = 8;
+  const std::size_t bytes = shard_bytes * plan.units / plan.last_range;
+  const std::size_t even = bytes >= plan.units * kLine ? plan.units * kLine : kElement;
+  return std::max(bytes - bytes % even, kElement);
+}
+
+// The order of the steps of one stage. It is the same on all its members, whatever comes back from further
+// out first. Chunk c is gathered when c + ahead + 1 chunks have been scattered, so that chunks are on their
+// way further out meanwhile. A stage further in must be ahead by at least as many, or both would wait for
+// each other.
+class StepOrder {
+ public:
+  StepOrder(std::uint64_t chunks, std::uint64_t ahead) : chunks_(chunks), ahead_(ahead) {}
+
+  [[nodiscard]] bool over() const { return gathered_ == chunks_; }
+  // Returns whether the next step scatters; otherwise it gathers.
+  [[nodiscard]] bool scatters_next() const {
+    return scattered_ < chunks_ && scattered_ <= gathered_ + ahead_;
+  }
+  // Returns the chunk of the next step.
+  [[nodiscard]] std::uint64_t next() const { return scatters_next() ? scattered_ : gathered_; }
+  // Marks the next step as begun.
+  void take() { ++(scatters_next() ? scattered_ : gathered_); }
+
+ private:
+  std::uint64_t chunks_, ahead_, scattered_ = 0, gathered_ = 0;
+};
+
+// Splits a call's scale among the stages. Each divides what it has added up, so that an average of equal
+// parts is that part again, and a half's partial sum overflows no sooner than the result. Groups of different
+// sizes cannot: the first stage that has such divides by all that is left. A factor scales the whole sum.
+inline std::vector<Scale> split(const Reduction& how, const MemberPlan& plan) {
+  std::vector<Scale> scales(plan.stages.size());
+  Scale left = how.scale;
+  for (std::size_t i = 0; i + 1 < scales.size() && how.reduce_op == ReduceOp::kSum; ++i) {
+    const MemberStage& stage = plan.stages[i];
+    std::int64_t share = stage.even ? stage.members : left.divisor;
+    if (left.divisor % share != 0) share = 1;
+    scales[i].divisor = share;
+    left.divisor /= share;
+  }
+  scales.back() = left;
+  return scales;
+}
+
+// Returns whether levels can carry out the call. Scaled integers do not fit: they are truncated once, after a
+// sum that is wider than they are.
+inline bool fits(const Call& call) {
+  const auto* const allreduce = std::get_if<AllreduceCall>(&call);
+  return allreduce != nullptr && allreduce->reduce_op != ReduceOp::kAdasum && allreduce->absent.empty() &&
+         (is_floating(allreduce->dtype) || allreduce->scale.identity());
+}
+
+}  // namespace roundelay::collective::blueconnect

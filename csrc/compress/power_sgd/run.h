@@ -1,0 +1,73 @@
+// The arithmetic of one run of power_sgd on one bucket: what goes into the two messages, and what comes of
+// them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "compress/power_sgd/layout.h"
+#include "compress/shards.h"
+
+namespace roundelay::compress::power_sgd {
+
+// Call the functions in their order. All that it uses outlives it. Errors: those of Arithmetic.
+class Run {
+ public:
+  // Errors: those of Stage::scratch().
+  static Result<Run> make(const Options& options, Stage& stage, const Bucket& bucket);
+
+  // Puts the dense elements into the message, before the node adds up its gradients. Makes the right factors
+  // if this is the first run.
+  [[nodiscard]] Status begin() const;
+  // Returns the call of the node's fabric that adds up its gradients.
+  [[nodiscard]] collective::ReducescatterCall node_sums(const Stage& stage) const {
+    return scatter_in_node(bucket_, stage, place_, {1.0, weight_});
+  }
+  // Puts the shard's part of the left factors into the message.
+  [[nodiscard]] Status project() const;
+  // Takes the sums of that message, and puts the shard's part of the right factors into the next one.
+  [[nodiscard]] Status project_back() const;
+  // Takes their sums, and computes the bucket's elements and what the shard keeps.
+  [[nodiscard]] Status finish() const;
+
+  // Return the calls that sum the messages of all ranks.
+  [[nodiscard]] collective::AllreduceCall sum_of_left(const Stage& stage) const {
+    return sum_of(layout_.dense_elements + layout_.left, stage);
+  }
+  [[nodiscard]] collective::AllreduceCall sum_of_right(const Stage& stage) const {
+    return sum_of(layout_.right, stage);
+  }
+  [[nodiscard]] bool has_matrices() const { return layout_.right > 0; }
+
+ private:
+  Run(const Options& options, Stage& stage, const Bucket& bucket);
+
+  [[nodiscard]] collective::AllreduceCall sum_of(std::size_t elements, const Stage& stage) const;
+  [[nodiscard]] Status copy_dense(bool back) const;
+  [[nodiscard]] Status send(const std::byte* factors, std::size_t count, std::size_t before) const;
+  [[nodiscard]] Status receive(std::byte* factors, std::size_t count, std::size_t before) const;
+  [[nodiscard]] Status expand(const Matrix& matrix) const;
+  // Return the matrix's factors: the left ones, the right ones, and the right ones of the last run.
+  [[nodiscard]] kernels::Vectors left(const Matrix& matrix) const;
+  [[nodiscard]] kernels::Vectors right(const Matrix& matrix) const;
+  [[nodiscard]] kernels::Vectors last(const Matrix& matrix) const;
+  // Returns a block of the matrix, with its part of these factors. `kept`: it lies in the shard, and so has a
+  // residual.
+  [[nodiscard]] kernels::LowRankBlock block_of(const Matrix& matrix, const Block& block,
+                                               kernels::Vectors left, kernels::Vectors right,
+                                               bool kept) const;
+
+  const Options& options_;
+  Arithmetic& math_;
+  const Bucket bucket_;
+  const Layout layout_;
+  const DType dtype_, real_, wire_;  // of the bucket's elements, of residual and factors, of messages
+  const Place place_;
+  const Slice shard_;          // the elements that this rank works on
+  const std::int64_t weight_;  // of a node sum in the bucket, which may be divided
+  double share_ = 0;           // of the result, the part that this rank's node has sent
+  std::byte* factors_ = nullptr;
+  std::byte* message_ = nullptr;
+};
+
+}  // namespace roundelay::compress::power_sgd

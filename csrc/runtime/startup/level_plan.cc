@@ -1,0 +1,145 @@
+#include "runtime/startup/level_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "collective/blueconnect/schedule.h"
+
+namespace roundelay::runtime {
+namespace {
+
+namespace blueconnect = collective::blueconnect;
+using blueconnect::Factor;
+using blueconnect::LevelCost;
+using blueconnect::Tree;
+
+constexpr std::size_t kUsualBytes = 25 << 20;  // the formula's buffer: PyTorch's default bucket
+constexpr std::size_t kMostFactors = 3;        // of one level
+
+// Returns the topology's levels with the group's members alone, counted by their indices in the group.
+Tree tree_of(const Group& group, const bootstrap::Topology& topology) {
+  Tree tree;
+  for (const bootstrap::Level& level : topology.levels) {
+    blueconnect::Parts parts;
+    for (const bootstrap::Part& part : level.parts) {
+      std::vector<int> members;
+      for (const int rank : part.ranks) {
+        const auto found = std::ranges::lower_bound(group.ranks, rank);
+        if (found != group.ranks.end() && *found == rank) {
+          members.push_back(static_cast<int>(found - group.ranks.begin()));
+        }
+      }
+      if (!members.empty()) parts.push_back(std::move(members));
+    }
+    std::ranges::sort(parts);  // in the order of first members
+    tree.push_back(std::move(parts));
+  }
+  std::vector<int> all(group.ranks.size());
+  std::iota(all.begin(), all.end(), 0);
+  tree.push_back({std::move(all)});
+  return tree;
+}
+
+std::vector<LevelCost> costs_of(const Tree& tree, const std::vector<blueconnect::Link>& measured) {
+  std::vector<LevelCost> costs;
+  for (std::size_t level = 0; level < tree.size(); ++level) {
+    LevelCost cost;
+    for (const auto& children : blueconnect::children_of(tree, level)) {
+      cost.parts = std::max(cost.parts, children.size());
+    }
+    cost.link =
+        measured.empty() ? blueconnect::usual_link(level) : measured[std::min(level, measured.size() - 1)];
+    costs.push_back(cost);
+  }
+  return costs;
+}
+
+// Returns "2 ranks a node, 3 nodes a rack, 2 racks".
+std::string text_of(const std::vector<LevelCost>& costs, const bootstrap::Topology& topology) {
+  std::string text;
+  for (std::size_t level = 0; level < costs.size(); ++level) {
+    const std::string& inner = level == 0 ? "rank" : topology.levels[level - 1].name;
+    const std::size_t parts = costs[level].parts;
+    text += (level == 0 ? "" : ", ") + std::to_string(parts) + " " + inner + (parts == 1 ? "" : "s");
+    if (level < topology.levels.size()) text += " a " + topology.levels[level].name;
+  }
+  return text;
+}
+
+// Assigns the factors to the levels, from the inside out. Several may make up one level, and one may join
+// several whole levels. Returns nothing if they do not fit.
+std::optional<std::vector<Factor>> assigned(const Factors& forced, const std::vector<LevelCost>& costs) {
+  std::vector<Factor> factors;
+  std::size_t level = 0, made = 1;  // the level that is being made up, and how much of it is
+  for (const std::size_t each : forced.each) {
+    if (each == 1) continue;
+    while (level < costs.size() && made == costs[level].parts) ++level, made = 1;
+    if (level == costs.size()) return std::nullopt;
+    std::size_t last = level, whole = costs[level].parts;
+    while (made == 1 && whole < each && last + 1 < costs.size()) whole *= costs[++last].parts;
+    const bool joins = last > level;
+    if (joins ? whole != each : whole % (made * each) != 0) return std::nullopt;
+    factors.push_back({each, level, last});
+    made = joins ? costs[last].parts : made * each;
+    level = last;
+  }
+  while (level < costs.size() && made == costs[level].parts) ++level, made = 1;
+  if (level < costs.size()) return std::nullopt;
+  return factors;
+}
+
+// Returns the tree that has one level for each factor.
+Tree tree_of_factors(const Tree& levels, const std::vector<Factor>& factors) {
+  Tree tree;
+  std::size_t joined = 1;  // of the parts below the factor's level, by the level's factors so far
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    const Factor& factor = factors[i];
+    const bool begins = i == 0 || factors[i - 1].last_level != factor.last_level;
+    joined = begins ? factor.members : joined * factor.members;
+    const bool ends = i + 1 == factors.size() || factors[i + 1].first_level != factor.first_level;
+    if (ends) {
+      tree.push_back(levels[factor.last_level]);
+    } else {
+      tree.push_back(blueconnect::split_level(levels, factor.last_level, joined)[factor.last_level]);
+    }
+  }
+  return tree;
+}
+
+}  // namespace
+
+std::string LevelPlan::stages_text(const std::string& inside, const std::string& between) const {
+  std::string text;
+  for (std::size_t stage = 0; stage < factors.size(); ++stage) {
+    text += (text.empty() ? "" : " x ") + std::to_string(factors[stage].members) + " (" +
+            (in_node(stage) ? inside : between) + ")";
+  }
+  const std::size_t chunk = blueconnect::chunk_bytes_of(plan, shard_bytes);
+  return text + ", in chunks of " + std::to_string(chunk >> 10U) + " KiB";
+}
+
+Result<LevelPlan> plan_levels(const Group& group, const bootstrap::Topology& topology, const Factors& forced,
+                              const std::vector<blueconnect::Link>& measured) {
+  const Tree levels = tree_of(group, topology);
+  const std::vector<LevelCost> costs = costs_of(levels, measured);
+  LevelPlan made;
+  if (forced.each.empty()) {
+    blueconnect::Choice choice = blueconnect::choose(costs, kUsualBytes, measured.empty() ? 1 : kMostFactors);
+    made.factors = std::move(choice.factors);
+    // The usual links are too coarse to tell what is best for two levels; this was measured (LevelsCut).
+    if (!measured.empty() || made.factors.size() > 2) made.shard_bytes = choice.shard_bytes;
+  } else {
+    auto factors = assigned(forced, costs);
+    if (!factors) {
+      return Status::invalid("ROUNDELAY_FACTORS=" + forced.text() + " does not fit " +
+                             text_of(costs, topology) +
+                             ": give, from the inside out, factors that make up each of these numbers");
+    }
+    made.factors = std::move(*factors);
+  }
+  made.plan = blueconnect::plan_of_member(tree_of_factors(levels, made.factors), group.index);
+  return made;
+}
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,204 @@
+"""The machines of a plan: from options, a cluster file, or what `roundelay tune` measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from roundelay import _model, tuning_file
+from roundelay.plan.prediction import Control
+from roundelay.plan.units import PlanError, bandwidth, bandwidth_text, count, number, seconds, time_text
+
+STATED_ERROR = 0.2  # relative; of links that nobody has measured
+_SUMMING = 3  # bytes that move in memory to add one byte: two reads, one write
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wire:
+    """A level's link as users state it: one-way latency in seconds, bytes a second of one end."""
+
+    bandwidth: float
+    latency: float
+    reduce: float | None = None  # seconds to add a byte; None: by the memory's bandwidth
+    overhead: float = 0.0  # seconds of an operation, whatever its size
+
+    def scaled(self, factor: float) -> Wire:
+        """Make the same link so many times as fast."""
+        return dataclasses.replace(
+            self,
+            bandwidth=self.bandwidth * factor,
+            latency=self.latency / factor,
+            overhead=self.overhead / factor,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machines:
+    """Nodes of so many ranks. `rack`: nodes of a rack, whose ranks share an uplink; 0: no racks."""
+
+    nodes: int = 1
+    ranks_per_node: int = 1
+    inter: Wire = Wire(1.25e9, 30e-6)
+    intra: Wire = Wire(12.5e9, 3e-6)
+    uplink: Wire = Wire(5e9, 30e-6)
+    rack: int = 0
+    memory: float = 20e9  # bytes a second that one rank reads and writes
+    price: float | None = None  # of a node, for an hour
+    source: tuple[str, ...] = ()
+    measured: tuple[int, int] | None = None  # nodes and ranks a node of the tuning file
+    error: float = STATED_ERROR  # relative, of the links
+
+    @property
+    def ranks(self) -> int:
+        """All of them."""
+        return self.nodes * self.ranks_per_node
+
+    def model(self, factor: float = 1.0) -> _model.Cluster:
+        """Describe them to the model, with links so many times as fast. PlanError: racks are not full."""
+        n, rack = self.ranks_per_node, self.rack if 0 < self.rack < self.nodes else self.nodes
+        if self.nodes % rack:
+            raise PlanError(f"{self.nodes} nodes do not fill racks of {rack}: give a multiple of {rack}")
+        levels = [
+            _model.Level(n, self._link(self.intra.scaled(factor), 1)),
+            _model.Level(rack, self._link(self.inter.scaled(factor), n)),
+        ]
+        if rack < self.nodes:
+            levels.append(_model.Level(self.nodes // rack, self._link(self.uplink.scaled(factor), n * rack)))
+        return _model.Cluster(levels, self.memory)
+
+    def control(self, factor: float = 1.0) -> Control:
+        """Tell what the ranks' agreement costs, on links so many times as fast."""
+        wire = self.inter if self.nodes > 1 else self.intra
+        return Control(wire.overhead / factor, agreement=True)
+
+    def _link(self, wire: Wire, sharers: int) -> _model.Link:
+        reduce = _SUMMING / self.memory if wire.reduce is None else wire.reduce
+        return _model.Link(wire.latency, wire.bandwidth, reduce, sharers)
+
+    def level_name(self, level: int) -> str:
+        """Name a level's link in tables."""
+        return ("in the node", "node link", "uplink")[level]
+
+    def describe(self) -> str:
+        """Name the links with their numbers."""
+        parts = [
+            f"{name} {bandwidth_text(wire.bandwidth)} {time_text(wire.latency)}"
+            for name, wire in (("node link", self.inter), ("in the node", self.intra))
+        ]
+        if self.rack:
+            parts.append(f"uplink of {self.rack} nodes {bandwidth_text(self.uplink.bandwidth)}")
+        return ", ".join(parts)
+
+    def outside(self) -> str:
+        """Say what was not measured; "" if the tuning file has as many nodes and ranks."""
+        if self.measured is None:
+            return "links are stated, not measured: measure them with `roundelay tune`"
+        nodes, ranks = self.measured
+        if self.nodes <= nodes and self.ranks_per_node <= ranks:
+            return ""
+        return (
+            f"outside of the calibrated range: {self.nodes} nodes of {self.ranks_per_node} ranks, measured "
+            f"were {nodes} of {ranks}"
+        )
+
+
+def _wire(value: Any, key: str, before: Wire) -> Wire:
+    """Read a link of a cluster file: a bandwidth, or its bandwidth and latency."""
+    given = value if isinstance(value, dict) else {"bandwidth": value}
+    unknown = sorted(set(given) - {"bandwidth", "latency"})
+    if unknown:
+        raise PlanError(f"{key} has {unknown[0]!r}; it knows bandwidth and latency")
+    wire = before
+    if "bandwidth" in given:
+        wire = dataclasses.replace(wire, bandwidth=bandwidth(str(given["bandwidth"])))
+    if "latency" in given:
+        wire = dataclasses.replace(wire, latency=seconds(str(given["latency"]), zero=True))
+    return wire
+
+
+_KEYS = ("nodes", "ranks_per_node", "inter", "intra", "uplink", "rack", "memory", "price")
+
+
+def from_cluster(path: Path) -> Machines:
+    """Read a cluster file (docs/plan.md). PlanError: it cannot be read, or has something unknown."""
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PlanError(f"cannot read '{path}': {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise PlanError(f"'{path}' is no YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(given, dict):
+        raise PlanError(f"'{path}' has no keys; it knows {', '.join(_KEYS)}")
+    machines = Machines(source=(f"{path} ({age(path)})",))
+    for key, value in given.items():
+        try:
+            machines = _with(machines, str(key), value)
+        except PlanError as error:
+            raise PlanError(f"'{path}': {key}: {error}") from None
+    return machines
+
+
+def _with(machines: Machines, key: str, value: Any) -> Machines:
+    if key in ("inter", "intra", "uplink"):
+        changed: dict[str, Any] = {key: _wire(value, key, getattr(machines, key))}
+        return dataclasses.replace(machines, **changed)
+    readers: dict[str, Any] = {"memory": bandwidth, "price": number}
+    readers |= dict.fromkeys(("nodes", "ranks_per_node", "rack"), count)
+    if key not in readers:
+        raise PlanError(f"unknown; a cluster file knows {', '.join(_KEYS)}")
+    return dataclasses.replace(machines, **{key: readers[key](str(value))})
+
+
+def changed(machines: Machines, text: str) -> Machines:
+    """Change one thing, as ``inter=25Gbit``. PlanError: it is of another form."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise PlanError(f"{text!r} is not like inter=25Gbit")
+    if key == "latency":
+        inter = dataclasses.replace(machines.inter, latency=seconds(value, zero=True))
+        return dataclasses.replace(machines, inter=inter)
+    return _with(machines, key, value)
+
+
+def from_tuning(path: Path, machines: Machines) -> Machines:
+    """Take the links that `roundelay tune` has measured. PlanError: the file is none of its."""
+    try:
+        tuning = tuning_file.load(path)
+    except OSError as error:
+        raise PlanError(f"cannot read '{path}': {error.strerror}") from None
+    except tuning_file.TuningFileError as error:
+        raise PlanError(str(error)) from None
+    members = {level.name: level.members for level in tuning.cluster.levels}
+    ranks = members.get("node", 1)
+    nodes = max(1, tuning.cluster.hosts)
+    # The cluster's level is that of nodes if there are no racks, else that of racks.
+    names = {"node": "intra", "rack": "inter", "cluster": "uplink" if "rack" in members else "inter"}
+    sharers = {"intra": 1, "inter": ranks, "uplink": ranks * members.get("rack", 1)}
+    errors = []
+    for link in tuning.links:
+        key = names.get(link.level)
+        if key is None:
+            continue
+        wire = Wire(link.bandwidth * sharers[key], link.alpha, 0.0, link.overhead)
+        changed: dict[str, Any] = {key: wire}
+        machines = dataclasses.replace(machines, **changed)
+        errors.append(link.error)
+    return dataclasses.replace(
+        machines,
+        measured=(nodes, ranks),
+        error=max(errors, default=STATED_ERROR),
+        rack=members.get("rack", machines.rack),
+        source=(*machines.source, f"{path}, links measured {tuning.date} on {nodes} nodes of {ranks} ranks"),
+    )
+
+
+def age(path: Path) -> str:
+    """Tell when a file was changed last, and how long ago that is."""
+    changed_at = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.timezone.utc)
+    days = (datetime.datetime.now(datetime.timezone.utc) - changed_at).total_seconds() / 86400
+    ago = f"{days:.0f} days" if days >= 1 else f"{max(0.0, days * 24):.1f} hours"
+    return f"{changed_at:%Y-%m-%d %H:%M} UTC, {ago} old"

@@ -1,0 +1,159 @@
+"""Predicts a workload on numbers of nodes with strategies, each with an interval and what limits it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+
+from roundelay.plan import ways
+from roundelay.plan.machines import Machines
+from roundelay.plan.prediction import Choice, Prediction, predict
+from roundelay.plan.workload import Workload
+
+_LIKELY = 0.9  # the part of steps that the interval has
+_EXPOSED = 0.05  # of a step; less exposed communication limits nothing
+_MOST = 0.5  # of the exposed time; what takes so much away limits the step
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table. Times are seconds of a step."""
+
+    machines: Machines
+    strategy: str
+    lossless: bool
+    seconds: float
+    low: float  # 90 % of the steps are likely between low and high
+    high: float
+    compute: float
+    exposed: float
+    hidden: float
+    samples_per_second: float
+    efficiency: float
+    bytes: tuple[float, ...]  # of the busiest end of each level in a step
+    limit: str
+    outside: str  # why the prediction is out of the calibrated range; "": it is not
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+        return self.machines.nodes
+
+    def cost(self, samples: float) -> float | None:
+        """Return the price of training on so many samples; None without a price."""
+        price = self.machines.price
+        if price is None:
+            return None
+        return price * self.nodes * samples / self.samples_per_second / 3600
+
+
+def slowest(ranks: int, jitter: float, probability: float) -> float:
+    """Return the factor of computing time that the slowest of the ranks stays below with this probability.
+
+    Times have a lognormal distribution with mean 1; the maximum of n independent ones is below x with the
+    probability F(x)^n. All ranks wait for the slowest, as each step ends with all gradients.
+    """
+    if jitter == 0:
+        return 1.0
+    quantile = NormalDist().inv_cdf(probability ** (1 / ranks))
+    return math.exp(jitter * quantile - jitter * jitter / 2)
+
+
+def _slowed(workload: Workload, choice: Choice, ranks: int, jitter: float, probability: float) -> Workload:
+    """Slow a step down as the slowest rank does; where ranks meet less often, what is slow evens out."""
+    spread = jitter / math.sqrt(max(1, choice.every))
+    return workload.faster(1 / slowest(ranks, spread, probability))
+
+
+def _limit(machines: Machines, workload: Workload, choice: Choice, prediction: Prediction) -> str:
+    if prediction.exposed <= _EXPOSED * prediction.seconds:
+        return "compute"
+    wires = {name: getattr(machines, name) for name in ("inter", "intra", "uplink")}
+    prompt = {name: dataclasses.replace(wire, latency=0.0, overhead=0.0) for name, wire in wires.items()}
+    without = {
+        "latency": dataclasses.replace(machines, **prompt),
+        "memory": dataclasses.replace(machines, memory=math.inf),
+    }
+    for name, better in without.items():
+        gain = (
+            prediction.seconds - predict(workload, better.model(), choice, control=better.control()).seconds
+        )
+        if gain > _MOST * prediction.exposed:
+            return name
+    busiest = max(range(len(prediction.busy)), key=lambda level: prediction.busy[level])
+    return machines.level_name(busiest)
+
+
+def look(workload: Workload, machines: Machines, choice: Choice, jitter: float) -> Row:
+    """Predict one line. The point is the median of the slowest rank's steps."""
+    ranks = machines.ranks
+    usual = _slowed(workload, choice, ranks, jitter, 0.5)
+    prediction = predict(usual, machines.model(), choice, control=machines.control())
+    tail = (1 - _LIKELY) / 2
+    ends = []
+    for probability, factor in ((tail, 1 + machines.error), (1 - tail, 1 / (1 + machines.error))):
+        slowed = _slowed(workload, choice, ranks, jitter, probability)
+        end = predict(slowed, machines.model(factor), choice, control=machines.control(factor))
+        ends.append(end.seconds)
+    seconds = prediction.seconds
+    exposed = max(0.0, seconds - usual.compute)
+    return Row(
+        machines=machines,
+        strategy=choice.text,
+        lossless=ways.is_lossless(choice),
+        seconds=seconds,
+        low=min(ends[0], seconds),
+        high=max(ends[1], seconds),
+        compute=usual.compute,
+        exposed=exposed,
+        hidden=max(0.0, max(prediction.busy, default=0.0) - exposed),
+        samples_per_second=ranks * workload.samples / seconds,
+        efficiency=workload.compute / seconds,
+        bytes=prediction.bytes,
+        limit=_limit(machines, usual, choice, prediction),
+        outside=machines.outside(),
+    )
+
+
+def table(
+    workload: Workload,
+    machines: Machines,
+    nodes: Sequence[int],
+    strategies: Sequence[str],
+    jitter: float = 0.0,
+) -> list[Row]:
+    """Predict all strategies on all numbers of nodes, by nodes."""
+    choices = [ways.parse(text, workload) for text in strategies]
+    return [
+        look(workload, dataclasses.replace(machines, nodes=count), choice, jitter)
+        for count in nodes
+        for choice in choices
+    ]
+
+
+def advice(rows: Sequence[Row]) -> str:
+    """Say in a sentence what to switch on with the most nodes, and how sure that is."""
+    most = max(row.nodes for row in rows)
+    there = [row for row in rows if row.nodes == most]
+    best = min(there, key=lambda row: row.seconds)
+    plain = next((row for row in there if row.strategy == "dense"), there[0])
+    where = f"{most} node{'s' if most != 1 else ''}"
+    if best.seconds > 0.98 * plain.seconds:
+        return f"On {where} stay with {plain.strategy}: nothing saves 2 % of its step."
+    gain = 1 - best.seconds / plain.seconds
+    sure = (
+        "sure: the intervals do not overlap"
+        if best.high < plain.low
+        else "not sure: the intervals overlap, so measure both"
+    )
+    text = f"On {where} take {best.strategy}: a step takes {gain:.0%} less than {plain.strategy} ({sure})."
+    if best.lossless:
+        return text
+    text += " It changes what is learned: compare losses first."
+    free = min((row for row in there if row.lossless), key=lambda row: row.seconds, default=best)
+    saved = 1 - free.seconds / plain.seconds
+    if free is best or saved < 0.005:
+        return text
+    return f"{text} Of the lossless ones {free.strategy} is the fastest, {saved:.0%} less."

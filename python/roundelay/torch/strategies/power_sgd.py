@@ -1,0 +1,130 @@
+"""PowerSGD: low-rank factors of the gradients' matrices travel, and what they lack is kept back.
+
+Source: Vogels et al. (arXiv 1905.13727); csrc/compress/power_sgd has the technique.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from roundelay.torch.strategies.kept_back import KeepsBack, int_from, kept_back_from_texts, whole_number
+from roundelay.torch.strategies.node_shards import NodeShards
+from roundelay.torch.strategies.protocol import Bucket, Shape, Spec, Value
+
+KEYS = ("rank", "seed", "momentum", "warmup", "wire", "dense_below", "dense_parameters")
+_RANK = 2
+_LEAST_GAIN = 2  # so many times as many elements as its factors has a matrix that is sent by them
+
+
+class PowerSGD(NodeShards, KeepsBack):
+    """Sends factors of rank ``rank`` of each matrix: a parameter's first dimension by all others.
+
+    A matrix that its factors do not make at least half as small goes densely. seed: of the first factors.
+    warmup: the number of first steps that are dense. momentum: None only, as the optimizer's own momentum
+    works on what was sent. The others: KeepsBack; wire is the type of the factors and of what goes densely.
+
+    ValueError: one of them is wrong.
+    """
+
+    kind = "power_sgd"
+
+    def __init__(
+        self,
+        rank: int = _RANK,
+        seed: int = 0,
+        *,
+        momentum: str | None = None,
+        warmup: int = 0,
+        wire: torch.dtype | str | None = None,
+        dense_below: int = 4096,
+        dense_parameters: Iterable[str] = (),
+    ) -> None:
+        super().__init__(wire, dense_below, dense_parameters)
+        self.rank = whole_number("rank", rank, 1)
+        self.seed = whole_number("seed", seed, 0)
+        if momentum not in (None, "none"):
+            raise ValueError(
+                f"momentum is {momentum!r}, but power_sgd takes none: it sends a part of every element, and "
+                "the optimizer's own momentum works on that"
+            )
+        if not isinstance(warmup, int) or isinstance(warmup, bool) or warmup < 0:
+            raise ValueError(f"warmup is {warmup!r}, but must be the number of first steps that are dense")
+        self.warmup = warmup
+
+    @classmethod
+    def from_text(cls, **given: str) -> PowerSGD:
+        """Makes one of the texts of its arguments. ValueError: one is wrong."""
+        own: dict[str, Any] = {
+            key: int_from(key, given[key]) for key in ("rank", "seed", "warmup") if key in given
+        }
+        if "momentum" in given:
+            own["momentum"] = given["momentum"]
+        return cls(**{**kept_back_from_texts(given), **own})
+
+    @property
+    def own_settings(self) -> dict[str, Value]:
+        """The rank, and the seed and the warm-up if they are not 0."""
+        settings: dict[str, Value] = {"rank": self.rank}
+        if self.seed:
+            settings["seed"] = self.seed
+        if self.warmup:
+            settings["warmup"] = self.warmup
+        return settings
+
+    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
+        """Refuses parameters on a GPU: the kernels are the CPU's."""
+        super().accept(optimizer, op)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.device.type != "cpu":
+                    raise ValueError(
+                        f"strategy {self.text} has no kernels for {parameter.device}, where a parameter is: "
+                        "take strategy csc, which works on GPUs"
+                    )
+
+    def technique(self, bucket: Bucket, step: int) -> Spec | None:
+        """Returns the core's technique power_sgd; None in the warm-up and where all goes densely."""
+        if step < self.warmup:
+            return None
+        dense = set(self.dense_in(bucket))
+        columns = [
+            0 if number in dense else self._columns(shape) for number, shape in enumerate(bucket.shapes)
+        ]
+        if not any(columns):
+            return None
+        words = f"{self.seed} {bucket.parameters} {bucket.shapes}"
+        return Spec(
+            self.kind,
+            columns=[str(number) for number in columns],
+            rank=self.rank,
+            seed=zlib.crc32(words.encode()),
+            **self.technique_settings(),
+        )
+
+    def _columns(self, shape: Shape) -> int:
+        """Returns the number of columns of the matrix; 0: it goes densely."""
+        columns = columns_of(shape)
+        if columns == 0:
+            return 0
+        elements = shape.elements
+        rows = elements // columns
+        factors = min(self.rank, rows, columns) * (rows + columns)
+        return columns if _LEAST_GAIN * factors < elements else 0
+
+
+def columns_of(shape: Shape) -> int:
+    """Returns how many elements a row of the parameter's matrix has in memory; 0: it has no rows there.
+
+    A parameter whose first dimension is the innermost one lies there as the transposed matrix, which has the
+    same approximations.
+    """
+    if len(shape.sizes) < 2 or shape.elements == 0:
+        return 0
+    first, rest = shape.sizes[0], shape.elements // shape.sizes[0]
+    if first == 1 or shape.strides[0] == rest:
+        return rest
+    return first if shape.strides[0] == 1 else 0

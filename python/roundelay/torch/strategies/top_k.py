@@ -1,0 +1,156 @@
+"""HiTopKComm: nodes exchange the gradients of largest magnitude, and keep the others for later steps.
+
+Source: Shi et al. (arXiv 2010.10458); csrc/compress/top_k has the technique.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from roundelay.torch.strategies.kept_back import int_from, whole_number
+from roundelay.torch.strategies.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
+from roundelay.torch.strategies.node_shards import NodeShards
+from roundelay.torch.strategies.nodes import Levels
+from roundelay.torch.strategies.protocol import Bucket, Spec, Value
+
+SELECTS = ("mstopk", "radix", "auto")
+INDEX_BITS = (32, 16)
+_SAMPLINGS = 20
+_MOST_SAMPLINGS, _MOST_SEED = 1 << 30, 1 << 62  # the core's limits
+_WHOLE = {"samplings": _SAMPLINGS, "index_bits": INDEX_BITS[0], "seed": 0}  # and their defaults
+KEYS = ("density", "select", *_WHOLE, *COMMON_KEYS)
+
+
+def break_even(nodes: int, dense_bytes: float, pair_bytes: float) -> float:
+    """Returns the density above which a dense allreduce between the nodes sends fewer bytes.
+
+    Each of m nodes sends 2 (m - 1) / m of the gradients densely, and (m - 1) * density of the pairs. The
+    arguments: m, and the bytes of a gradient and of a pair of value and index.
+    """
+    return 2 * dense_bytes / (nodes * pair_bytes)
+
+
+class TopK(NodeShards, Lossy):
+    """Sends the part ``density`` of the gradients between nodes in each step, others from each node.
+
+    select: "mstopk"; "radix", the exact ones of largest magnitude; or "auto", the faster of the two.
+    samplings, seed: of MSTopK (top_k.py). index_bits: of an index on the wire, 32 or 16. momentum: "local" or
+    None; momentum and what is kept back belong to the sum over a node. The others: Lossy.
+    """
+
+    kind = "topk"
+    share: ClassVar[str] = "density"
+    momenta: ClassVar[tuple[str, ...]] = ("local", "none")
+
+    def __init__(
+        self,
+        density: float = 0.01,
+        select: str = "mstopk",
+        samplings: int = _SAMPLINGS,
+        index_bits: int = 32,
+        seed: int = 0,
+        *,
+        momentum: str | None = "local",
+        warmup: int | Schedule = 0,
+        wire: torch.dtype | str | None = None,
+        dense_below: int = 4096,
+        dense_parameters: Iterable[str] = (),
+    ) -> None:
+        super().__init__(
+            density,
+            momentum=momentum,
+            warmup=warmup,
+            wire=wire,
+            dense_below=dense_below,
+            dense_parameters=dense_parameters,
+        )
+        if select not in SELECTS:
+            raise ValueError(f"select is {select!r}, but must be one of {', '.join(SELECTS)}")
+        if index_bits not in INDEX_BITS:
+            raise ValueError(f"index_bits is {index_bits!r}, but must be 32 or 16")
+        self.select = select
+        self.samplings = whole_number("samplings", samplings, 1, _MOST_SAMPLINGS)
+        self.index_bits = index_bits
+        self.seed = whole_number("seed", seed, 0, _MOST_SEED)
+        self._before: dict[int, int] = {}  # by bucket: lossy elements of the buckets before it in its pool
+        self._compared = False  # with the bytes of a dense allreduce
+
+    @classmethod
+    def from_text(cls, **given: str) -> TopK:
+        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
+        own: dict[str, Any] = {key: int_from(key, given[key]) for key in _WHOLE if key in given}
+        if "select" in given:
+            own["select"] = given["select"]
+        return cls(**{**from_texts(given, cls.share), **own})
+
+    @property
+    def own_settings(self) -> dict[str, Value]:
+        """The selection and the form of indices, where they are not the default."""
+        settings: dict[str, Value] = {
+            key: value for key, value in self._numbers().items() if value != _WHOLE[key]
+        }
+        if self.select != SELECTS[0]:
+            settings["select"] = self.select
+        return settings
+
+    def _numbers(self) -> dict[str, int]:
+        return {"samplings": self.samplings, "index_bits": self.index_bits, "seed": self.seed}
+
+    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
+        """Raises ValueError for parameters on a GPU, too: the selection works on the CPU."""
+        super().accept(optimizer, op)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.device.type != "cpu":
+                    raise ValueError(
+                        f"strategy {self.text} selects on the CPU, and a parameter is on {parameter.device}: "
+                        "take strategy csc, which works on GPUs"
+                    )
+
+    def use_buckets(self, buckets: Sequence[Bucket]) -> None:
+        """Counts the lossy elements of each pool: a bucket's share depends on those before it."""
+        self._before.clear()
+        elements: dict[int, int] = {}
+        for bucket in buckets:
+            before = elements.get(bucket.pool, 0)
+            self._before[bucket.index] = before
+            dense = set(self.dense_in(bucket))
+            lossy = (len(place) for number, place in enumerate(bucket.ranges) if number not in dense)
+            elements[bucket.pool] = before + sum(lossy)
+        if buckets and self._context is not None and not self._compared:
+            self._compared = True
+            self._compare(buckets[0].dtype)
+
+    def _compare(self, dtype: torch.dtype) -> None:
+        """Warns if a dense allreduce would send fewer bytes between the nodes."""
+        value = (self.message_wire or dtype).itemsize
+        nodes, process_set = Levels.of(self.context.process_set).nodes, self.context.process_set
+        even = break_even(nodes, value, value + self.index_bits / 8)
+        if self.keep <= even or self.keep == 1.0 or process_set.rank() != 0:
+            return
+        text = (
+            f"strategy {self.text} sends more between {nodes} nodes than a dense allreduce does: a value "
+            f"takes {value} bytes and its index {self.index_bits // 8}, so dense is cheaper above "
+            f"density={even:.3g} (docs/techniques/topk.md#when-it-pays)"
+        )
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def spec(self, bucket: Bucket, keep: float, dense: Collection[int]) -> Spec | None:
+        """Returns the core's technique topk for this bucket; with density 1 none."""
+        if keep == 1.0:
+            return None
+        settings = self.technique_settings()
+        if dense:
+            settings["dense"] = [str(number) for number in sorted(dense)]
+        return Spec(
+            "topk",
+            before=self._before[bucket.index],
+            density=keep,
+            select=self.select,
+            **self._numbers(),
+            **settings,
+        )

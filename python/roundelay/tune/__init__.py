@@ -1,0 +1,1 @@
+"""``roundelay tune``: measures the algorithms on a cluster and writes a tuning file."""

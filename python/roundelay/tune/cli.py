@@ -1,0 +1,183 @@
+"""``roundelay tune``: measures a cluster's algorithms and writes the file for ``roundelayrun --tuning``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from roundelay import __version__, tuning_file
+from roundelay.run import hosts
+from roundelay.run.errors import UsageError
+from roundelay.tune import choices, fit, job
+from roundelay.tune.lines import Plan
+from roundelay.tuning_file import Tuning
+
+_SIZES = tuple(256 << (2 * i) for i in range(9))  # 256 B to 16 MiB
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_EPILOG = """All other words go to roundelayrun: -H, --hostfile, --mpi, --network-interfaces ...
+
+examples:
+  roundelay tune -np 8 -H node1:4,node2:4 --output tuning.json
+  roundelayrun -np 8 -H node1:4,node2:4 --tuning tuning.json python train.py"""
+
+
+def _size(text: str) -> int:
+    unit = text[-1:].upper() if text[-1:].upper() in ("K", "M", "G") else ""
+    try:
+        size = int(text[: len(text) - len(unit)]) * _UNITS[unit]
+    except ValueError:
+        size = 0
+    if size < 4:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size of at least 4 bytes, such as 64K or 16M")
+    return size
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="roundelay tune",
+        description="Measures each algorithm on this cluster and writes a tuning file.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        usage="roundelay tune [-np N] [-H HOSTS] [roundelayrun's flags] [--output FILE]",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("tuning.json"),
+        metavar="FILE",
+        help="the file to write (default: tuning.json)",
+    )
+    parser.add_argument(
+        "-np",
+        "--num-proc",
+        type=int,
+        metavar="N",
+        help="ranks (default: the slots of -H, or this machine's cores)",
+    )
+    parser.add_argument("-H", "--hosts", metavar="LIST", help="hosts and slots: h1:2,h2:4")
+    parser.add_argument(
+        "--sizes",
+        type=_size,
+        nargs="+",
+        default=list(_SIZES),
+        metavar="SIZE",
+        help="bytes of the operations (default: 256 to 16M, each four times the last)",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=3,
+        metavar="N",
+        help="how often all is measured; medians count (default: 3)",
+    )
+    return parser
+
+
+def _launcher_words(given: argparse.Namespace, others: Sequence[str]) -> list[str]:
+    ranks = given.num_proc
+    if ranks is None and given.hosts is not None:
+        ranks = sum(host.slots for host in hosts.parse_hosts(given.hosts))
+    if ranks is None:
+        ranks = len(os.sched_getaffinity(0))
+    if ranks < 2:
+        raise UsageError("a single rank has nothing to tune: give -np N with 2 ranks or more")
+    words = ["-np", str(ranks)]
+    if given.hosts is not None:
+        words += ["-H", given.hosts]
+    return [*words, *others]
+
+
+def _check_output(path: Path) -> None:
+    """Raises UsageError if the file could not be written after the measurement."""
+    folder = path.parent
+    if path.is_dir():
+        reason = "it is a folder"
+    elif not folder.is_dir():
+        reason = f"there is no folder {os.fspath(folder)!r}"
+    elif not os.access(folder, os.W_OK):
+        reason = f"the folder {os.fspath(folder)!r} cannot be written to"
+    else:
+        return
+    raise UsageError(f"cannot write --output {os.fspath(path)!r}: {reason}")
+
+
+def _measure(words: Sequence[str], plan: Plan, console: Console) -> job.Found:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("starting the ranks", total=None)
+
+        def progress(done: int, cells: int, what: str) -> None:
+            bar.update(task, completed=done, total=cells, description=what)
+
+        return job.run(words, plan, progress, bar.console.print)
+
+
+def tuning_of(found: job.Found) -> Tuning:
+    """Fits the links and chooses the algorithms."""
+    links = (fit.link(level, found.measured) for level in found.cluster.levels)
+    return Tuning(
+        date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        roundelay=__version__,
+        cluster=found.cluster,
+        links=tuple(link for link in links if link is not None),
+        measured=found.measured,
+        table=choices.table(found.measured),
+    )
+
+
+def _show(tuning: Tuning, console: Console) -> None:
+    links = Table("level", "alpha", "bandwidth of a rank", "CPU time", "fit's error")
+    for link in tuning.links:
+        links.add_row(
+            link.level,
+            f"{link.alpha * 1e6:.1f} us",
+            f"{link.bandwidth / 1e6:.1f} MB/s",
+            f"{link.gamma * 1e9:.2f} ns/B",
+            f"{link.error:.0%}",
+        )
+    console.print(links)
+    table = Table("level", "operation", "ranks", "up to", "algorithm")
+    for one in tuning.table:
+        most = "any" if one.most_bytes is None else f"{one.most_bytes:,} B"
+        table.add_row(one.level, one.operation, f"{one.ranks}+", most, one.algorithm)
+    if tuning.table:
+        console.print(table)
+    else:
+        console.print("All ranks are on one node: shared memory has one way of each operation.")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit status: 2 for wrong use."""
+    given, others = _parser().parse_known_args(argv)
+    console = Console(stderr=True)
+    try:
+        _check_output(given.output)
+        if given.rounds < 1:
+            raise UsageError(f"--rounds {given.rounds}: give 1 or more")
+        words = _launcher_words(given, others)
+    except UsageError as error:
+        print(f"roundelay tune: error: {error}", file=sys.stderr)
+        return 2
+    plan = Plan(tuple(sorted(set(given.sizes))), given.rounds, seconds_a_cell=0.1, longest_seconds=1.0)
+    try:
+        found = _measure(words, plan, console)
+    except job.JobError as error:
+        return error.status
+    tuning = tuning_of(found)
+    tuning_file.save(tuning, given.output)
+    _show(tuning, Console())
+    print(f"wrote {given.output}; use it with roundelayrun --tuning {given.output}, or ROUNDELAY_TUNING")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

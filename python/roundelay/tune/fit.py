@@ -1,0 +1,90 @@
+"""Fits a link's constants to measurements, by least squares. Pure.
+
+The model is that of algorithms over ranks that work at once: T = overhead + steps alpha + bytes / W, with the
+steps and bytes of docs/fabrics.md (Thakur et al., 2005), and gamma from CPU time = constant + gamma bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from roundelay.tuning_file import Level, Link, Measurement
+
+SHARED_MEMORY = "shm"  # the name of the one way of each operation in shared memory
+
+
+def work(one: Measurement) -> tuple[int, float] | None:
+    """Returns the steps on the critical path and the bytes that a rank sends, of an allreduce.
+
+    None where docs/fabrics.md has no exact number: trees, and doubling or halving of no power of two.
+    """
+    if one.operation != "allreduce":
+        return None
+    ranks, size = one.ranks, one.bytes
+    doublings = (ranks - 1).bit_length()
+    once = 2 * (ranks - 1) / ranks * size
+    works = {
+        SHARED_MEMORY: (2, once),
+        "direct": (1, float((ranks - 1) * size)),
+        "pairwise": (2, once),
+        "ring": (2 * (ranks - 1), once),
+    }
+    if ranks == 1 << doublings:
+        works["recursive_doubling"] = (doublings, float(doublings * size))
+        works["halving_doubling"] = (2 * doublings, once)
+    return works.get(one.algorithm)
+
+
+def link(level: Level, measured: Sequence[Measurement]) -> Link | None:
+    """Returns a level's constants; None if nothing of it can be fitted.
+
+    Groups with more ranks than the level joins cross inner levels too, and do not count. Each measurement
+    counts by its relative error, so that small messages are as important as large ones. A constant that comes
+    out negative is left out of the model.
+    """
+    known = [
+        (one, how)
+        for one in measured
+        if one.level == level.name and one.ranks <= level.members and (how := work(one)) is not None
+    ]
+    if len({one.bytes for one, _ in known}) < 2:
+        return None
+    steps = np.array([how[0] for _, how in known], dtype=float)
+    sent = np.array([how[1] for _, how in known])
+    seconds = np.array([one.seconds for one, _ in known])
+    cpu = np.array([one.cpu_seconds for one, _ in known])
+    # Without different numbers of steps a constant is one of the steps.
+    constant = np.zeros_like(steps) if np.all(steps == steps[0]) else np.ones_like(steps)
+    columns = np.stack([constant, steps, sent], axis=1)
+    overhead, alpha, per_byte = _not_negative(columns, seconds)
+    if per_byte <= 0:
+        per_byte = float(np.min(seconds / sent))  # the best rate seen: sizes were too small to tell
+    fitted = columns @ np.array([overhead, alpha, per_byte])
+    _, gamma = _not_negative(np.stack([np.ones_like(sent), sent], axis=1), cpu)
+    return Link(
+        level=level.name,
+        alpha=alpha,
+        bandwidth=1 / per_byte,
+        gamma=gamma,
+        overhead=overhead,
+        error=float(np.median(np.abs(fitted - seconds) / seconds)),
+    )
+
+
+def _not_negative(columns: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> list[float]:
+    """Returns the coefficients of the least relative squares, with 0 for those that would be negative."""
+    weights = 1 / np.maximum(values, np.finfo(float).tiny)
+    used = [i for i in range(columns.shape[1]) if np.any(columns[:, i])]
+    scales = np.max(np.abs(columns), axis=0)
+    while used:
+        scaled = columns[:, used] / scales[used] * weights[:, None]
+        solution = np.linalg.lstsq(scaled, values * weights, rcond=None)[0] / scales[used]
+        if np.all(solution >= 0):
+            found = np.zeros(columns.shape[1])
+            found[used] = solution
+            return [float(one) for one in found]
+        used.pop(int(np.argmin(solution * scales[used])))
+    return [0.0] * columns.shape[1]

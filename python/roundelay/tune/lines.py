@@ -1,0 +1,28 @@
+"""What ``roundelay tune`` and its ranks tell each other: the plan, and the lines that rank 0 prints."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+MARK = "@roundelay-tune "  # begins rank 0's lines
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure."""
+
+    sizes: tuple[int, ...]  # bytes, ascending
+    rounds: int  # over all algorithms, so that each meets the machine's moods
+    seconds_a_cell: float
+    longest_seconds: float  # of one operation; larger sizes of the algorithm are left out then
+
+    def to_word(self) -> str:
+        """Returns a word of a command line."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_word(cls, word: str) -> Plan:
+        """Reads what ``to_word`` made."""
+        content = json.loads(word)
+        return cls(**{**content, "sizes": tuple(content["sizes"])})

@@ -1,0 +1,258 @@
+"""The tuning file: what ``roundelay tune`` measured on a cluster, and the algorithms that it chose.
+
+docs/tuning_file.md describes the file. This module needs no torch, so that the launcher can check a file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+FORMAT = "roundelay tuning"
+VERSION = 1
+UNITS = {"time": "s", "size": "B", "bandwidth": "B/s"}
+# A test compares this with csrc/collective/select.cc.
+ALGORITHMS: Mapping[str, tuple[str, ...]] = {
+    "allreduce": (
+        "direct",
+        "pairwise",
+        "recursive_doubling",
+        "ring",
+        "halving_doubling",
+        "binomial_tree",
+        "pipelined_tree",
+    ),
+    "broadcast": ("binomial_tree", "pipelined_tree"),
+    "reducescatter": ("pairwise", "recursive_halving"),
+    "allgather": ("pairwise", "recursive_doubling", "ring"),
+    "alltoall": ("pairwise",),
+    "barrier": ("dissemination",),
+}
+CURE = "write one with: roundelay tune -np N --output {path}"
+
+
+class TuningFileError(ValueError):
+    """The file cannot be used. The text is one line with the cause and the cure."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of the cluster, named after the part that it lies in: ranks of a node, nodes of a rack ...
+
+    The outermost level is "cluster"; it joins nodes, or racks if there are any.
+    """
+
+    name: str
+    members: int  # of the largest part: ranks of a node, nodes of a rack ...
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The cluster that was measured."""
+
+    hosts: int
+    ranks: int
+    fabric: str  # between nodes: "mpi", "c10d"; inside the only node, if there is one
+    levels: tuple[Level, ...]  # innermost first; levels of one member are left out
+
+
+@dataclass(frozen=True)
+class Link:
+    """The constants of a level, fitted to its operations: T = overhead + steps alpha + bytes / bandwidth.
+
+    All ranks work at once: `bandwidth` is what one rank gets while those beside it use the level too. What
+    leaves a node, or a rack, in a second is `bandwidth` times its ranks.
+    """
+
+    level: str
+    alpha: float  # s a message
+    bandwidth: float  # B/s of one rank
+    gamma: float  # s of CPU time a byte that a rank sends
+    overhead: float  # s of an operation, whatever its size
+    error: float  # median of |fit - measured| / measured
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One algorithm at one size."""
+
+    level: str
+    operation: str
+    algorithm: str
+    ranks: int  # members of each group
+    bytes: int  # of the call: an allgather's result, the other operations' input
+    seconds: float  # median; of the slowest rank
+    cpu_seconds: float  # of one rank, all threads; median
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The algorithm of an operation of so many bytes, in groups of `ranks` members and more.
+
+    A group takes the choices with the most `ranks` that it has; without any, the built-in table.
+    """
+
+    level: str
+    operation: str
+    ranks: int
+    most_bytes: int | None  # None: any
+    algorithm: str
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The content of a file."""
+
+    date: str  # ISO 8601, UTC
+    roundelay: str  # version of the package
+    cluster: Cluster
+    links: tuple[Link, ...]
+    measured: tuple[Measurement, ...]
+    table: tuple[Choice, ...]
+
+    def link(self, level: str) -> Link | None:
+        """Returns the constants of a level; None if it has none."""
+        return next((link for link in self.links if link.level == level), None)
+
+
+def save(tuning: Tuning, path: str | os.PathLike[str]) -> None:
+    """Writes the file as a whole, or not at all. Raises OSError."""
+    content = {"format": FORMAT, "version": VERSION, "units": UNITS, **dataclasses.asdict(tuning)}
+    target = Path(path)
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(json.dumps(content, indent=1) + "\n")
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def load(path: str | os.PathLike[str]) -> Tuning:
+    """Reads and validates a file. Raises TuningFileError."""
+    name = os.fspath(path)
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _refusal(name, (error.strerror or str(error)).lower()) from error
+    except ValueError as error:  # also of bytes that are no text
+        raise _refusal(name, f"it is not JSON ({error})") from error
+    try:
+        return _tuning(content)
+    except TuningFileError as error:
+        raise _refusal(name, str(error)) from error
+
+
+def agreed_text(tuning: Tuning) -> str:
+    """Returns the part that all ranks agree on, for the core (csrc/runtime/startup/tuning.h)."""
+    lines = [f"fabric {tuning.cluster.fabric}"]
+    lines += [f"level {level.name} {level.members}" for level in tuning.cluster.levels]
+    lines += [f"link {link.level} {link.alpha!r} {link.bandwidth!r} {link.gamma!r}" for link in tuning.links]
+    for choice in tuning.table:
+        most = "any" if choice.most_bytes is None else str(choice.most_bytes)
+        lines.append(f"choice {choice.level} {choice.operation} {choice.ranks} {most} {choice.algorithm}")
+    return "\n".join(lines) + "\n"
+
+
+def _refusal(path: str, why: str) -> TuningFileError:
+    return TuningFileError(f"the tuning file {path!r} cannot be used: {why}; {CURE.format(path=path)}")
+
+
+def _tuning(content: Any) -> Tuning:
+    """Makes the object of a file's JSON. Raises TuningFileError with the reason alone."""
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise TuningFileError(f'it is no tuning file: it has no "format": "{FORMAT}"')
+    if content.get("version") != VERSION:
+        raise TuningFileError(f"it has version {content.get('version')!r}, this Roundelay reads {VERSION}")
+    if content.get("units") != UNITS:
+        raise TuningFileError(f"its units are {content.get('units')!r}, not {UNITS!r}")
+    cluster = _object(Cluster, "cluster", content.get("cluster"))
+    tuning = Tuning(
+        date=_text("date", content.get("date")),
+        roundelay=_text("roundelay", content.get("roundelay")),
+        cluster=dataclasses.replace(cluster, levels=_objects(Level, "levels", cluster.levels)),
+        links=_objects(Link, "links", content.get("links")),
+        measured=_objects(Measurement, "measured", content.get("measured")),
+        table=_objects(Choice, "table", content.get("table")),
+    )
+    _check(tuning)
+    return tuning
+
+
+_Part = TypeVar("_Part")
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "int | None": (int, type(None)),
+    "tuple[Level, ...]": (list,),
+}
+
+
+def _objects(kind: type[_Part], name: str, content: Any) -> tuple[_Part, ...]:
+    if not isinstance(content, list):
+        raise TuningFileError(f'"{name}" is no list')
+    return tuple(_object(kind, f"{name}[{index}]", one) for index, one in enumerate(content))
+
+
+def _object(kind: type[_Part], name: str, content: Any) -> _Part:
+    """Makes a dataclass of a JSON object, which must have its fields and no others."""
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    if not isinstance(content, dict) or set(content) != {field.name for field in fields}:
+        raise TuningFileError(f'"{name}" must have {", ".join(field.name for field in fields)}')
+    for field in fields:
+        value = content[field.name]
+        if not isinstance(value, _KINDS[str(field.type)]) or isinstance(value, bool):
+            raise TuningFileError(f'"{name}.{field.name}" is {value!r}, not of type {field.type}')
+        if isinstance(value, int | float) and not (math.isfinite(value) and 0 <= value < 1 << 63):
+            raise TuningFileError(f'"{name}.{field.name}" is {value!r}, out of range')
+    return kind(**content)
+
+
+def _text(name: str, content: Any) -> str:
+    if not isinstance(content, str):
+        raise TuningFileError(f'"{name}" is {content!r}, not a text')
+    return content
+
+
+def _check(tuning: Tuning) -> None:
+    """Raises TuningFileError if parts of the file contradict each other."""
+    levels = [level.name for level in tuning.cluster.levels]
+    for name in [*levels, tuning.cluster.fabric]:
+        if not name or any(char.isspace() for char in name):
+            raise TuningFileError(f"{name!r} is no name of a level or fabric")
+    if len(set(levels)) != len(levels):
+        raise TuningFileError("two levels have one name")
+    parts: list[Link | Measurement | Choice] = [*tuning.links, *tuning.measured, *tuning.table]
+    for part in parts:
+        if part.level not in levels:
+            raise TuningFileError(f"it has no level {part.level!r}; its levels are {', '.join(levels)}")
+    for link in tuning.links:
+        if link.bandwidth <= 0:
+            raise TuningFileError(f"the bandwidth of level {link.level!r} is {link.bandwidth!r}")
+    _check_table(tuning.table)
+
+
+def _check_table(table: Sequence[Choice]) -> None:
+    """Raises TuningFileError unless the choices of each group ascend in bytes up to one for any bytes."""
+    last: dict[tuple[str, str, int], int | None] = {}
+    for choice in table:
+        known = ALGORITHMS.get(choice.operation, ())
+        if choice.algorithm not in known:
+            listed = ", ".join(known) or "none"
+            raise TuningFileError(f"{choice.operation} has no {choice.algorithm!r}; there are: {listed}")
+        if choice.ranks < 2:
+            raise TuningFileError(f"a choice is for groups of {choice.ranks} ranks")
+        key = (choice.level, choice.operation, choice.ranks)
+        before = last.get(key, -1)
+        if before is None or (choice.most_bytes is not None and choice.most_bytes <= before):
+            raise TuningFileError(f"the sizes of {' '.join(map(str, key))} ranks do not ascend")
+        last[key] = choice.most_bytes
+    for key, most in last.items():
+        if most is not None:
+            raise TuningFileError(f"{' '.join(map(str, key))} ranks lack an algorithm beyond {most} bytes")

@@ -1,0 +1,116 @@
+"""Four ranks that take themselves for nodes and racks of several shapes: allreduces over levels."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+import torch
+
+import roundelay.torch as hvd
+from ranks import CHECKS, launch_without_mpi
+from starts import ROUNDELAYRUN, run
+
+pytestmark = pytest.mark.slow
+
+COMMAND = shlex.join([*CHECKS, __file__])
+DTYPES = (torch.float64, torch.float32, torch.float16, torch.int64, torch.int8, torch.bool)
+# Prints the error on each rank, in one write.
+WRONG = """
+import os
+import torch
+import roundelay.torch as hvd
+try:
+    hvd.init()
+except ValueError as error:
+    os.write(1, f"refused: {error}\\n".encode())
+"""
+
+
+def own(count: int, dtype: torch.dtype, rank: int) -> torch.Tensor:
+    """Small whole numbers, whose sums and products are exact in every type."""
+    return ((torch.arange(count) * 3 + rank) % 3).to(dtype)
+
+
+def check_sums() -> None:
+    for dtype in DTYPES:
+        for count in (1, 7, 1000, 140_001):
+            parts = torch.stack([own(count, dtype, rank) for rank in range(hvd.size())]).to(torch.float64)
+            got = hvd.allreduce(own(count, dtype, hvd.rank()), op=hvd.Sum, name=f"sum.{dtype}.{count}")
+            assert torch.equal(got, parts.sum(0).to(dtype)), (dtype, count)
+            got = hvd.allreduce(own(count, dtype, hvd.rank()), op=hvd.Max, name=f"max.{dtype}.{count}")
+            assert torch.equal(got, parts.amax(0).to(dtype)), (dtype, count)
+
+
+def check_the_bits_do_not_depend_on_the_bucket() -> None:
+    torch.manual_seed(hvd.rank())
+    numbers = torch.randn(100_003)
+    whole = hvd.allreduce(numbers, name="whole")
+    piece = hvd.allreduce(numbers[70_001:70_101], name="piece")
+    assert torch.equal(whole[70_001:70_101], piece)
+    assert torch.equal(whole, hvd.broadcast(whole, 0, name="first"))
+
+
+def check_large_halves() -> None:
+    large = torch.full((100,), 60000.0, dtype=torch.float16)
+    got = hvd.allreduce(large, op=hvd.Average, name="large")
+    assert torch.allclose(got.float(), large.float(), rtol=1e-3)
+
+
+def check_many_under_way() -> None:
+    tensors = [own(40_001 + 7 * i, (torch.float32, torch.float64)[i % 2], hvd.rank()) for i in range(8)]
+    handles = [hvd.allreduce_async_(t, op=hvd.Sum, name=f"many.{i}") for i, t in enumerate(tensors)]
+    for handle in handles:
+        hvd.synchronize(handle)
+    for tensor in tensors:
+        parts = [own(tensor.numel(), tensor.dtype, rank) for rank in range(hvd.size())]
+        assert torch.equal(tensor, torch.stack(parts).sum(0))
+
+
+def check_gradients_in_a_pool() -> None:
+    parameter = torch.nn.Parameter(torch.zeros(3 << 16))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), op=hvd.Sum)
+    for step in range(6):
+        optimizer.zero_grad()
+        (parameter * (hvd.rank() + step)).sum().backward()
+        optimizer.step()
+    assert parameter.grad is not None
+    assert torch.equal(parameter.grad, torch.full((3 << 16,), 6.0 + 4 * 5))
+
+
+def job(variables: str) -> str:
+    """Runs the checks on ranks with these variables, and returns rank 0's line about its plan."""
+    logged = f"ROUNDELAY_LOG_LEVEL=info {variables}"
+    ranks = launch_without_mpi(["sh", "-c", f"{logged} exec {COMMAND}"], 4)
+    assert ranks.output.count("all checks passed on rank ") == 4, ranks.output
+    lines = [line for line in ranks.output.splitlines() if "process set 0: allreduces" in line]
+    assert len(lines) == 1, ranks.output
+    return lines[0]
+
+
+def test_uneven_nodes() -> None:
+    plan = job("ROUNDELAY_NODE_ID=n$((RANK > 0)) LOCAL_RANK=$((RANK - (RANK > 0)))")
+    assert "go over 3 (shm) x 2 (c10d), in chunks" in plan
+
+
+def test_racks_of_nodes_with_one_rank() -> None:
+    plan = job("ROUNDELAY_NODE_ID=n$RANK LOCAL_RANK=0 ROUNDELAY_TOPOLOGY=rack=2,node=2")
+    assert "go over 2 (c10d) x 2 (c10d), in chunks" in plan
+
+
+@pytest.mark.nightly
+def test_a_node_cut_in_two() -> None:
+    assert "go over 2 (shm) x 2 (shm), in chunks" in job("ROUNDELAY_FACTORS=2,2")
+
+
+def test_factors_that_do_not_fit_are_one_error_on_all_ranks() -> None:
+    variables = "ROUNDELAY_NODE_ID=$RANK LOCAL_RANK=0 ROUNDELAY_FACTORS=3"
+    words = ["sh", "-c", f'{variables} exec python -c "$0"', WRONG]
+    status, output = run([*ROUNDELAYRUN, "-np", "2", "--gloo", *words])
+    refused = [line.partition("refused: ")[2] for line in output.splitlines() if "refused: " in line]
+    assert status == 0, output
+    assert len(refused) == 2, output
+    assert set(refused) == {
+        "ROUNDELAY_FACTORS=3 does not fit 1 rank a node, 2 nodes: give, from the inside out, factors that "
+        "make up each of these numbers"
+    }

@@ -1,0 +1,175 @@
+"""`roundelay plan` as a user runs it, and the predictions behind it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from roundelay import _model
+from roundelay.plan import machines, outlook, shapes, ways
+from roundelay.plan.cli import main
+from roundelay.plan.prediction import Control, predict
+from roundelay.plan.workload import from_shape
+from unit.test_plan_inputs import timeline
+
+STEP = from_shape(shapes.resnet50(), 0.12, 64)
+RESNET = ["--model", "resnet50", "--compute", "0.12s", "--batch-size", "64"]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(timeline(2, 6)))
+    return path
+
+
+def test_a_timeline_becomes_a_table_advice_and_a_picture(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture, numbers = tmp_path / "plan.png", tmp_path / "plan.json"
+    arguments = ["--from", str(job), "--nodes", "1,2,4", "--ranks-per-node", "2", "--inter", "1Mbit"]
+    arguments += ["--price", "12.5", "--output", str(picture), "--json", str(numbers)]
+    assert main(arguments) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "steps 2 to 5 (4 of 2 ranks, medians)" in out
+    assert "3 gradients, 24.3 kB" in out
+    assert "cost/1,000 steps" in out
+    assert "node link 1 Mbit/s" in out
+    assert "links are stated, not measured" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    plan = json.loads(numbers.read_text())
+    assert {row["nodes"] for row in plan["rows"]} == {1, 2, 4}
+    for row in plan["rows"]:
+        assert row["low"] <= row["seconds"] <= row["high"]
+        assert row["seconds"] == pytest.approx(row["compute"] + row["exposed"], rel=1e-6)
+        assert row["cost"] == pytest.approx(12.5 * row["nodes"] * 1000 * row["seconds"] / 3600)
+    dense = next(row for row in plan["rows"] if row["strategy"] == "dense" and row["nodes"] == 4)
+    # 24,256 bytes over 4 nodes: 2 * 3 / 4 * 24,256 bytes leave each node at 125,000 bytes a second.
+    assert dense["bytes"][1] == pytest.approx(36_384, rel=1e-3)
+    assert dense["exposed"] > 0.2
+    assert dense["limit"] == "node link"
+    assert plan["advice"] in out
+
+
+def test_a_known_model_and_what_if(capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--nodes", "16", "--ranks-per-node", "8", "--inter", "10Gbit", "--intra", "300Gbit"]
+    assert main([*RESNET, *where, "--what-if", "inter=100Gbit", "--json", "-"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    before, after = (plan["rows"], plan["what_if"]["rows"])
+    assert plan["what_if"]["change"] == "inter=100Gbit"
+    assert before[0]["strategy"] == after[0]["strategy"] == "dense"
+    assert after[0]["seconds"] < before[0]["seconds"]
+    assert "stay with dense" in plan["what_if"]["advice"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ([], "--from"),
+        (["--model", "resnet51", "--compute", "1s"], "resnet101"),
+        (["--model", "resnet50"], "--compute"),
+        ([*RESNET, "--inter", "10"], "--inter"),
+        ([*RESNET, "--nodes", "2,0"], "more than 0"),
+        ([*RESNET, "--nodes", "2,x"], "whole number"),
+        ([*RESNET, "--nodes", "1000000"], "ranks"),
+        ([*RESNET, "--ranks-per-node", "-8"], "--ranks-per-node"),
+        ([*RESNET, "--strategies", "dense,foo"], "power_sgd"),
+        ([*RESNET, "--strategies", ""], "--strategies"),
+        ([*RESNET, "--price", "cheap"], "--price"),
+        ([*RESNET, "--output", "plan.pdf"], ".png"),
+        ([*RESNET, "--cluster", "none.yaml"], "none.yaml"),
+        ([*RESNET, "--tuning", "none.json"], "none.json"),
+        ([*RESNET, "--what-if", "faster"], "inter=25Gbit"),
+        (["--from", "none.json"], "none.json"),
+        (["--from", "none.json", "--steps", "3"], "--steps"),
+        (["--from", "none.json", "--compute", "1s"], "--compute"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_cure(
+    arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.startswith("roundelay plan: ")
+    assert word in error
+
+
+def test_a_file_that_is_no_timeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "text"
+    path.write_text("hello")
+    assert main(["--from", str(path)]) == 2
+    assert "no trace" in capsys.readouterr().err
+
+
+def test_the_slowest_rank_is_that_of_the_simulation() -> None:
+    """Without communication a simulated step takes as long as the slowest rank's computing."""
+    cluster = _model.Cluster([_model.Level(16, _model.Link(0.0, 1e15))])
+    empty = _model.dense(cluster, 4.0)
+    outcome = _model.simulate(cluster, 1.0, 0.0, 0.0, [(0.0, empty)], steps=4000, jitter=0.1, seed=3)
+    quantiles = [outlook.slowest(16, 0.1, (index + 0.5) / 200) for index in range(200)]
+    assert outcome.seconds / 4000 == pytest.approx(fmean(quantiles), rel=0.005)
+    assert outlook.slowest(16, 0.0, 0.9) == 1.0
+
+
+def test_an_interval_grows_with_the_links_error_and_with_jitter() -> None:
+    choice = ways.parse("dense", STEP)
+    four = machines.Machines(4, 1)
+
+    def width(error: float, jitter: float) -> float:
+        row = outlook.look(STEP, dataclasses.replace(four, error=error), choice, jitter)
+        return row.high - row.low
+
+    assert width(0.0, 0.0) == 0.0
+    assert 0 < width(0.1, 0.0) < width(0.3, 0.0)
+    assert width(0.1, 0.05) > width(0.1, 0.0)
+
+
+def test_what_limits_a_step() -> None:
+    def limit(text: str, **how: str) -> str:
+        base = machines.Machines(4, 2)
+        for key, value in how.items():
+            base = machines.changed(base, f"{key}={value}")
+        return outlook.look(STEP, base, ways.parse(text, STEP), 0.0).limit
+
+    assert limit("dense", inter="100Gbit", intra="1000Gbit", memory="1000GB/s") == "compute"
+    assert limit("dense", inter="1Gbit") == "node link"
+    assert limit("dense", inter="1000Gbit", intra="1Gbit") == "in the node"
+    assert limit("dense", inter="100Gbit", latency="1s") == "latency"
+    assert limit("dense", inter="1000Gbit", intra="1000Gbit", memory="10MB/s") == "memory"
+
+
+def test_overhead_and_agreement_cost_what_they_are() -> None:
+    """One bucket at the end of backward. The agreement goes beside the bucket's second half."""
+    cluster = machines.Machines(2, 1, inter=machines.Wire(1e9, 1e-3, reduce=0.0)).model()
+    step = dataclasses.replace(STEP, gradients=STEP.gradients[-1:])
+    choice = ways.parse("dense", step)
+    plain = predict(step, cluster, choice).seconds
+    late = predict(step, cluster, choice, control=Control(overhead=0.25)).seconds
+    assert late - plain == pytest.approx(0.25)
+    agreed = predict(step, cluster, choice, control=Control(agreement=True)).seconds
+    second = 1e-3 + step.bytes / 2 / 1e9
+    assert agreed - plain == pytest.approx(2e-3 - second, rel=0.001)
+
+
+def test_advice_says_when_nothing_pays_and_how_sure_it_is() -> None:
+    fast = machines.changed(machines.Machines(ranks_per_node=8), "inter=100Gbit")
+    assert "stay with dense" in outlook.advice(outlook.table(STEP, fast, [2, 4], ["dense", "bf16"]))
+    slow = machines.changed(machines.Machines(), "inter=1Gbit")
+    text = outlook.advice(outlook.table(STEP, slow, [4], ["dense", "bf16", "csc:keep=0.1"]))
+    assert "On 4 nodes take csc:keep=0.1" in text
+    assert "sure: the intervals do not overlap" in text
+    assert "Of the lossless ones bf16" in text
+    unsure = dataclasses.replace(slow, error=3.0)
+    assert "not sure" in outlook.advice(outlook.table(STEP, unsure, [4], ["dense", "bf16"]))
+
+
+def test_many_nodes_take_little_time_to_predict() -> None:
+    step = from_shape(shapes.resnet50(), 0.12, 64)
+    rows = outlook.table(step, machines.Machines(ranks_per_node=8), [512], ["dense", "daso"], 0.02)
+    assert all(math.isfinite(row.seconds) for row in rows)
