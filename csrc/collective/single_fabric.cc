@@ -9,7 +9,8 @@
 
 namespace roundelay::collective {
 
-SingleFabric::SingleFabric(Group group) : Fabric({.scattered = true, .within_node = true}), group_(std::move(group)) {
+SingleFabric::SingleFabric(Group group)
+    : Fabric({.scattered = true, .within_node = true}), group_(std::move(group)) {
   assert(group_.size() == 1);
 }
 

@@ -99,8 +99,7 @@ TEST_CASE("two levels of GPUs: a member whose NCCL fails says so, and the others
 }
 
 TEST_CASE("two levels of GPUs: who is silent between the nodes is named at the deadline", "[gpu][levels]") {
-  Quartet all(
-      [](LevelsWorld& world) { world.levels.silence_in(1, 3); });
+  Quartet all([](LevelsWorld& world) { world.levels.silence_in(1, 3); });
   all.deadline = Deadline::after(std::chrono::seconds(1));
   all.start_all();
   CHECK(all.step_until([&] { return !all.outcome(2).ok(); }));
