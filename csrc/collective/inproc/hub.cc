@@ -127,7 +127,7 @@ std::unique_ptr<Fabric> make_inproc_fabric(const std::shared_ptr<InprocHub>& hub
   state->group = std::move(group);
   AlgorithmFabric::Options options;
   options.name = "inproc";
-  options.select = select;
+  options.select = std::move(select);
   return std::make_unique<AlgorithmFabric>(std::move(state), options);
 }
 
