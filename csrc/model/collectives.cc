@@ -25,13 +25,13 @@ Stage on_link(std::size_t level, double messages, double bytes, double reduced) 
   return {.level = level, .messages = messages, .bytes = bytes, .reduced = reduced};
 }
 
-int rounded_up_log2(int ranks) { return std::bit_width(static_cast<unsigned>(ranks - 1)); }
+int bit_width(int value) { return static_cast<int>(std::bit_width(static_cast<unsigned>(value))); }
+int rounded_up_log2(int ranks) { return bit_width(ranks - 1); }
 
 // Doubling and halving need a power of two. Ranks beyond it give a neighbour their vector, and get its
 // result.
 struct PowerOfTwo {
-  explicit PowerOfTwo(int ranks)
-      : rounds(std::bit_width(static_cast<unsigned>(ranks)) - 1), core(1 << rounds), folds(core != ranks) {}
+  explicit PowerOfTwo(int ranks) : rounds(bit_width(ranks) - 1), core(1 << rounds), folds(core != ranks) {}
 
   int rounds;
   int core;
@@ -55,7 +55,7 @@ Stage halving_doubling(int ranks, double bytes, std::size_t level) {
 
 // An inner member takes two segments and sends one, then sends two: its end sends three times the vector.
 Stage pipelined_tree(int ranks, double bytes, std::size_t level) {
-  const int depth = std::bit_width(static_cast<unsigned>(ranks)) - 1;
+  const int depth = bit_width(ranks) - 1;
   const double segments = std::max(1.0, std::ceil(bytes / kSegmentBytes));
   const double filling = 2 * (depth - 1) * bytes / segments;  // until the last member has the first segment
   return on_link(level, 2 * depth, (ranks > 2 ? 3 : 2) * bytes + filling, (ranks > 2 ? 2 : 1) * bytes);

@@ -1,13 +1,14 @@
 #include "model/overlap.h"
 
 #include <algorithm>
-#include <ranges>
+#include <cstddef>
 
 namespace roundelay::model {
 
 StepTimes overlapped(std::span<const LayerTimes> layers) {
   double forward = 0, computed = 0, communicated = 0;
-  for (const LayerTimes& layer : std::views::reverse(layers)) {
+  for (std::size_t left = layers.size(); left > 0; --left) {
+    const LayerTimes& layer = layers[left - 1];
     forward += layer.forward;
     computed += layer.backward;
     communicated = std::max(computed, communicated) + layer.communication;
