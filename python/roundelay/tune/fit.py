@@ -11,9 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from roundelay import _model
 from roundelay.tuning_file import Level, Link, Measurement
 
-SHARED_MEMORY = "shm"  # the name of the one way of each operation in shared memory
+SHARED_MEMORY = "shm"  # the name of the one way of each operation in shared memory; its work is pairwise's
+_DOUBLING = {"recursive_doubling", "halving_doubling"}
+_EXACT = {"direct", "pairwise", "ring"} | _DOUBLING
 
 
 def work(one: Measurement) -> tuple[int, float] | None:
@@ -23,19 +26,12 @@ def work(one: Measurement) -> tuple[int, float] | None:
     """
     if one.operation != "allreduce":
         return None
-    ranks, size = one.ranks, one.bytes
-    doublings = (ranks - 1).bit_length()
-    once = 2 * (ranks - 1) / ranks * size
-    works = {
-        SHARED_MEMORY: (2, once),
-        "direct": (1, float((ranks - 1) * size)),
-        "pairwise": (2, once),
-        "ring": (2 * (ranks - 1), once),
-    }
-    if ranks == 1 << doublings:
-        works["recursive_doubling"] = (doublings, float(doublings * size))
-        works["halving_doubling"] = (2 * doublings, once)
-    return works.get(one.algorithm)
+    exact = _EXACT if one.ranks.bit_count() == 1 else _EXACT - _DOUBLING
+    algorithm = "pairwise" if one.algorithm == SHARED_MEMORY else one.algorithm
+    if algorithm not in exact:
+        return None
+    stage = _model.allreduce(algorithm, one.ranks, one.bytes)
+    return int(stage.messages), stage.bytes
 
 
 def link(level: Level, measured: Sequence[Measurement]) -> Link | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import shlex
 from typing import Any
 
 import pytest
@@ -11,8 +10,8 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from exact_training import Training
-from ranks import CHECKS, launch_without_mpi, run_checks
+from exact_training import Training, until_buckets
+from ranks import run_checks, run_checks_on_pairs
 from roundelay.errors import MismatchError
 from roundelay.torch.optimizer import wrapper_of
 from roundelay.torch.strategies.nodes import Levels
@@ -30,26 +29,13 @@ def test_power_sgd(np: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [2, pytest.param(3, marks=pytest.mark.nightly)])
 def test_power_sgd_on_several_nodes(nodes: int) -> None:
-    node = "ROUNDELAY_THETA=2048 ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"
-    run = launch_without_mpi(["sh", "-c", f"{node} exec {shlex.join([*CHECKS, __file__])}"], 2 * nodes)
-    assert run.returncode == 0, run.output
-    assert run.output.count("all checks passed on rank ") == 2 * nodes, run.output
+    run_checks_on_pairs(__file__, 2 * nodes, "2048")
 
 
 @pytest.mark.nightly
 def test_power_sgd_on_uneven_nodes() -> None:
     """Each rank then counts as a node."""
-    node = "ROUNDELAY_THETA=2048 ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"
-    run = launch_without_mpi(["sh", "-c", f"{node} exec {shlex.join([*CHECKS, __file__])}"], 3)
-    assert run.returncode == 0, run.output
-    assert run.output.count("all checks passed on rank ") == 3, run.output
-
-
-def until_buckets(training: Training) -> Training:
-    for _ in range(4):
-        training.step()
-    assert training.techniques.stateful
-    return training
+    run_checks_on_pairs(__file__, 3, "2048")
 
 
 def training_of(strategy: str = f"power_sgd:rank=1,{FINE}", **settings: Any) -> Training:

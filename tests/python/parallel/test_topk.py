@@ -5,7 +5,6 @@ Gradients are small whole numbers, so that sums are exact.
 
 from __future__ import annotations
 
-import shlex
 import warnings
 from typing import Any
 
@@ -14,8 +13,8 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from exact_training import Training
-from ranks import CHECKS, launch_without_mpi, run_checks
+from exact_training import Training, until_buckets
+from ranks import run_checks, run_checks_on_pairs
 from roundelay.errors import MismatchError
 from roundelay.torch.strategies.nodes import Levels
 
@@ -31,26 +30,13 @@ def test_topk(np: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [2, pytest.param(3, marks=pytest.mark.nightly)])
 def test_topk_on_several_nodes(nodes: int) -> None:
-    node = "ROUNDELAY_THETA=512 ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"
-    run = launch_without_mpi(["sh", "-c", f"{node} exec {shlex.join([*CHECKS, __file__])}"], 2 * nodes)
-    assert run.returncode == 0, run.output
-    assert run.output.count("all checks passed on rank ") == 2 * nodes, run.output
+    run_checks_on_pairs(__file__, 2 * nodes, "512")
 
 
 @pytest.mark.nightly
 def test_topk_on_uneven_nodes() -> None:
     """Each rank then counts as a node."""
-    node = "ROUNDELAY_THETA=512 ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"
-    run = launch_without_mpi(["sh", "-c", f"{node} exec {shlex.join([*CHECKS, __file__])}"], 3)
-    assert run.returncode == 0, run.output
-    assert run.output.count("all checks passed on rank ") == 3, run.output
-
-
-def until_buckets(training: Training) -> Training:
-    for _ in range(4):
-        training.step()
-    assert training.techniques.stateful
-    return training
+    run_checks_on_pairs(__file__, 3, "512")
 
 
 def shard(count: int) -> range:

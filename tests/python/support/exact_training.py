@@ -80,3 +80,11 @@ class Training:
         assert not self.techniques.keeps_something()
         for parameter, given in zip(self.parameters, self.given, strict=True):
             assert torch.equal(-parameter.detach(), hvd.allreduce(given, op=hvd.Sum))
+
+
+def until_buckets(training: Training) -> Training:
+    """Takes steps until the gradients are in buckets with a technique that keeps some back."""
+    for _ in range(4):
+        training.step()
+    assert training.techniques.stateful
+    return training

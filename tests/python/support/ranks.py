@@ -9,6 +9,7 @@ are killed. With RANKS_DEVICE, that is the default device of tensors (gpu_device
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -41,3 +42,14 @@ def run_checks(
     assert run.returncode == 0, f"{np} ranks, exit code {run.returncode}\n{run.output}"
     assert not run.timed_out, run.output
     assert done == np, f"{done} of {np} ranks came to the end\n{run.output}"
+
+
+def run_checks_on_pairs(file: str, np: int, theta: str) -> None:
+    """Runs the checks of `file` on ranks that take themselves, two by two, for nodes; without MPI.
+
+    theta: ROUNDELAY_THETA. With an odd `np` the last node has one rank.
+    """
+    node = f"ROUNDELAY_THETA={theta} ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"
+    run = launch_without_mpi(["sh", "-c", f"{node} exec {shlex.join([*CHECKS, file])}"], np)
+    assert run.returncode == 0, run.output
+    assert run.output.count("all checks passed on rank ") == np, run.output
