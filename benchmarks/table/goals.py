@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks import data_cache, show
 from benchmarks import levels as ways_over_levels
 from benchmarks.shapes import resnet50
-from benchmarks.table import alone, cache, levels, small, start, straggler, submit, tensors, train
+from benchmarks.table import alone, cache, levels, small, start, straggler, submit, tensors, threads, train
 from benchmarks.table.allreduce import OWN_FP32
 from benchmarks.table.line import Goal, Line, missing
 from benchmarks.table.result import Estimate, Result
@@ -169,6 +169,7 @@ AIMS: Sequence[Aim] = (
     times_the_floor(cache.FIRST, data_cache.FIRST_GOAL),
     *(times_the_floor(work, 1 / data_cache.LATER_GOAL) for work in (cache.LATER, cache.PLAIN)),
     times_the_floor(cache.MEMORY, 1.01),
+    times_as_fast(threads.SUM, threads.ONE, 1.0),
     at_most(straggler.WAIT, 1e-3),
     at_most(alone.IDLE, 0.1),
     at_most(alone.MESSAGES, 0),
