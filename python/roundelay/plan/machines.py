@@ -58,7 +58,7 @@ class Machines:
         return self.nodes * self.ranks_per_node
 
     def model(self, factor: float = 1.0) -> _model.Cluster:
-        """Return them as the model needs them, with links `factor` times as fast. PlanError: a rack is not full."""
+        """Return them for the model, with links `factor` times as fast. PlanError: a rack is not full."""
         n, rack = self.ranks_per_node, self.rack if 0 < self.rack < self.nodes else self.nodes
         if self.nodes % rack:
             raise PlanError(f"{self.nodes} nodes do not fill racks of {rack}: give a multiple of {rack}")

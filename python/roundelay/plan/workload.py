@@ -62,7 +62,7 @@ def _matrix(elements: int, rows: int) -> tuple[int, int]:
 def from_shape(
     shape: Shape, compute: float, samples: float, *, seconds: Sequence[float] | None = None, element: int = 4
 ) -> Workload:
-    """Return the step of a known model that computes for `compute` seconds: its layers share them by their flops.
+    """Return a known model's step of `compute` seconds, which its layers share in proportion to their flops.
 
     A third is forward's, two thirds backward's, which goes from the last layer to the first. `seconds` weighs
     the layers by their times of forward instead of their flops.
@@ -92,7 +92,7 @@ def from_shape(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Roofline:
-    """The limits of a device (Williams et al. 2009): a layer takes the longer of the times by both of them."""
+    """The limits of a device (Williams et al. 2009): a layer takes the longer of the times by the two."""
 
     flops: float  # floating-point operations a second
     bandwidth: float  # bytes a second that its memory reads and writes

@@ -194,11 +194,15 @@ def check_momentum_that_only_some_nodes_have_is_an_error() -> None:
         first, second = (nn.Parameter(torch.ones(4)) for _ in range(2))
         plain = torch.optim.SGD([first, second], lr=0.1, momentum=0.5)
         optimizer = hvd.DistributedOptimizer(plain, strategy=daso(2, 1, merge_momentum=True))
-        with pytest.raises(MismatchError, match="parameters.transfer"):
+
+        def train() -> None:
             for _ in range(2):
                 optimizer.zero_grad()
                 (first if hvd.rank() else first + second).sum().backward()
                 optimizer.step()
+
+        with pytest.raises(MismatchError, match="parameters.transfer"):
+            train()
 
 
 def check_buffers_are_averaged_at_the_ends_of_epochs() -> None:

@@ -62,7 +62,7 @@ class Layerwise(torch.optim.Optimizer, ABC):
 
     @abstractmethod
     def _directions(self, group: Group, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Returns the tensors whose norms the trust ratios need. It changes nothing: the step may still fail."""
+        """Returns the tensors whose norms the trust ratios need. Changes nothing: the step may still fail."""
 
     @abstractmethod
     def _ratios(self, group: Group, weights: torch.Tensor, directions: torch.Tensor) -> torch.Tensor:
