@@ -16,6 +16,7 @@ from benchmarks.table import (
     straggler,
     submit,
     tensors,
+    threads,
     topk,
     train,
 )
@@ -29,6 +30,7 @@ ROWS: dict[str, Row] = {
     "submit": Row(submit.measure, submit.results),
     "lars": Row(lars.measure, lars.results),
     "cache": Row(cache.measure, cache.results),
+    "threads": Row(threads.measure, threads.results),
     "straggler": Row(straggler.measure, straggler.results),
     "alone": Row(alone.measure, alone.results),
     "start": Row(start.measure, start.results),

@@ -27,16 +27,15 @@ BucketRun::BucketRun(const Program& program, const Groups& groups, int gates)
   }
 }
 
-std::int64_t BucketRun::task(const Place& place) const {
-  return std::int64_t{place.chunk} * first_.back() + first_[static_cast<std::size_t>(place.stage)] +
-         place.group;
+std::int64_t BucketRun::number(const Task& task) const {
+  return std::int64_t{task.chunk} * first_.back() + first_[static_cast<std::size_t>(task.stage)] + task.group;
 }
 
-BucketRun::Place BucketRun::place(std::int64_t task) const {
-  const int within = static_cast<int>(task % first_.back());
+BucketRun::Task BucketRun::task(std::int64_t number) const {
+  const int within = static_cast<int>(number % first_.back());
   const auto after = std::upper_bound(first_.begin(), first_.end(), within);
   const int stage = static_cast<int>(after - first_.begin()) - 1;
-  return {static_cast<int>(task / first_.back()), stage, within - first_[static_cast<std::size_t>(stage)]};
+  return {static_cast<int>(number / first_.back()), stage, within - first_[static_cast<std::size_t>(stage)]};
 }
 
 }  // namespace roundelay::model

@@ -1,5 +1,6 @@
-// One bucket on its way: what each of its tasks still waits for. A task is one stage of one chunk in one
-// group.
+// Counts what a bucket's tasks still wait for in the simulation. A task is one stage of one chunk, carried
+// out by one group of ranks. It may begin when all ranks of the group have ended their stage before, and when
+// the group has ended this stage of the chunk before.
 #pragma once
 
 #include <cstddef>
@@ -13,39 +14,44 @@ namespace roundelay::model {
 
 class BucketRun {
  public:
-  struct Place {
+  struct Task {
     int chunk = 0, stage = 0, group = 0;
   };
 
-  // `gates`: how many things each rank waits for before its first task.
+  // Both outlive it. `gates`: the number of events that each rank awaits before its first task, such as the
+  // bucket's last gradient, and a free track.
   BucketRun(const Program& program, const Groups& groups, int gates);
 
   [[nodiscard]] const Program& program() const { return program_; }
-  [[nodiscard]] const Stage& stage(const Place& place) const {
-    return program_.stages[static_cast<std::size_t>(place.stage)];
+  [[nodiscard]] const Stage& stage(const Task& task) const {
+    return program_.stages[static_cast<std::size_t>(task.stage)];
   }
   [[nodiscard]] int stages() const { return static_cast<int>(program_.stages.size()); }
-  [[nodiscard]] std::int64_t task(const Place& place) const;
-  [[nodiscard]] Place place(std::int64_t task) const;
+  // Return the number of a task in this bucket, which events carry, and the task of a number.
+  [[nodiscard]] std::int64_t number(const Task& task) const;
+  [[nodiscard]] Task task(std::int64_t number) const;
 
-  // One of the things that the rank waited for is there. Returns whether it was the last one.
+  // Each function counts one event, and returns whether it was the last one of its kind.
+
+  // One of the rank's gates has opened.
   bool open_gate(int rank) { return --gates_[static_cast<std::size_t>(rank)] == 0; }
-  // One of the things that a task waited for is there. Returns whether the task may begin.
-  bool arrive(const Place& place) { return --needs_[static_cast<std::size_t>(task(place))] == 0; }
-  // The task begins that many transfers. finish_transfer() returns whether it was the last of them.
+  // A rank of the task's group is ready for it, or the task of the chunk before has ended. If it was the last
+  // such event, the task may begin.
+  bool arrive(const Task& task) { return --needs_[static_cast<std::size_t>(number(task))] == 0; }
+  // One of the task's transfers has ended. begin_transfers() says how many there are.
   void begin_transfers(std::int64_t task, int count) { transfers_[static_cast<std::size_t>(task)] = count; }
   bool finish_transfer(std::int64_t task) { return --transfers_[static_cast<std::size_t>(task)] == 0; }
-  // The rank has a chunk. Returns whether it has all of the bucket.
+  // The rank has ended all stages of one chunk.
   bool finish_chunk(int rank) { return --left_[static_cast<std::size_t>(rank)] == 0; }
-  // A rank has all. Returns whether every rank has.
+  // One rank has ended all chunks.
   bool finish_rank() { return --ranks_left_ == 0; }
 
  private:
   const Program& program_;
-  std::vector<int> first_{0};  // task of each stage within a chunk; then the number of tasks of a chunk
-  std::vector<int> needs_{};
-  std::vector<int> transfers_{};
-  std::vector<int> gates_, left_;  // of each rank
+  std::vector<int> first_{0};      // number of each stage's first task in a chunk; at last: tasks of a chunk
+  std::vector<int> needs_{};       // events that each task still waits for
+  std::vector<int> transfers_{};   // of each task, which have not ended
+  std::vector<int> gates_, left_;  // of each rank: gates that are closed, chunks that are not done
   int ranks_left_;
 };
 

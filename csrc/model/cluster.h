@@ -8,18 +8,18 @@
 
 namespace roundelay::model {
 
-// How the parts of one level are joined. A message of s bytes takes latency + s / bandwidth.
+// How the parts of one level are joined. Each part has one end of the link, such as the network card of a
+// node, over which all its ranks send. A message of s bytes takes latency + s / bandwidth.
 struct Link {
   double latency = 0;    // alpha: seconds from the start of a message to its first byte
   double bandwidth = 1;  // W: bytes a second that one end sends
-  double reduce = 0;     // gamma: seconds to add one byte that came to one's own
-  // c: consecutive ranks that share one end, as those of a node share its network card.
-  int sharers = 1;
+  double reduce = 0;     // gamma: seconds in which a rank adds one received byte to its own
+  int sharers = 1;       // c: the number of consecutive ranks that share one end
 };
 
-// One level: so many parts of the level below are joined. The parts of the lowest level are ranks.
+// One level joins parts, each of which is a whole group of the level below. The lowest level joins ranks.
 struct Level {
-  int parts = 1;
+  int parts = 1;  // that one group of this level has
   Link link{};
 };
 
@@ -31,7 +31,8 @@ struct Cluster {
   double copy_bandwidth = std::numeric_limits<double>::infinity();
 };
 
-// Returns the number of ranks in one part of `level`; that of level levels.size() is the whole cluster.
+// Returns the number of ranks in one part that `level` joins: 1 for level 0, that of a node for level 1, and
+// that of the whole cluster for level levels.size().
 int ranks_in_part(const Cluster& cluster, std::size_t level);
 
 // Returns the number of all ranks.

@@ -1,6 +1,5 @@
-// What one collective of p ranks on one level costs: /docs/fabrics.md has the table of the algorithms'
-// messages and bytes. Sources: Thakur et al. 2005 (ring, doubling, halving), and the papers that techniques.h
-// names.
+// The messages and bytes of one collective operation, as stages. docs/fabrics.md has the table of the
+// algorithms. Sources: Thakur et al. 2005 (ring, doubling, halving), and the papers that techniques.h names.
 #pragma once
 
 #include <cstddef>
@@ -26,22 +25,23 @@ enum class Algorithm : unsigned char {
 std::optional<Algorithm> algorithm_named(std::string_view name);
 std::string_view name_of(Algorithm algorithm);
 
-// Return the stage of `ranks` ranks on level `level`. `bytes` is the whole vector, of an all-gather its
-// result. reduce_scatter and all_gather know kPairwise, kRing and kHalvingDoubling; the other algorithms
-// count as pairwise.
+// Return the stage in which `ranks` ranks, one of each part that level number `level` of the cluster joins,
+// carry out the operation. `bytes`: of a rank's whole vector; of an all-gather, of its result. reduce_scatter
+// and all_gather know kPairwise, kRing and kHalvingDoubling; they take the others for kPairwise.
 Stage allreduce(Algorithm algorithm, int ranks, double bytes, std::size_t level = 0);
 Stage reduce_scatter(Algorithm algorithm, int ranks, double bytes, std::size_t level = 0);
 Stage all_gather(Algorithm algorithm, int ranks, double bytes, std::size_t level = 0);
-// A binomial tree.
+// Returns the stage of a broadcast over a binomial tree.
 Stage broadcast(int ranks, double bytes, std::size_t level = 0);
 
-// Returns the allreduce of all ranks as one group that knows nothing of levels. It is as slow as the
-// outermost link. A ring whose neighbours are ranks of one part where possible crosses each end once; in
-// other algorithms all ranks of a part send outwards.
+// Returns the allreduce of all ranks as one group that knows nothing of levels. It counts as one stage on the
+// outermost link. In a ring, neighbours lie in one part where possible, so that one rank of each part sends
+// outwards; in other algorithms all of them do.
 Program flat(const Cluster& cluster, Algorithm algorithm, double bytes);
 
 // Returns the allreduce over all levels: reduce-scatters from the innermost level outwards, all-gathers back
-// (BlueConnect, Cho et al., MLSys 2019). With `algorithm` kRing its time with one chunk is the paper's:
+// (BlueConnect, Cho et al., MLSys 2019). With `algorithm` kRing its time with one chunk is the paper's, for S
+// bytes, p_i parts of level i, and the link's alpha_i, W_i and c_i (cluster.h):
 //   2 sum_i [ (p_i - 1) alpha_i + (p_i - 1) / p_i * (S / prod_{j < i} p_j) / (W_i / c_i) ].
 Program over_levels(const Cluster& cluster, Algorithm algorithm, double bytes);
 

@@ -1,4 +1,4 @@
-// Which ranks carry out a stage together, and over which ends of links.
+// Finds the ranks that carry out a stage together, and the ends of links over which they send. Pure.
 #pragma once
 
 #include <cstddef>
@@ -8,27 +8,32 @@
 
 namespace roundelay::model {
 
-// A symmetric job has one rank, which stands for all of them: each of its transfers stands for those of all
-// ranks that share the end.
+// Ranks and groups are numbered from 0 on. If all ranks of a job do the same at the same time, it is
+// symmetric: then it has rank 0 alone, which stands for all, and each of its transfers stands for those of
+// all ranks that share the end.
 class Groups {
  public:
+  // The cluster outlives it.
   Groups(const Cluster& cluster, bool symmetric);
 
   [[nodiscard]] int ranks() const { return ranks_; }
+  // Returns the number of groups that carry out the stage, each by itself.
   [[nodiscard]] int count(const Stage& stage) const;
   // Returns the rank's group; -1: it takes no part.
   [[nodiscard]] int of(const Stage& stage, int rank) const;
   [[nodiscard]] std::vector<int> members(const Stage& stage, int group) const;
 
+  // Equal transfers over one end.
   struct Share {
-    int end = 0;        // a number below ends().size()
-    double weight = 1;  // transfers that leave there at once
+    int end = 0;        // its index in ends()
+    double weight = 1;  // the number of transfers that begin there at once
   };
-  // Returns the ends over which the group's ranks send.
+  // Returns the transfers with which the group carries out the stage.
   [[nodiscard]] std::vector<Share> shares(const Stage& stage, int group) const;
-  // Returns the bandwidth of each end: those of the levels, then the ranks' memories and copy engines.
+  // Returns the bandwidth of each end: those of level 0, of level 1 and so on, then each rank's memory, then
+  // each rank's copies between GPU and host.
   [[nodiscard]] const std::vector<double>& ends() const { return ends_; }
-  // Returns the first end of a level; of level levels.size(): the end after the last level's.
+  // Returns the index of a level's first end; for levels.size(), of the first memory.
   [[nodiscard]] int first_end(std::size_t level) const { return first_[level]; }
 
  private:
@@ -36,7 +41,8 @@ class Groups {
   bool symmetric_;
   int ranks_;
   std::vector<double> ends_{};
-  std::vector<int> first_{};  // of each level, of the memories, of the copy engines
+  std::vector<int>
+      first_{};  // index in ends_ of each level's first end, of the first memory, the first copies
 };
 
 }  // namespace roundelay::model

@@ -19,18 +19,20 @@ enum class Sharing : unsigned char {
 };
 
 struct ReadyBucket {
-  double ready = 0;  // seconds from the beginning of backward until its last gradient is there
-  Program program{};
+  double ready = 0;   // seconds from the beginning of backward until its last gradient is there
+  Program program{};  // its stages from then on
 };
 
 // Parameters that travel apart from gradients, on a lane of their own: DASO, local SGD.
 struct Transfer {
-  int every = 0;  // steps between two; 0: none
-  int wait = 0;   // steps that begin before the result is needed; 0: the next step waits
+  int every = 0;  // steps from one to the next; 0: there are none
+  int wait = 0;   // the number of steps that begin without its result; 0: the next step waits for it
   Program program{};
 };
 
-// One step is: forward, backward while buckets leave in order, the optimizer's update when all are back.
+// A training. In a step each rank computes forward and backward. Meanwhile buckets leave, in their order.
+// When backward has ended and all buckets are reduced, the rank updates its parameters, and begins the next
+// step.
 struct Job {
   Cluster cluster{};
   double forward = 0, backward = 0, update = 0;  // seconds of a rank that is not late
@@ -40,23 +42,23 @@ struct Job {
   std::vector<ReadyBucket> buckets{};  // in the order in which they leave
   Transfer transfer{};
   int steps = 1;
-  int tracks = 2;  // buckets of a rank under way at once, each at another stage
+  int tracks = 2;  // the most buckets of a rank that are under way at once, each at another stage
   Sharing sharing = Sharing::kFair;
   // Standard deviation of the logarithm of a rank's time to compute, drawn for each rank and step; its mean
   // is 1.
   double jitter = 0;
-  std::vector<std::pair<int, double>> stragglers{};  // ranks, and the factor of their time to compute
+  std::vector<std::pair<int, double>> stragglers{};  // slow ranks, and the factor of their time to compute
   std::uint64_t seed = 0;
 };
 
 struct Outcome {
   double seconds = 0;               // of all steps
-  double exposed = 0;               // of these, after the end of backward without the update: mean over ranks
-  std::vector<double> step_ends{};  // on the last rank
+  double exposed = 0;               // in which a rank waited for communication only; the mean over ranks
+  std::vector<double> step_ends{};  // when the last rank has ended each step; from the job's beginning
   std::vector<double> bytes{};      // that the busiest end of each level sent
   std::vector<double> busy{};       // seconds in which the busiest end of each level sent
-  std::uint64_t events = 0;
-  bool symmetric = false;  // one rank stood for all
+  std::uint64_t events = 0;         // that the simulation has handled
+  bool symmetric = false;           // one rank stood for all
 };
 
 // Carries the job out. If all ranks are alike (no jitter, no stragglers), one stands for all. Each event

@@ -1,4 +1,4 @@
-// One end of a link, over which transfers leave.
+// One end of a link, which several transfers share. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,42 +14,46 @@ namespace roundelay::model {
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Time goes on by the calls' `now`, which never goes back.
+// Times are seconds since the job began. `now` never goes back from call to call.
 class LinkEnd {
  public:
   LinkEnd(double bandwidth, Sharing sharing) : bandwidth_(bandwidth), sharing_(sharing) {}
 
-  // Begins a transfer, which stands for `weight` equal ones of so many bytes each. `owner` names it.
+  // Begins `weight` equal transfers of `bytes` bytes each, which end together. finish() returns their
+  // `owner`.
   void add(double now, std::int64_t owner, double bytes, double weight);
   // Returns when the next transfer ends if no other is added; kNever: none is under way.
   [[nodiscard]] double next_end() const;
-  // Ends that transfer at its time, and returns its owner. Precondition: next_end() is `now`.
+  // Ends the transfer that ends next, and returns its owner. Precondition: next_end() is `now`.
   std::int64_t finish(double now);
-  // Grows with every change: an event with an older number is out of date.
+  // Returns a number that grows with every change of next_end(): an event that was planned for an older one
+  // is out of date.
   [[nodiscard]] std::uint64_t version() const { return version_; }
 
+  // Return the bytes of all transfers that have begun, and the seconds in which the end has sent.
   [[nodiscard]] double bytes() const { return bytes_; }
   [[nodiscard]] double busy() const { return busy_; }
 
  private:
   struct Flow {
-    double end = 0;  // fair: the share at which it has all; FIFO: its seconds
+    double end = 0;  // kFair: the value of share_ at which it ends; kFifo: the seconds that it takes
     double weight = 0;
     std::int64_t owner = 0;
-    std::uint64_t number = 0;
+    std::uint64_t number = 0;  // of two that end together, the one that began first ends first
     friend bool operator>(const Flow& a, const Flow& b) {
       return a.end != b.end ? a.end > b.end : a.number > b.number;
     }
   };
+  // Brings share_, busy_ and at_ to `now`. For kFair.
   void advance(double now);
 
   double bandwidth_;
   Sharing sharing_;
   std::priority_queue<Flow, std::vector<Flow>, std::greater<>> fair_{};
   std::deque<Flow> fifo_{};
-  double weight_ = 0;  // of all fair flows
-  double share_ = 0;   // bytes that a flow of weight 1 would have been given since the beginning
-  double at_ = 0;      // the time of share_; of FIFO: when the first flow began
+  double weight_ = 0;  // of all flows in fair_
+  double share_ = 0;   // bytes that one transfer would have sent, had it been here from the beginning
+  double at_ = 0;      // kFair: the time of share_; kFifo: when the first flow began to send
   double bytes_ = 0, busy_ = 0;
   std::uint64_t version_ = 0;
 };

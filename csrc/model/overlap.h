@@ -1,4 +1,5 @@
-// A step of training whose communication starts during backward (wait-free backpropagation).
+// The formula for a step of training whose communication starts during backward (wait-free backpropagation).
+// Pure.
 #pragma once
 
 #include <span>
@@ -15,10 +16,10 @@ struct LayerTimes {
 
 struct StepTimes {
   double all = 0;      // seconds of the step
-  double exposed = 0;  // of it after the end of backward
+  double exposed = 0;  // seconds of these that come after the end of backward
 };
 
-// Returns the time of a step whose operations go one after the other, each as soon as its gradient is there.
+// Returns the time of a step whose operations run one after the other, each as soon as its gradient is there.
 // `layers` are in forward's order; backward goes from the last to the first (PyDTNN's recursion, used by
 // Barrachina et al. 2021):
 //   tb += backward_l;  tc = max(tb, tc) + communication_l;  step = sum of forward_l + max(tb, tc).

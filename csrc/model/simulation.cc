@@ -188,14 +188,14 @@ class Simulation {
   }
 
   // The rank is ready for the stage, or for a later one if it takes no part in it.
-  void arrive(int run, BucketRun& bucket, BucketRun::Place place, int rank) {
-    while (place.stage < bucket.stages()) {
-      place.group = groups_.of(bucket.stage(place), rank);
-      if (place.group >= 0) break;
-      ++place.stage;
+  void arrive(int run, BucketRun& bucket, BucketRun::Task task, int rank) {
+    while (task.stage < bucket.stages()) {
+      task.group = groups_.of(bucket.stage(task), rank);
+      if (task.group >= 0) break;
+      ++task.stage;
     }
-    if (place.stage < bucket.stages()) {
-      if (bucket.arrive(place)) begin(run, bucket, place);
+    if (task.stage < bucket.stages()) {
+      if (bucket.arrive(task)) begin(run, bucket, task);
       return;
     }
     if (bucket.finish_chunk(rank)) run_done(run, bucket, rank);
@@ -216,23 +216,23 @@ class Simulation {
 
   // --- tasks ---
 
-  void begin(int run, const BucketRun& bucket, const BucketRun::Place& place) {
-    const Stage& stage = bucket.stage(place);
+  void begin(int run, const BucketRun& bucket, const BucketRun::Task& task) {
+    const Stage& stage = bucket.stage(task);
     const double latency =
         stage.kind == Stage::Kind::kLink ? stage.messages * job_.cluster.levels[stage.level].link.latency : 0;
-    schedule(now_ + latency, EventKind::kBegun, run, bucket.task(place));
+    schedule(now_ + latency, EventKind::kBegun, run, bucket.number(task));
   }
 
-  void send(int run, std::int64_t task) {
+  void send(int run, std::int64_t number) {
     BucketRun& bucket = find(run);
-    const BucketRun::Place place = bucket.place(task);
-    const Stage& stage = bucket.stage(place);
+    const BucketRun::Task task = bucket.task(number);
+    const Stage& stage = bucket.stage(task);
     const double bytes = stage.bytes / bucket.program().chunks;
-    const std::vector<Groups::Share> shares = groups_.shares(stage, place.group);
+    const std::vector<Groups::Share> shares = groups_.shares(stage, task.group);
     if (bytes == 0 || std::isinf(groups_.ends()[static_cast<std::size_t>(shares.front().end)]))
-      return reduce(run, bucket, task);
-    bucket.begin_transfers(task, static_cast<int>(shares.size()));
-    const std::int64_t owner = (std::int64_t{run} << 32U) | task;
+      return reduce(run, bucket, number);
+    bucket.begin_transfers(number, static_cast<int>(shares.size()));
+    const std::int64_t owner = (std::int64_t{run} << 32U) | number;
     for (const Groups::Share& share : shares) {
       ends_[static_cast<std::size_t>(share.end)].add(now_, owner, bytes, share.weight);
       watch(share.end);
@@ -251,30 +251,30 @@ class Simulation {
     const std::int64_t owner = link.finish(now_);
     watch(end);
     const auto run = static_cast<int>(owner >> 32U);
-    const std::int64_t task = owner & 0xffffffff;
+    const std::int64_t number = owner & 0xffffffff;
     BucketRun& bucket = find(run);
-    if (bucket.finish_transfer(task)) reduce(run, bucket, task);
+    if (bucket.finish_transfer(number)) reduce(run, bucket, number);
   }
 
-  void reduce(int run, const BucketRun& bucket, std::int64_t task) {
-    const Stage& stage = bucket.stage(bucket.place(task));
+  void reduce(int run, const BucketRun& bucket, std::int64_t number) {
+    const Stage& stage = bucket.stage(bucket.task(number));
     const double time = stage.kind == Stage::Kind::kLink ? stage.reduced / bucket.program().chunks *
                                                                job_.cluster.levels[stage.level].link.reduce
                                                          : 0;
-    schedule(now_ + time, EventKind::kTaskDone, run, task);
+    schedule(now_ + time, EventKind::kTaskDone, run, number);
   }
 
-  void task_done(int run, std::int64_t task) {
+  void task_done(int run, std::int64_t number) {
     BucketRun& bucket = find(run);
-    const BucketRun::Place place = bucket.place(task);
-    if (place.chunk + 1 < bucket.program().chunks) {
-      const BucketRun::Place next{place.chunk + 1, place.stage, place.group};
+    const BucketRun::Task task = bucket.task(number);
+    if (task.chunk + 1 < bucket.program().chunks) {
+      const BucketRun::Task next{task.chunk + 1, task.stage, task.group};
       if (bucket.arrive(next)) begin(run, bucket, next);
     }
-    const bool last_of_first = place.stage == 0 && place.chunk + 1 == bucket.program().chunks;
-    for (const int rank : groups_.members(bucket.stage(place), place.group)) {
+    const bool last_of_first = task.stage == 0 && task.chunk + 1 == bucket.program().chunks;
+    for (const int rank : groups_.members(bucket.stage(task), task.group)) {
       if (last_of_first && run % 2 == 0) open_next(run, rank);
-      arrive(run, bucket, {place.chunk, place.stage + 1, 0}, rank);
+      arrive(run, bucket, {task.chunk, task.stage + 1, 0}, rank);
     }
   }
 

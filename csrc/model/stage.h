@@ -1,5 +1,5 @@
-// The steps of a bucket's way: what the formulas add up (seconds()) and the simulation carries out
-// (simulation.h).
+// The stages of a bucket's way. The formulas (seconds()) add them up, and the simulation (job.h) carries them
+// out.
 #pragma once
 
 #include <cstddef>
@@ -9,30 +9,30 @@
 
 namespace roundelay::model {
 
-// One step that every rank makes.
+// One stage, which all ranks carry out at the same time.
 struct Stage {
   enum class Kind : unsigned char {
-    kLink,    // with the ranks of its place in the other parts of a level
+    kLink,    // messages between ranks: a rank and those of the same number in the other parts of a level
     kMemory,  // a pass over the rank's own memory
-    kCopy,    // between a GPU and its host
+    kCopy,    // a copy between a GPU and its host
   };
   Kind kind = Kind::kLink;
-  std::size_t level = 0;  // of kLink
-  double messages = 0;    // kLink: those that follow each other
-  double bytes = 0;       // that each rank sends, or that the pass reads and writes
-  double reduced = 0;     // kLink: bytes that each rank adds to its own
-  int senders = 0;        // kLink: ranks of each part that take part; 0: all
-  bool whole = false;     // kLink: all ranks are one group, whatever their level
+  std::size_t level = 0;  // kLink: its index in the cluster
+  double messages = 0;    // kLink: the number of messages of which each waits for the one before
+  double bytes = 0;       // that each rank sends, copies, or reads and writes
+  double reduced = 0;     // kLink: bytes that each rank receives and adds to its own
+  int senders = 0;        // kLink: only the first so many ranks of each part take part; 0: all
+  bool whole = false;     // kLink: all ranks of the cluster are one group
 };
 
-// A bucket's stages, in order. They work on `chunks` equal parts of the bucket, each a stage behind the one
-// before it.
+// A bucket's stages, in order. The bucket is cut into equal chunks. All of them go through all stages, and
+// each stage works on one chunk at a time.
 struct Program {
   std::vector<Stage> stages{};
   int chunks = 1;
 };
 
-// Returns the ranks that share an end of the stage's link while it is carried out: c in the formulas.
+// Returns the number of ranks that send over one end of the stage's link at once: c in the formulas.
 int flows(const Stage& stage, const Cluster& cluster);
 
 // Returns the time of one stage for one of `chunks` chunks, without contention:
@@ -40,8 +40,7 @@ int flows(const Stage& stage, const Cluster& cluster);
 double seconds(const Stage& stage, const Cluster& cluster, int chunks = 1);
 
 // Returns the time of a program without contention. With q chunks that is the sum of all stages for one
-// chunk, and q - 1 times the level that is busy longest with one (algorithms.md's pipeline, where both
-// directions of a level share its link).
+// chunk, and q - 1 times what the busiest level takes for one. All stages of a level share its link.
 double seconds(const Program& program, const Cluster& cluster);
 
 // Returns the program with as many chunks as make seconds() least, up to `most`.

@@ -1,5 +1,6 @@
-// What the techniques and strategies do to a bucket, as stages. Each function names the paper and its
-// formula.
+// The stages of a bucket under each technique and strategy. Each function names the paper and its formula;
+// the letters are those of cluster.h, with 1 for the node's level and 2 for that between nodes, n ranks in
+// each of m nodes, and d elements of b bytes (S = d b).
 #pragma once
 
 #include <vector>
@@ -9,60 +10,63 @@
 
 namespace roundelay::model {
 
-// The gradients of one bucket: bytes as PyTorch has them, in elements of so many bytes.
+// The gradients of one bucket, or a model's parameters.
 struct Bucket {
   double bytes = 0;
-  double element = 4;
+  double element = 4;  // bytes of one element
 };
 
-// One allreduce, over the levels with pairwise reduce-scatters; `wire`: bytes of an element on the way. A
-// cast is one pass over the memory each way.
+// One allreduce over all levels (over_levels(), pairwise). `wire`: bytes of an element while it travels. If
+// it is not the bucket's, a cast is one pass over the memory before the allreduce, and one after it.
 Program dense(const Cluster& cluster, const Bucket& bucket, double wire);
 
 // Coarse-grained sparse communication (GradientFlow, arXiv 1902.06855): a pass that adds the residual and
-// computes the chunks' norms, one small allreduce of 4 bytes a chunk, and one dense allreduce of the part
-// `keep` of the chunks.
-//   T = T_small(4 S / chunk) + T_allreduce(keep S) + passes.
+// computes the chunks' norms, one small allreduce of 4 bytes a chunk, and one dense allreduce of the chosen
+// chunks.
+//   T = T_allreduce(4 d / chunk_elements) + T_allreduce(keep S) + passes.
 struct CscOptions {
-  double keep = 0.1;
+  double keep = 0.1;  // the share of the chunks that are sent, above 0 and at most 1
   double chunk_elements = 32768;
-  double wire = 4;
+  double wire = 4;  // bytes of an element while it travels
 };
 Program csc(const Cluster& cluster, const Bucket& bucket, const CscOptions& options);
 
-// HiTopKComm (Shi et al., arXiv 2010.10458): reduce-scatter in the node, k of this rank's shard, an
-// all-gather of values and indices between the nodes, all-gather in the node.
-//   2 (n-1) alpha1 + 2 (n-1)/n d b/W1 + (m-1) alpha2 + (m-1) density d (value + index)/W_nic + T_select(d/n).
-// Levels above the first one count as one level of nodes with the outermost link.
+// HiTopKComm (Shi et al., arXiv 2010.10458): a reduce-scatter in the node, the choice of the largest elements
+// of each rank's shard, an all-gather of their values and indices between the nodes, an all-gather in the
+// node.
+//   2 (n-1) alpha1 + 2 (n-1)/n d b/W1 + (m-1) alpha2 + (m-1) density d (value + index)/W2 + T_select(d/n).
+// W2 is the bandwidth of a node's end. Levels above the first one count as one level of nodes with the
+// outermost link.
 struct TopKOptions {
-  double density = 0.01;
-  double value = 4;   // bytes
-  double index = 4;   // bytes
-  double passes = 3;  // reads of the shard that selecting takes
+  double density = 0.01;  // the share of the elements that are sent
+  double value = 4;       // bytes of a value
+  double index = 4;       // bytes of an index
+  double passes = 3;      // times that choosing reads the shard
 };
 Program top_k(const Cluster& cluster, const Bucket& bucket, const TopKOptions& options);
 
-// Returns the density above which dense communication sends fewer bytes between the nodes: 2 b / (m (value +
-// index)).
+// Returns the density above which dense communication sends fewer bytes between the nodes: 2 b / (m pair).
+// `dense_element`: b, bytes of a dense element. `pair`: bytes of a value and its index.
 double break_even_density(int nodes, double dense_element, double pair);
 
-// PowerSGD (Vogels et al., arXiv 1905.13727): two allreduces of factors of so many elements, and the passes
-// of the products: each reads the bucket once for a column of the factor.
+// PowerSGD (Vogels et al., arXiv 1905.13727): an allreduce of the left factors and one of the right factors,
+// and passes over the memory: each of the two products with the gradients reads the bucket once for each
+// rank.
 struct PowerSgdOptions {
-  double rank = 2;
-  double rows = 0;     // elements of all left factors, for rank 1
-  double columns = 0;  // of all right factors
+  double rank = 2;     // of the approximation
+  double rows = 0;     // of all matrices of the bucket, so rank * rows elements of left factors
+  double columns = 0;  // of all matrices of the bucket
 };
 Program power_sgd(const Cluster& cluster, const Bucket& bucket, const PowerSgdOptions& options);
 
-// The average of parameters over all ranks: local SGD's, every `period` steps.
+// The average of parameters over all ranks, which local SGD makes every few steps.
 Program average(const Cluster& cluster, const Bucket& parameters);
 
 // DASO's transfer (Coquelin et al., arXiv 2104.05588): one rank of each node sums its parameters with those
 // of the other nodes, and spreads the result in its node.
 Program daso_transfer(const Cluster& cluster, const Bucket& parameters);
 
-// The same for gradients in the node only: the first level.
+// The allreduce of gradients among the ranks of each node: over the first level only.
 Program within_node(const Cluster& cluster, const Bucket& bucket);
 
 }  // namespace roundelay::model

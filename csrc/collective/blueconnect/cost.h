@@ -2,9 +2,9 @@
 // BlueConnect (Cho et al., MLSys 2019), with links that the ranks of a part share. Pure.
 //
 // Each level has a link out of every part that it joins: out of a rank inside the node, out of a node inside
-// the rack, and so on. A stage of k members on v bytes a rank takes 2 ((k-1) alpha + (k-1)/k v / W), where W
-// is the rank's share of the narrowest link on the way. Stages work on different chunks at the same time, but
-// share the links that they have in common.
+// the rack, and so on. A stage whose groups have k members, with v bytes on each rank, takes
+// 2 ((k-1) alpha + (k-1)/k v / W): W is the narrowest link on the way, divided by the ranks that send over
+// it. Stages work on different chunks at the same time, but share the links that they have in common.
 #pragma once
 
 #include <cstddef>
@@ -33,17 +33,18 @@ struct Factor {
   friend bool operator==(const Factor&, const Factor&) = default;
 };
 
+// An allreduce over levels: its stages, and the size of its chunks.
 struct Choice {
-  std::vector<Factor> factors;  // innermost first, each above 1; at most one: levels gain nothing
-  std::size_t shard_bytes = 0;  // what the last stage works on at a time, on each rank
-  double seconds = 0;           // the formula's time
+  std::vector<Factor> factors;  // innermost first, each above 1; fewer than two: levels gain nothing
+  std::size_t shard_bytes = 0;  // bytes of one chunk that a rank has in the last stage
+  double seconds = 0;           // that the formula gives
 };
 
-// The size of a last stage's shard that two levels have by default, and the most that a choice has. Larger
-// ones would change the order of sums between more than 64 parts (collective/select.h).
+// The default of shard_bytes with two levels, and its maximum in a choice. With larger shards the last stage
+// might take another algorithm, and so another order of sums, for more than 64 parts (collective/select.h).
 inline constexpr std::size_t kShardBytes = 256 << 10;
 
-// Returns the seconds of an allreduce of `bytes` bytes.
+// Returns the seconds of an allreduce of `bytes` bytes with these stages and chunks.
 double seconds_of(const std::vector<LevelCost>& levels, const std::vector<Factor>& factors, std::size_t bytes,
                   std::size_t shard_bytes);
 
@@ -52,8 +53,9 @@ double seconds_of(const std::vector<LevelCost>& levels, const std::vector<Factor
 // fast choices it takes the one with the fewest stages.
 Choice choose(const std::vector<LevelCost>& levels, std::size_t bytes, std::size_t most_factors);
 
-// Returns the links of a level without measurements: shared memory, then a network of 10 Gbit/s. A rack's
-// link is taken to be no wider than a node's: racks are stated because their links are narrow.
+// Returns the link that counts for a level if none was measured (`roundelay tune`): shared memory for level
+// 0, a network of 10 Gbit/s for the others. The link of a rack counts as no wider than that of a node,
+// because users name racks where their links are narrow.
 Link usual_link(std::size_t level);
 
 }  // namespace roundelay::collective::blueconnect

@@ -1,7 +1,5 @@
-// Carries out one allreduce over levels.
-//
-// It is no Task (collective/task.h): a task waits for one call at a time, and here each stage has calls in
-// progress.
+// Carries out one allreduce over levels. It is no Task (collective/task.h): a task waits for one call at a
+// time, and here every stage has calls in progress.
 #pragma once
 
 #include <array>
@@ -23,21 +21,23 @@ struct LevelsResources {
   const LevelsParts& parts;
   const Group& group;
   const LevelsCut cut;
-  const std::array<std::string, 2> stages;  // between nodes and inside them, for the observer
+  // The names that the call's observer (collective/call.h) gets for work between nodes, and inside them.
+  const std::array<std::string, 2> stages;
 };
 
 // One allreduce. One thread at a time. Errors: as the stages' fabrics.
 class LevelsRun {
  public:
-  // Both outlive it. `call` is an allreduce that fits(), and has been checked. A member carries out its
-  // calls one after the other, in the same order as the others.
+  // Both outlive it. `call` is an allreduce for which fits() (schedule.h) is true, and its arguments have
+  // been checked. A member carries out its calls one after the other, in the same order as the others.
   LevelsRun(const LevelsResources& resources, const Call& call);
 
-  // Moves the call on without blocking. True: it is over.
+  // Moves the call on, and does not block. Returns whether it is over.
   Result<bool> advance();
   // Implements CallQueue's interrupted(). Returns no error: the fabrics of the stages watch their own calls,
   // and one of them always has one.
   [[nodiscard]] static Status interrupted(const CallWatch& /*watch*/) { return {}; }
+  // As Pending's functions of these names (collective/fabric.h).
   [[nodiscard]] int waiting_for() const;
   [[nodiscard]] bool crowded() const;
   Nap idle(Backoff& backoff);
@@ -45,14 +45,14 @@ class LevelsRun {
  private:
   // Starts the steps of a stage that may start now, and tests those in progress.
   Status advance(std::size_t stage);
-  // Returns whether the stage's next step may start: the stage before it has brought the chunk.
+  // Returns whether the stage's next step may start: the stage before it in the chunk's way is done with it.
   [[nodiscard]] bool may_start(std::size_t stage) const;
   Status start(std::size_t stage, const Step& step);
   // Returns the call of a step on one share; nothing if the share has no bytes in this chunk.
   [[nodiscard]] std::optional<Call> call_of(std::size_t stage, const Share& share, const Step& step) const;
   [[nodiscard]] CallOptions options() const;
   [[nodiscard]] Reduction reduction(std::size_t stage) const;
-  // Tells the call's observer when nodes, or links between them, have ceased to be busy.
+  // Tells the call's observer of each time span in which there was work inside the node, or between nodes.
   void observe();
   [[nodiscard]] bool busy(bool in_node) const;
 
@@ -62,9 +62,9 @@ class LevelsRun {
   const Chunks chunks_;
   const std::vector<Scale> scales_;  // by stage
   std::vector<StageRun> stages_;
-  std::uint64_t moves_ = 0;          // how many steps have ended
+  std::uint64_t moves_ = 0;          // the number of steps that have ended
   std::uint64_t moves_at_idle_ = 0;  // at the last idle()
-  // Since when there is work between nodes and inside the node, for the observer; nothing: there is none.
+  // When the present work between nodes, and inside the node, began; nothing: there is none.
   std::array<std::optional<TimePoint>, 2> busy_since_{};
 };
 

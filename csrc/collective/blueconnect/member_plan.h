@@ -1,8 +1,8 @@
 // A plan as one member sees it: the groups of each stage that it is in, and what it works on there. Pure.
 //
-// The plan cuts every chunk of a buffer alike, so it counts in units: a chunk has `units` of them, whatever
-// its size. With this number each stage cuts at whole units, so that two parts whose cuts should be at one
-// place have them there, and the groups are the same for chunks of all sizes.
+// The plan cuts chunks of all sizes alike, so it counts in units: a chunk has `units` of them, whatever its
+// size. The number is such that every stage cuts at whole units. So rounding never moves two cuts apart that
+// should coincide, and the groups are the same for all chunks.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace roundelay::collective::blueconnect {
 
 // The members of one group of a stage, by their numbers in the plan.
 struct Members {
-  std::vector<int> ranks;  // in the order of additions
+  std::vector<int> ranks;  // in the order in which their values are added
   int index = 0;           // of this member
 
   [[nodiscard]] int size() const { return static_cast<int>(ranks.size()); }
@@ -42,9 +42,9 @@ struct MemberStage {
 
 struct MemberPlan {
   std::size_t units = 1;
-  // The most units that a group of the last stage works on; the same on all members.
+  // The units of the largest range that a group of the last stage reduces; the same on all members.
   std::size_t last_range = 1;
-  std::vector<MemberStage> stages;  // innermost first, downward
+  std::vector<MemberStage> stages;  // innermost first
 
   // Returns whether this member has one group in each stage, of a size that is the same on all members.
   [[nodiscard]] bool even() const;
@@ -53,8 +53,8 @@ struct MemberPlan {
 // Returns the plan of `tree` for member `rank`.
 MemberPlan plan_of_member(const Tree& tree, int rank);
 
-// Returns the plan whose stages have these groups, one each, in which this member is, innermost first. All
-// groups of a stage are as large.
+// Returns the plan of a member that has one group in each stage: `groups`, innermost first. All groups of a
+// stage must have the same size.
 MemberPlan even_plan(const std::vector<Members>& groups);
 
 }  // namespace roundelay::collective::blueconnect

@@ -1,9 +1,10 @@
 // The stages of an allreduce over any number of levels, as in BlueConnect (Cho et al., MLSys 2019). Pure.
 //
-// Downward, each stage is reduce-scatters between parts of one level: the buffer's ranges shrink. Upward, the
-// same groups all-gather in reverse order. Parts may have different numbers of ranks: two parts then cut the
-// buffer at different places, and a stage has a group for each range between two cuts. Equal parts cut alike,
-// and the stages are those of the paper: a rank is in one group of each stage.
+// On the way *down* each stage reduce-scatters between the parts of one level, and the ranges that a rank
+// works on shrink. On the way *up* the same groups all-gather, in reverse order. If parts have different
+// numbers of ranks, they cut the buffer at different places, and a stage has a group for each range between
+// two neighbouring cuts. If all parts are equal, the stages are those of the paper: a rank is in one group of
+// each stage.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@ using Tree = std::vector<Parts>;
 // {4, 2} are 2 nodes with 4 ranks each.
 Tree tree_of_factors(const std::vector<int>& factors);
 
-// Returns the tree with one level more: below `level`, the parts (or ranks, below level 0) inside each of its
-// parts are joined, `factor` of them at a time. The last joint has fewer if the number is no multiple.
+// Returns the tree with one level more, below `level`. The new level joins, inside each part of `level`,
+// `factor` parts of the level below (ranks, below level 0) at a time, and at last those that remain.
 Tree split_level(const Tree& tree, std::size_t level, std::size_t factor);
 
 // Returns, for each part of `level`, the indices of the parts of the level below in it (below level 0: the
@@ -36,9 +37,9 @@ struct ElementRange {
   friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
 
-// Ranks that hold partial sums of one range, one rank of each part that is joined. Downward, member i reduces
-// shards[i] of all members; upward, it sends that shard to all. The shards lie side by side in the range and
-// may be empty.
+// Ranks that have partial sums of one range: one rank of each part that is joined. On the way down member i
+// gets the sum of shards[i] over all members; on the way up it sends that shard to all. The shards lie side
+// by side in the range and may be empty.
 struct StageGroup {
   std::vector<int> ranks;
   ElementRange range;
@@ -51,8 +52,8 @@ struct Stage {
   std::vector<StageGroup> groups;
 };
 
-// Returns the stages for `elements` elements, downward; upward they are reversed. A level that joins nothing
-// has no stage. After the last stage each element's sum is on one rank.
+// Returns the stages for `elements` elements, innermost first, which is the way down. A level that joins
+// nothing has no stage. After the last stage each element's sum is on one rank.
 std::vector<Stage> plan(const Tree& tree, std::size_t elements);
 
 }  // namespace roundelay::collective::blueconnect

@@ -1,8 +1,8 @@
 // Cuts an allreduce into chunks and orders the steps of its stages. Pure.
 //
-// A chunk goes down the stages, each of which scatters it further, through the last one, which reduces it
-// completely, and up again, each stage gathering what it has scattered. All stages work at the same time, on
-// different chunks.
+// A chunk goes down the stages, of which each reduce-scatters it; the last stage allreduces it; then it goes
+// up again, and each stage all-gathers what it has scattered. All stages work at the same time, on different
+// chunks.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,11 @@
 
 namespace roundelay::collective::blueconnect {
 
-// Cuts the bytes into chunks, and each chunk into the plan's units, as even as whole elements can be. The
-// last chunk is cut as evenly, too.
+// Cuts a buffer into chunks, and each chunk, also a shorter last one, into the plan's units. Units have whole
+// elements, and as equal numbers of them as possible.
 class Chunks {
  public:
+  // All sizes are in bytes, but for the number of units in a chunk.
   Chunks(std::size_t bytes, std::size_t element, std::size_t chunk_bytes, std::size_t units)
       : bytes_(bytes), element_(element), each_(chunk_bytes), units_(units) {}
 
@@ -52,10 +53,10 @@ inline std::size_t chunk_bytes_of(const MemberPlan& plan, std::size_t shard_byte
   return std::max(bytes - bytes % even, kElement);
 }
 
-// The order of the steps of one stage. It is the same on all its members, whatever comes back from further
-// out first. Chunk c is gathered when c + ahead + 1 chunks have been scattered, so that chunks are on their
-// way further out meanwhile. A stage further in must be ahead by at least as many, or both would wait for
-// each other.
+// The order in which one stage begins its steps. It is the same on all its members, whichever chunk comes
+// back first from the stages further out. The stage gathers chunk c when it has begun to scatter c + ahead +
+// 1 chunks (or all): so the stages further out have work meanwhile. `ahead` must not grow from a stage to the
+// next one further out, or both would wait for each other.
 class StepOrder {
  public:
   StepOrder(std::uint64_t chunks, std::uint64_t ahead) : chunks_(chunks), ahead_(ahead) {}
@@ -74,9 +75,10 @@ class StepOrder {
   std::uint64_t chunks_, ahead_, scattered_ = 0, gathered_ = 0;
 };
 
-// Splits a call's scale among the stages. Each divides what it has added up, so that an average of equal
-// parts is that part again, and a half's partial sum overflows no sooner than the result. Groups of different
-// sizes cannot: the first stage that has such divides by all that is left. A factor scales the whole sum.
+// Splits a call's scale among the stages. Each stage divides by the number of values that it has added, so
+// that the average of equal values is that value, and partial sums of fp16 overflow no sooner than the
+// result. The first stage with groups of different sizes divides by all that is left. The last stage applies
+// the factor.
 inline std::vector<Scale> split(const Reduction& how, const MemberPlan& plan) {
   std::vector<Scale> scales(plan.stages.size());
   Scale left = how.scale;

@@ -1,4 +1,4 @@
-// One stage of one allreduce: the steps that are in progress, and how far the stage has come.
+// Keeps the steps of one stage of one allreduce that are in progress, and counts those that have ended.
 #pragma once
 
 #include <array>
@@ -13,7 +13,8 @@
 
 namespace roundelay::collective::blueconnect {
 
-// Scatters or gathers one chunk. The last stage scatters and gathers in one step, which counts as both.
+// The work of a stage on one chunk: it scatters or gathers it. The last stage does both in one step, an
+// allreduce.
 struct Step {
   std::uint64_t chunk = 0;
   bool gathers = false;
@@ -22,14 +23,14 @@ struct Step {
 // One thread at a time.
 class StageRun {
  public:
-  // A call of a step, with the group of its fabric, which outlives it.
+  // One call of a step. `group` is that of the call's fabric, and outlives it.
   struct StepCall {
     std::unique_ptr<Pending> pending;  // null: it is over
     const Group* group;
   };
   using StepCalls = std::vector<StepCall>;
 
-  // At most `most` steps are in progress at once.
+  // At most `most` steps are in progress at once. `last`: it is the last stage.
   StageRun(StepOrder order, std::uint64_t most, bool last) : order_(order), most_(most), last_(last) {}
   StageRun(StageRun&&) = default;
   StageRun& operator=(StageRun&&) = default;
@@ -41,10 +42,11 @@ class StageRun {
   [[nodiscard]] Step next() const { return {order_.next(), !order_.scatters_next()}; }
   // Marks the next step as begun. `calls`: one for each share that has bytes.
   void begin(StepCalls calls);
-  // Tests all calls. Returns how many steps have ended in their order, or the first error.
+  // Tests all calls. Returns how many more steps have ended, or the first error. A step ends after all those
+  // before it.
   Result<std::uint64_t> test();
 
-  // Return how many chunks have been scattered and gathered, in their order.
+  // Return how many chunks have been scattered, and gathered: those below that number.
   [[nodiscard]] std::uint64_t scattered() const { return ended_[kScatters]; }
   [[nodiscard]] std::uint64_t gathered() const { return ended_[last_ ? kScatters : kGathers]; }
   [[nodiscard]] bool idle() const { return steps() == 0; }

@@ -1,4 +1,7 @@
-// The matrices of a bucket, and where their factors lie. Pure.
+// The matrices of a bucket, and the places of their factors. Pure.
+//
+// PowerSGD takes the gradient of a parameter for a matrix M, and sends it as L R^T: the *left factors* L have
+// a column of M's height for each rank of the approximation, the *right factors* R one of M's width.
 #pragma once
 
 #include <algorithm>
@@ -11,27 +14,29 @@
 
 namespace roundelay::compress::power_sgd {
 
+// The technique's parameters, the same on all ranks.
 struct Options {
-  std::vector<std::uint32_t> columns;  // of each parameter's matrix; 0: it goes densely
-  std::size_t rank = 1;                // of approximations, at most
-  std::uint64_t seed = 0;
-  std::optional<DType> wire;  // of fp32 elements; none: as they are
+  std::vector<std::uint32_t> columns;  // of each parameter's matrix; 0: the parameter goes densely
+  std::size_t rank = 1;                // the highest rank of an approximation
+  std::uint64_t seed = 0;              // of the random right factors with which the first run begins
+  std::optional<DType> wire;           // the type in which fp32 elements travel; none: their own
 };
 
-// Rows and columns of a matrix; all of them begin with the first one that is named.
+// A part of a matrix: `rows` rows from number `row` on, of each `columns` elements from number `column` on.
 struct Block {
   std::size_t row = 0, column = 0, rows = 0, columns = 0;
 };
 
-// The elements of a parameter, row by row, and the places of its factors, in elements: `rank` vectors with a
-// number for each row, one behind the other, and `rank` vectors with a number for each column.
+// The matrix of one parameter, whose elements lie row by row, and its factors: `rank` vectors of `rows`
+// elements, one after the other, and `rank` vectors of `columns` elements.
 struct Matrix {
-  Slice slice;
+  Slice slice;  // in the bucket
   std::size_t rows = 0, columns = 0, rank = 0;
-  std::size_t left = 0, right = 0;  // among the left factors and the right factors of all matrices
+  // The index of its first element among the left factors of all matrices, and among the right factors.
+  std::size_t left = 0, right = 0;
 
-  // Calls use(block) for blocks that together have the matrix's elements in the range: the end of a row,
-  // whole rows, the begin of a row.
+  // Calls use(block) for blocks that together have the matrix's elements in `range`, a range of the bucket:
+  // the end of a row, whole rows, the beginning of a row.
   template <typename Use>
   void each_block(const Slice& range, Use use) const {
     const std::size_t end = std::min(range.first + range.count, slice.first + slice.count);
@@ -51,11 +56,12 @@ struct Matrix {
 struct Layout {
   std::vector<Matrix> matrices;
   std::vector<Slice> dense;         // the parameters that go densely
-  std::size_t dense_elements = 0;   // of these together
+  std::size_t dense_elements = 0;   // the number of their elements
   std::size_t left = 0, right = 0;  // elements of all left factors, and of all right factors
 };
 
-// The options have a number of columns for each parameter, by which it can be divided.
+// Precondition: the number of columns divides the number of a parameter's elements. A matrix never has a
+// higher rank than it has rows or columns.
 [[nodiscard]] inline Layout layout_of(const Options& options, const BucketShape& shape) {
   Layout layout;
   for (std::size_t i = 0; i < shape.parameters.size(); ++i) {
@@ -75,7 +81,8 @@ struct Layout {
   return layout;
 }
 
-// Returns the most elements that all right factors together may have, whatever rows there are.
+// Returns the most elements that all right factors can have, for any numbers of rows. They are kept from run
+// to run, in memory of this size.
 [[nodiscard]] inline std::size_t most_right(const Options& options) {
   std::size_t elements = 0;
   for (const std::size_t columns : options.columns) elements += std::min(options.rank, columns) * columns;

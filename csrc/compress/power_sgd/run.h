@@ -1,5 +1,5 @@
-// The arithmetic of one run of power_sgd on one bucket: what goes into the two messages, and what comes of
-// them.
+// The arithmetic of one run of power_sgd on one bucket. A run sums two messages over all ranks: first the
+// dense elements with the left factors, then the right factors.
 #pragma once
 
 #include <cstddef>
@@ -10,27 +10,28 @@
 
 namespace roundelay::compress::power_sgd {
 
-// Call the functions in their order. All that it uses outlives it. Errors: those of Arithmetic.
+// Call the functions that return a Status in the order in which they stand here. The arguments of make()
+// outlive it. Errors: those of Arithmetic.
 class Run {
  public:
   // Errors: those of Stage::scratch().
   static Result<Run> make(const Options& options, Stage& stage, const Bucket& bucket);
 
-  // Puts the dense elements into the message, before the node adds up its gradients. Makes the right factors
-  // if this is the first run.
+  // Puts the dense elements into the first message, before the node adds up its gradients. In the first run
+  // it makes random right factors.
   [[nodiscard]] Status begin() const;
   // Returns the call of the node's fabric that adds up its gradients.
   [[nodiscard]] collective::ReducescatterCall node_sums(const Stage& stage) const {
     return scatter_in_node(bucket_, stage, place_, {1.0, weight_});
   }
-  // Puts the shard's part of the left factors into the message.
+  // Adds the residual to the shard, and puts its part of the left factors into the first message.
   [[nodiscard]] Status project() const;
-  // Takes the sums of that message, and puts the shard's part of the right factors into the next one.
+  // Takes the sums of the first message, and puts the shard's part of the right factors into the second one.
   [[nodiscard]] Status project_back() const;
-  // Takes their sums, and computes the bucket's elements and what the shard keeps.
+  // Takes the sums of the second message, and computes the bucket's elements and the shard's new residual.
   [[nodiscard]] Status finish() const;
 
-  // Return the calls that sum the messages of all ranks.
+  // Return the calls that sum the first message, and the second one, over all ranks.
   [[nodiscard]] collective::AllreduceCall sum_of_left(const Stage& stage) const {
     return sum_of(layout_.dense_elements + layout_.left, stage);
   }
@@ -64,8 +65,8 @@ class Run {
   const DType dtype_, real_, wire_;  // of the bucket's elements, of residual and factors, of messages
   const Place place_;
   const Slice shard_;          // the elements that this rank works on
-  const std::int64_t weight_;  // of a node sum in the bucket, which may be divided
-  double share_ = 0;           // of the result, the part that this rank's node has sent
+  const std::int64_t weight_;  // by which a node's sums are divided in the bucket, lest halves overflow
+  double share_ = 0;           // the factor by which the result becomes what this rank's node has sent of it
   std::byte* factors_ = nullptr;
   std::byte* message_ = nullptr;
 };

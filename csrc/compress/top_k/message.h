@@ -1,7 +1,8 @@
-// The message that a rank gathers with those of its place on the other nodes. It begins with the norm of the
-// shard's residual (fp32), which is not finite after an overflow. Then come values (the dense elements of the
-// shard, and the chosen ones), and the indices of the chosen ones. All messages of a place have the same
-// size.
+// The form of topk's messages. A rank gathers its message with those of the ranks that have the same place in
+// their nodes (compress/shards.h), and so the same shard. A message begins with the norm of the shard's
+// residual (fp32), which is not finite after an overflow. Then come the values of the shard's dense elements,
+// those of the chosen ones, and the indices of the chosen ones. The messages that are gathered together have
+// the same size.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,9 @@
 
 namespace roundelay::compress::top_k {
 
-// Writes ascending indices into a shard, and reads them: 32 bits for each, or 16 bits counted from the first
-// element of its block of 65536. Then the numbers of indices in each block come first, 32 bits each.
+// Writes and reads the ascending indices of a shard's elements. The long form has 32 bits for each. The short
+// form cuts the shard into blocks of 65536 elements. It begins with the number of indices in each block, 32
+// bits each; then each index has 16 bits, counted from its block's first element.
 class IndexCode {
  public:
   static constexpr std::size_t kBlock = std::size_t{1} << 16;
@@ -28,7 +30,8 @@ class IndexCode {
   }
   // `to` is aligned to 4 bytes. There are `count` indices.
   void write(std::byte* to, std::span<const std::int64_t> indices) const;
-  // Returns whether the bytes are such indices. If not, some of `indices` are written all the same.
+  // Reads the indices. False: the bytes are no ascending indices of the shard; some may have been written
+  // then.
   [[nodiscard]] bool read(const std::byte* from, std::span<std::uint32_t> indices) const;
 
  private:
@@ -39,7 +42,8 @@ class IndexCode {
   bool short_;
 };
 
-// The places of a message's parts, in bytes. Its size is a multiple of 8, so that messages lie side by side.
+// Where the parts of a message begin, and its size, in bytes. The size is a multiple of 8, so that messages
+// lie side by side. `values`: the number of dense and chosen elements.
 struct MessageLayout {
   static constexpr std::size_t kValuesAt = 8;
 

@@ -1,5 +1,6 @@
-// Plans one run of topk: which elements of the bucket are this rank's shard, and how many of them go. The
-// host makes the plan without the gradients.
+// Plans one run of topk: finds this rank's shard of the bucket, and the number of its elements to send. The
+// elements of some parameters go densely, all of them. The others are *lossy*: only the chosen ones are sent.
+// The host makes the plan, and needs no gradients for it.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +17,26 @@
 
 namespace roundelay::compress::top_k {
 
+// The technique's parameters, the same on all ranks.
 struct Options {
-  std::uint64_t before = 0;  // lossy elements of the pool's buckets before this one
-  std::vector<std::uint32_t> dense;
-  std::uint64_t share = 0;  // of the elements that are sent (quota.h)
+  std::uint64_t before = 0;          // the number of lossy elements in the pool's buckets before this one
+  std::vector<std::uint32_t> dense;  // indices of the bucket's parameters that go densely
+  std::uint64_t share = 0;           // of the lossy elements, to be sent; in units of 2^-32 (quota.h)
   kernels::LocalMomentum momentum;
-  std::optional<DType> wire;  // of fp32 elements; none: as they are
+  std::optional<DType> wire;  // the type in which fp32 elements travel; none: their own
   kernels::TopKRule rule;
-  bool short_indices = false;
+  bool short_indices = false;  // the short form of indices (message.h)
 };
 
 struct Plan {
-  DType dtype, wire;
+  DType dtype, wire;         // of the bucket's elements, and of those in messages
   Slice shard;               // in the bucket
-  std::vector<Slice> dense;  // the elements of the shard that go densely; counted from the shard's first
-  std::size_t dense_count;   // elements of these
-  std::size_t lossy;         // the other elements that users see
-  std::size_t first;         // the first lossy element, counted from the shard's first
+  std::vector<Slice> dense;  // the shard's elements that go densely; first: counted from the shard's first
+  std::size_t dense_count;   // the number of these
+  std::size_t lossy;         // the number of the shard's lossy elements; padding is neither dense nor lossy
+  std::size_t first;         // index of the first lossy element, counted from the shard's first
   std::size_t chosen;        // the number of lossy elements to send
-  bool in_place;             // the whole bucket goes densely, where it lies
+  bool in_place;             // nothing is kept back or cast: a dense reduction of the bucket does the same
   IndexCode code;
   MessageLayout message;
 
@@ -42,7 +44,7 @@ struct Plan {
   [[nodiscard]] bool sends() const { return lossy + dense_count > 0; }
 };
 
-// `run`: as in Bucket.
+// Returns the plan of the rank at `place` in its node for run number `run` (Bucket::run).
 [[nodiscard]] Plan plan_of(const Options& options, const BucketShape& shape, Place place, std::uint64_t run);
 
 }  // namespace roundelay::compress::top_k

@@ -1,4 +1,5 @@
-// The arithmetic on one shard in host memory: what it keeps, chooses and sends, and the sum over the nodes.
+// The arithmetic of topk on one shard in host memory: it adds to the residual, chooses the elements to send,
+// and adds up the messages of all nodes.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +10,19 @@
 
 namespace roundelay::compress::top_k {
 
-// One run of one rank. All that it uses outlives it. Errors: those of Stage::scratch().
+// One run on one rank. The constructor's arguments outlive it. Call fill(), then sum(). Errors: those of
+// Stage::scratch().
 class Shard {
  public:
   Shard(const Options& options, const Plan& plan, Stage& stage, const Bucket& bucket)
       : options_(options), plan_(plan), stage_(stage), bucket_(bucket) {}
 
-  // Takes the shard's sums over the node into the residual, and the chosen ones with the dense elements into
-  // the message. The shard is zero then.
+  // Precondition: the shard has the sums over the node. Adds them to the residual, moves the largest elements
+  // of the residual and the dense elements into the message, and clears the shard.
   [[nodiscard]] Status fill(std::byte* message) const;
-  // Sets the shard to the sum of the messages, which lie side by side, from the first to the last. A NaN
-  // shows that a residual had an overflow. Errors besides: kInternal (a message is none).
+  // Sets the shard to `scale` times the sum of `count` messages, which lie side by side, added from the first
+  // to the last. It has NaN if a residual had an overflow. Further errors: kInternal (a message has a wrong
+  // form).
   [[nodiscard]] Status sum(const std::byte* messages, std::size_t count, Scale scale) const;
 
  private:

@@ -19,15 +19,15 @@ _SUMMING = 3  # bytes that move in memory to add one byte: two reads, one write
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wire:
-    """A level's link as users state it: one-way latency in seconds, bytes a second of one end."""
+    """A level's link as users state it."""
 
-    bandwidth: float
-    latency: float
+    bandwidth: float  # bytes a second that one end sends
+    latency: float  # seconds from one end to the other
     reduce: float | None = None  # seconds to add a byte; None: by the memory's bandwidth
     overhead: float = 0.0  # seconds of an operation, whatever its size
 
     def scaled(self, factor: float) -> Wire:
-        """Make the same link so many times as fast."""
+        """Return a link that is `factor` times as fast in all."""
         return dataclasses.replace(
             self,
             bandwidth=self.bandwidth * factor,
@@ -38,27 +38,27 @@ class Wire:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machines:
-    """Nodes of so many ranks. `rack`: nodes of a rack, whose ranks share an uplink; 0: no racks."""
+    """Equal nodes, maybe in racks, and their links."""
 
     nodes: int = 1
     ranks_per_node: int = 1
-    inter: Wire = Wire(1.25e9, 30e-6)
-    intra: Wire = Wire(12.5e9, 3e-6)
-    uplink: Wire = Wire(5e9, 30e-6)
-    rack: int = 0
+    inter: Wire = Wire(1.25e9, 30e-6)  # out of each node
+    intra: Wire = Wire(12.5e9, 3e-6)  # out of each rank, in its node
+    uplink: Wire = Wire(5e9, 30e-6)  # out of each rack
+    rack: int = 0  # nodes of a rack; 0: there are no racks
     memory: float = 20e9  # bytes a second that one rank reads and writes
     price: float | None = None  # of a node, for an hour
-    source: tuple[str, ...] = ()
-    measured: tuple[int, int] | None = None  # nodes and ranks a node of the tuning file
-    error: float = STATED_ERROR  # relative, of the links
+    source: tuple[str, ...] = ()  # the options and files that the numbers come from
+    measured: tuple[int, int] | None = None  # nodes, and ranks of each, that the tuning file was measured on
+    error: float = STATED_ERROR  # relative error of the links' numbers
 
     @property
     def ranks(self) -> int:
-        """All of them."""
+        """The number of ranks on all nodes."""
         return self.nodes * self.ranks_per_node
 
     def model(self, factor: float = 1.0) -> _model.Cluster:
-        """Describe them to the model, with links so many times as fast. PlanError: racks are not full."""
+        """Return them for the model, with links `factor` times as fast. PlanError: a rack is not full."""
         n, rack = self.ranks_per_node, self.rack if 0 < self.rack < self.nodes else self.nodes
         if self.nodes % rack:
             raise PlanError(f"{self.nodes} nodes do not fill racks of {rack}: give a multiple of {rack}")
@@ -71,7 +71,7 @@ class Machines:
         return _model.Cluster(levels, self.memory)
 
     def control(self, factor: float = 1.0) -> Control:
-        """Tell what the ranks' agreement costs, on links so many times as fast."""
+        """Return the costs of the ranks' agreement, with links `factor` times as fast."""
         wire = self.inter if self.nodes > 1 else self.intra
         return Control(wire.overhead / factor, agreement=True)
 
@@ -94,7 +94,7 @@ class Machines:
         return ", ".join(parts)
 
     def outside(self) -> str:
-        """Say what was not measured; "" if the tuning file has as many nodes and ranks."""
+        """Return a sentence on what was not measured; "" if a tuning file of such nodes was given."""
         if self.measured is None:
             return "links are stated, not measured: measure them with `roundelay tune`"
         nodes, ranks = self.measured

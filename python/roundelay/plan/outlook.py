@@ -12,9 +12,9 @@ from roundelay.plan.machines import Machines
 from roundelay.plan.prediction import Choice, Prediction, predict
 from roundelay.plan.workload import Workload
 
-_LIKELY = 0.9  # the part of steps that the interval has
-_EXPOSED = 0.05  # of a step; less exposed communication limits nothing
-_MOST = 0.5  # of the exposed time; what takes so much away limits the step
+_LIKELY = 0.9  # the share of the steps that lie in the interval
+_EXPOSED = 0.05  # share of a step; with less exposed communication, compute limits the step
+_MOST = 0.5  # share of the exposed time; a cost limits the step if more than this goes when it is taken away
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class Row:
     seconds: float
     low: float  # 90 % of the steps are likely between low and high
     high: float
-    compute: float
-    exposed: float
-    hidden: float
-    samples_per_second: float
-    efficiency: float
-    bytes: tuple[float, ...]  # of the busiest end of each level in a step
-    limit: str
-    outside: str  # why the prediction is out of the calibrated range; "": it is not
+    compute: float  # of the slowest rank
+    exposed: float  # communication after backward
+    hidden: float  # communication during backward
+    samples_per_second: float  # of all ranks
+    efficiency: float  # compute of a rank that is not late, by seconds
+    bytes: tuple[float, ...]  # that the busiest end of each level sends in a step, innermost level first
+    limit: str  # "compute", "latency", "memory" or the name of a link
+    outside: str  # a sentence on what of the machines was not measured; "": all was
 
     @property
     def nodes(self) -> int:
@@ -62,7 +62,7 @@ def slowest(ranks: int, jitter: float, probability: float) -> float:
 
 
 def _slowed(workload: Workload, choice: Choice, ranks: int, jitter: float, probability: float) -> Workload:
-    """Slow a step down as the slowest rank does; where ranks meet less often, what is slow evens out."""
+    """Return the step of the slowest rank. If ranks wait for each other less often, slow steps even out."""
     spread = jitter / math.sqrt(max(1, choice.every))
     return workload.faster(1 / slowest(ranks, spread, probability))
 

@@ -13,7 +13,7 @@ from roundelay.plan.workload import Workload
 _MOST_BUCKET = 1 << 62
 _SHARD_BYTES = 256 << 10  # kShardBytes of csrc/collective/blueconnect/cost.h
 
-# Given a cluster, a bucket's bytes and its workload's bytes of an element: the bucket's way.
+# Returns the stages of a bucket, from the cluster, the bucket's bytes and the bytes of one element.
 Way = Callable[[_model.Cluster, float, int], _model.Program]
 
 
@@ -38,7 +38,10 @@ def in_chunks(program: _model.Program, cluster: _model.Cluster, size: float) -> 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """A strategy as the model knows it: the way of a bucket of gradients, and of parameters beside them."""
+    """A strategy as the model knows it.
+
+    way: of each bucket of gradients. transfer: of the parameters, if they travel, too.
+    """
 
     text: str
     way: Way = dataclasses.field(default=dense(None))
@@ -49,7 +52,7 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Control:
-    """What a step costs beside bytes: the ranks agree on the order of operations, and on its end."""
+    """The costs of the ranks' agreement on the order of operations, and on the end of a backward."""
 
     overhead: float = 0.0  # seconds of an operation, whatever its size
     agreement: bool = False  # a backward ends with a small allreduce (torch/optimizer/gradient_sync.py)
@@ -57,12 +60,12 @@ class Control:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prediction:
-    """A mean step: times in seconds, bytes of the busiest end of each level, innermost first."""
+    """A mean step. Tuples have an entry for each level, innermost first."""
 
     seconds: float
-    exposed: float
-    bytes: tuple[float, ...]
-    busy: tuple[float, ...]
+    exposed: float  # seconds of communication after backward
+    bytes: tuple[float, ...]  # that the level's busiest end sends
+    busy: tuple[float, ...]  # seconds in which that end sends
     buckets: int
 
 

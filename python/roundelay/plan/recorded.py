@@ -21,8 +21,8 @@ from roundelay.timeline import analysis
 from roundelay.timeline.events import Event, Trace, read
 from roundelay.timeline.intervals import Interval, clip, total
 
-_LEAST = 3  # steps of a rank
-_WARM = 2  # steps of a rank that do not count if there are enough: caches and pools are new
+_LEAST = 3  # the fewest steps of a rank that a prediction needs
+_WARM = 2  # the first steps of a rank, which do not count if there are enough: caches and pools are new
 _US = 1e-6
 _NORMAL = 1.4826  # standard deviation of a normal distribution with median absolute deviation 1
 CURE = "record one with: roundelayrun -np 2 --timeline-filename job.json python train.py"
@@ -30,12 +30,12 @@ CURE = "record one with: roundelayrun -np 2 --timeline-filename job.json python 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recording:
-    """A timeline's step, and how much the steps and ranks differ."""
+    """The median step of a timeline, and the differences between steps and ranks."""
 
     workload: Workload
     jitter: float  # standard deviation of the logarithm of a step's time of computing
     ranks: int
-    steps: tuple[int, ...]  # their numbers in the file
+    steps: tuple[int, ...]  # the numbers, in the file, of the steps that were used
 
     def describe(self) -> str:
         """Say which steps were used."""

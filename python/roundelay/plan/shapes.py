@@ -26,7 +26,7 @@ class Layer:
 
     @property
     def elements(self) -> int:
-        """All elements of its gradients."""
+        """The elements of all its gradients."""
         return sum(self.gradients)
 
 
@@ -44,7 +44,7 @@ class Shape:
 
     @property
     def flops(self) -> float:
-        """Of one sample's forward pass; a multiplication and an addition are two."""
+        """The operations of one sample's forward pass; a multiplication and an addition are two."""
         return sum(layer.flops for layer in self.layers)
 
 

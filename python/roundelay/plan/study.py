@@ -24,15 +24,19 @@ QUANTITIES = ("batch", "flops", "membw", "link", "nodes")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """What is varied. A roofline has a bound of memory; without one all of compute is arithmetic."""
+    """The training whose quantities are varied.
+
+    model: returns the step for a roofline and a number of samples. Without roofline and model a step's time
+    follows the arithmetic alone, and not the memory.
+    """
 
     workload: Workload
     machines: Machines
     roofline: Roofline | None = None
-    model: Callable[[Roofline, float], Workload] | None = None  # of a roofline and samples
+    model: Callable[[Roofline, float], Workload] | None = None
 
     def varied(self, quantity: str, factor: float) -> tuple[Workload, Machines]:
-        """Return the step and the machines where one quantity is so many times as large."""
+        """Return the step and the machines with one quantity `factor` times as large."""
         step, machines = self.workload, self.machines
         if quantity == "nodes":
             return step, dataclasses.replace(machines, nodes=max(1, round(machines.nodes * factor)))
@@ -56,7 +60,7 @@ class Subject:
         return dataclasses.replace(self.workload.faster(slower), samples=samples)
 
 
-Study = dict[str, list[tuple[float, list[Row]]]]  # by quantity: factors, and a row for each strategy
+Study = dict[str, list[tuple[float, list[Row]]]]  # by quantity: each factor, with a row for each strategy
 
 
 def study(subject: Subject, text: str, strategies: Sequence[str], jitter: float) -> Study:

@@ -11,7 +11,7 @@ from roundelay.plan.units import PlanError
 from roundelay.plan.workload import Workload
 
 _WIRES = {"none": None, "fp16": 2, "bf16": 2}
-_LEAST_GAIN = 2  # a matrix is sent as factors if these have so many times fewer elements
+_LEAST_GAIN = 2  # a matrix is sent as factors if it has at least so many times as many elements as they
 _DASO = {"global_skip": 4, "batches_to_wait": 1}
 
 # The parameters of each strategy: those that change its speed, then those that do not.
@@ -70,7 +70,7 @@ class _Parameters:
         return value
 
     def wire(self, default: str = "none") -> int | None:
-        """Return the bytes of an element on the wire; None: as many as it has."""
+        """Return the bytes of an element while it travels; None: those of the gradient's type."""
         return _WIRES[self.word("wire", default, tuple(_WIRES))]
 
 
@@ -118,7 +118,7 @@ def _power_sgd(text: str, parameters: _Parameters, workload: Workload) -> Choice
 
 
 def factors(workload: Workload, rank: int) -> tuple[float, float]:
-    """Return the rows and the columns of all matrices. What goes densely counts as columns."""
+    """Return the sums of the rows and of the columns of all matrices. Dense elements count as columns."""
     rows = columns = 0.0
     for gradient in workload.gradients:
         height, width = gradient.shape

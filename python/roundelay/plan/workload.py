@@ -1,4 +1,4 @@
-"""What a step of training asks of the network: gradients, their sizes, and when each is ready."""
+"""A step of training without its communication: times, and the sizes and ready times of gradients."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ class Gradient:
     name: str
     elements: int
     ready: float
-    shape: tuple[int, int] = (1, 0)  # rows and columns: its first dimension by all others
+    shape: tuple[int, int] = (1, 0)  # as a matrix: its first dimension, and the product of the others
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workload:
-    """One rank's step without communication: times in seconds."""
+    """One rank's step without communication. Times are seconds."""
 
     name: str
     gradients: tuple[Gradient, ...]
     forward: float
     backward: float
     update: float = 0.0
-    samples: float = 1.0
+    samples: float = 1.0  # of one rank in a step
     element: int = 4  # bytes of an element in `.grad`
     source: str = ""  # where the times come from
 
     @property
     def bytes(self) -> int:
-        """Of all gradients."""
+        """The bytes of all gradients."""
         return self.element * sum(gradient.elements for gradient in self.gradients)
 
     @property
@@ -45,7 +45,7 @@ class Workload:
         return self.forward + self.backward + self.update
 
     def faster(self, factor: float) -> Workload:
-        """The same step on a machine that computes so many times as fast."""
+        """Return the same step on a machine that computes `factor` times as fast."""
         return dataclasses.replace(
             self,
             gradients=tuple(dataclasses.replace(g, ready=g.ready / factor) for g in self.gradients),
@@ -62,7 +62,7 @@ def _matrix(elements: int, rows: int) -> tuple[int, int]:
 def from_shape(
     shape: Shape, compute: float, samples: float, *, seconds: Sequence[float] | None = None, element: int = 4
 ) -> Workload:
-    """Divide a step's `compute` seconds over the layers of a known model, by their flops.
+    """Return a known model's step of `compute` seconds, which its layers share in proportion to their flops.
 
     A third is forward's, two thirds backward's, which goes from the last layer to the first. `seconds` weighs
     the layers by their times of forward instead of their flops.
@@ -92,10 +92,10 @@ def from_shape(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Roofline:
-    """What a device reaches at most (Williams et al. 2009): a layer takes what either bound allows."""
+    """The limits of a device (Williams et al. 2009): a layer takes the longer of the times by the two."""
 
-    flops: float  # a second
-    bandwidth: float  # bytes a second of its memory
+    flops: float  # floating-point operations a second
+    bandwidth: float  # bytes a second that its memory reads and writes
 
     def seconds(self, shape: Shape, samples: float, element: int = 4) -> list[float]:
         """Return the time of each layer's forward."""

@@ -14,7 +14,9 @@ import numpy.typing as npt
 from roundelay import _model
 from roundelay.tuning_file import Level, Link, Measurement
 
-SHARED_MEMORY = "shm"  # the name of the one way of each operation in shared memory; its work is pairwise's
+SHARED_MEMORY = (
+    "shm"  # the algorithm's name in shared memory, where there is one; its work is that of pairwise
+)
 _DOUBLING = {"recursive_doubling", "halving_doubling"}
 _EXACT = {"direct", "pairwise", "ring"} | _DOUBLING
 

@@ -15,14 +15,14 @@ Parts = tuple[str, tuple[tuple[int, ...], ...]]
 
 @dataclass(frozen=True)
 class Series:
-    """Groups that are measured at once, as they work at once in an operation over all levels."""
+    """Groups of one level that are measured together, because an operation over levels uses them together."""
 
     level: str
     groups: tuple[tuple[int, ...], ...]  # of two ranks and more; they share no rank
 
     @property
     def ranks(self) -> int:
-        """The members of the largest group."""
+        """The number of ranks in the largest group."""
         return max(len(group) for group in self.groups)
 
 
@@ -79,7 +79,10 @@ def _within(part: tuple[int, ...], inner: tuple[tuple[int, ...], ...]) -> list[t
 
 
 def _columns(joined: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Returns the first ranks of all joined parts, the second ones ..., as far as two parts have one."""
+    """Returns a group of the first ranks of all joined parts, one of the second ranks, and so on.
+
+    A group has two ranks at least.
+    """
     most = max(len(part) for part in joined)
     columns = [tuple(sorted(part[i] for part in joined if i < len(part))) for i in range(most)]
     return [column for column in columns if len(column) > 1]

@@ -13,12 +13,12 @@ from typing import Any
 from roundelay.tune.lines import MARK, Plan
 from roundelay.tuning_file import Cluster, Level, Measurement
 
-Progress = Callable[[int, int, str], None]  # cells done, all cells, what was measured last
+Progress = Callable[[int, int, str], None]  # cells done, all cells, a text on the last one
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the ranks found."""
+    """The result of the ranks' measurement."""
 
     cluster: Cluster
     measured: tuple[Measurement, ...]

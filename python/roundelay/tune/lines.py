@@ -1,4 +1,4 @@
-"""What ``roundelay tune`` and its ranks tell each other: the plan, and the lines that rank 0 prints."""
+"""The messages between ``roundelay tune`` and its ranks: the plan, and the lines that rank 0 prints."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ MARK = "@roundelay-tune "  # begins rank 0's lines
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure."""
+    """The sizes and repetitions of a measurement."""
 
     sizes: tuple[int, ...]  # bytes, ascending
-    rounds: int  # over all algorithms, so that each meets the machine's moods
+    rounds: (
+        int  # in each of which all algorithms are measured, so that drift of the machine affects all alike
+    )
     seconds_a_cell: float
     longest_seconds: float  # of one operation; larger sizes of the algorithm are left out then
 
     def to_word(self) -> str:
-        """Returns a word of a command line."""
+        """Returns the plan as one word of a command line."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod

@@ -38,7 +38,7 @@ class _Cell:
 
 
 class _Speaker:
-    """Tells the user's process what rank 0 has done."""
+    """Prints the progress of the measurement, on rank 0."""
 
     def __init__(self, cells: int) -> None:
         self._cells, self._done = cells, 0
@@ -56,7 +56,7 @@ def say(content: dict[str, Any]) -> None:
 
 @contextmanager
 def _job(**variables: str) -> Iterator[None]:
-    """Joins the job with these ROUNDELAY_ variables."""
+    """Surrounds a job (hvd.init() to hvd.shutdown()) with these ROUNDELAY_ variables."""
     names = {f"ROUNDELAY_{name}": value for name, value in variables.items()}
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(names)
@@ -77,7 +77,7 @@ def _nothing() -> None:
 
 
 def _call(cell: _Cell, process_set: hvd.ProcessSet) -> Callable[[], object]:
-    """Returns the operation, of `cell.bytes` bytes in the table's sense."""
+    """Returns the cell's operation. `cell.bytes`: of a rank's vector; of an allgather, of its result."""
     count = max(1, cell.bytes // 4)
     tensor = torch.zeros(count)  # sums stay as they are
     ranks = process_set.ranks
@@ -148,7 +148,7 @@ def _run_series(
 
 
 def main(words: list[str]) -> None:
-    """Measures what the plan says."""
+    """Measures as the plan says. words: the plan, as Plan.to_word() made it."""
     plan = Plan.from_word(words[0])
     with _job():
         topology = [(name, tuple((tuple(ranks)) for _, ranks in parts)) for name, parts in _core.topology()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import warnings
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from torch import nn
 import roundelay.torch as hvd
 from daso_training import Training, close, daso, layouts, nodes_of
 from ranks import run_checks
+from roundelay.errors import MismatchError
 from roundelay.torch.strategies import DASO
 from sequential_daso import Epoch, Program
 from sequential_local_sgd import make_model
@@ -148,6 +150,59 @@ def check_momentum_is_merged_if_wanted() -> None:
         spread = [hvd.allgather(buffers(one).unsqueeze(0)).std(0).sum() for one in (apart, merged)]
         assert 0 < spread[1] < 0.9 * spread[0]  # of momentum that differs in the second step again
         close([hvd.allreduce(buffers(merged))], [hvd.allreduce(buffers(merged))])
+
+
+def check_momentum_that_begins_under_way_stays_in_the_node() -> None:
+    """The first gradient of a parameter comes after a transfer began, and before its merge."""
+
+    def train(model: nn.ParameterList, optimizer: torch.optim.Optimizer, batches: Sequence[int]) -> None:
+        for batch in batches:
+            optimizer.zero_grad()
+            used = list(model) if batch > 0 else [model[0]]
+            ((hvd.rank() + 1) * torch.cat(used).sum()).backward()
+            optimizer.step()
+
+    def make() -> tuple[nn.ParameterList, torch.optim.Optimizer]:
+        model = nn.ParameterList([torch.ones(3).double(), torch.ones(2).double()])
+        plain = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+        return model, hvd.DistributedOptimizer(plain, strategy=daso(4, 2, merge_momentum=True))
+
+    for each in layouts():
+        with nodes_of(each) as nodes:
+            model, optimizer = make()
+            train(model, optimizer, [0])
+            assert list(optimizer.state) == [model[0]]
+            train(model, optimizer, [1])
+            resumed, other = make()
+            strategies = hvd.strategies.of(optimizer), hvd.strategies.of(other)
+            for new, old in ((resumed, model), (other, optimizer), (strategies[1], strategies[0])):
+                new.load_state_dict(copy.deepcopy(old.state_dict()))
+            gradients = [torch.tensor(ranks).double().mean() + 1 for ranks in nodes]
+            (own,) = (one for one, ranks in zip(gradients, nodes, strict=True) if hvd.rank() in ranks)
+            weight = 4 / (4 + len(nodes))  # of what the node has at the merge, after batch 2
+            started = weight * 1.75 * own + torch.stack(gradients).sum() / (4 + len(nodes))
+            for parameters, stepped in ((model, optimizer), (resumed, other)):
+                train(parameters, stepped, [2])
+                early, late = parameters
+                momenta = [stepped.state[one]["momentum_buffer"] for one in (early, late)]
+                close(momenta, [started.expand(3), (1.5 * own).expand(2)])
+                close([late.detach()], [(1 - weight * 0.1 * 2.5 * own).expand(2)])
+
+
+def check_momentum_that_only_some_nodes_have_is_an_error() -> None:
+    with nodes_of(1):
+        first, second = (nn.Parameter(torch.ones(4)) for _ in range(2))
+        plain = torch.optim.SGD([first, second], lr=0.1, momentum=0.5)
+        optimizer = hvd.DistributedOptimizer(plain, strategy=daso(2, 1, merge_momentum=True))
+
+        def train() -> None:
+            for _ in range(2):
+                optimizer.zero_grad()
+                (first if hvd.rank() else first + second).sum().backward()
+                optimizer.step()
+
+        with pytest.raises(MismatchError, match="parameters.transfer"):
+            train()
 
 
 def check_buffers_are_averaged_at_the_ends_of_epochs() -> None:

@@ -73,7 +73,7 @@ def check_ranks_and_workers_share_one_copy() -> None:
         hvd.barrier()
         check(cache, source)  # now every rank has mapped all of it
         hvd.barrier()
-        share, whole = _proportional_bytes(cache._cache._place.folder)
+        share, whole = _proportional_bytes(cache._cache._storage.folder)
         hvd.barrier()
         assert whole > once
         assert share < 1.2 * whole / hvd.size()

@@ -226,6 +226,24 @@ def check_other_arguments() -> None:
     assert "parameter 0 of group 0 is torch.float32 of shape (4,)" in same_text(error)
 
 
+def check_a_step_that_fails_changes_nothing() -> None:
+    if hvd.size() == 1:
+        return
+    for make in KINDS:
+        for steps in (0, 2):
+            tensors = [nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(3))]
+            optimizer = make(tensors, distributed_norms=True)
+            whole: list[torch.Tensor | None] = [torch.full((4,), 2.0), torch.ones(3)]
+            for _ in range(steps):
+                for tensor, gradient in zip(tensors, whole, strict=True):
+                    tensor.grad = gradient
+                optimizer.step()
+            before = copy.deepcopy((tensors, optimizer.state_dict()))
+            error = raised(optimizer, tensors, [torch.ones(4), None] if hvd.rank() == 1 else whole)
+            assert isinstance(error, MismatchError)
+            torch.testing.assert_close((tensors, optimizer.state_dict()), before, rtol=0.0, atol=0.0)
+
+
 def check_other_gradients() -> None:
     """In the first step and in a later one; afterwards the job goes on."""
     if hvd.size() == 1:

@@ -21,6 +21,7 @@ from benchmarks.table import (
     straggler,
     submit,
     tensors,
+    threads,
     train,
 )
 from benchmarks.table.line import Goal, Line, missing
@@ -176,6 +177,9 @@ def test_costs_take_off_what_is_there_anyway() -> None:
     cpu = times(roundelay=0.9e-3, gloo=0.3e-3, mpi=50e-3, sleep=0.1e-3)
     (wait,) = straggler.results({"cpu": cpu, "others": [0.0]})
     assert costs(wait)[1:] == (0.8e-3, None, {"Gloo": 0.25, "MPI": 62.375})
+    took = {"1": [10e-6], str(threads.THREADS): [40e-6], "switch": [16e-6]}
+    (sums,) = threads.results({"seconds": took, "others": [0.0]})
+    assert costs(sums)[1:] == (40e-6, 2.5, {threads.ONE: 0.25})
     began = {"python": [0.1], "torch": [4.0], "run": [0.4], "sum": [4.5]}
     assert [costs(one)[1:3] for one in start.results({"seconds": began, "others": [0.0]})] == [
         (0.4, 4),

@@ -17,7 +17,7 @@ from roundelay.torch.data import arguments, disk_folder, job
 from roundelay.torch.data.counters import CacheStats
 from roundelay.torch.data.disk_folder import DiskFolder
 from roundelay.torch.data.memory_folder import MemoryFolder
-from roundelay.torch.data.node_cache import NodeCache, Place
+from roundelay.torch.data.node_cache import NodeCache, Storage
 from roundelay.torch.data.store import NoRoomError, lmdb_module
 
 _numbers = itertools.count(1)  # of the caches that this process makes
@@ -98,7 +98,7 @@ class DataCache(Dataset[Any]):
     def _use(self, folder: MemoryFolder, given: arguments.Arguments, directory: Path | None) -> None:
         """Makes the node's cache with these folders."""
         disk = None if directory is None else disk_folder.inside(directory)
-        self._cache = NodeCache(Place(folder.path, given.memory, disk), given.dataset)
+        self._cache = NodeCache(Storage(folder.path, given.memory, disk), given.dataset)
 
     def _record_of(self, index: int) -> bytes:
         return self._cache.encode(index, self.dataset[index])

@@ -20,34 +20,34 @@ _WRITER_LIMIT_S = 5.0  # for a write that takes less than a millisecond
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of a node's cache: a folder in node memory, the limit there in bytes, a folder on disk."""
+class Storage:
+    """The storage of a node's cache."""
 
-    folder: Path
-    memory: int
-    disk: Path | None
+    folder: Path  # in node memory
+    memory: int  # the most bytes of samples there
+    disk: Path | None  # a folder on disk; None: samples are kept in memory only
 
 
 class NodeCache:
     """One process's access to the node's cache. It can be pickled, and used in forked children."""
 
-    def __init__(self, place: Place, name: str) -> None:
+    def __init__(self, storage: Storage, name: str) -> None:
         """Opens nothing yet. name: of the source, for messages."""
-        self._place, self._name = place, name
-        self._folder, self._objection = str(place.folder), str(objection(place.folder))
+        self._storage, self._name = storage, name
+        self._folder, self._objection = str(storage.folder), str(objection(storage.folder))
         self._stores: dict[int, Store] = {}
-        if place.memory:
-            self._stores[MEMORY] = store_at(place.folder / "memory", place.memory)
-        if place.disk is not None:
-            self._stores[DISK] = store_at(place.disk, None)
-        self._counters = Counters(place.folder / "counters")
+        if storage.memory:
+            self._stores[MEMORY] = store_at(storage.folder / "memory", storage.memory)
+        if storage.disk is not None:
+            self._stores[DISK] = store_at(storage.disk, None)
+        self._counters = Counters(storage.folder / "counters")
         self._full: set[int] = set()  # levels to which this process writes no more
         self._broken: set[int] = set()  # levels that it does not read either
 
-    def __getstate__(self) -> tuple[Place, str]:
-        return self._place, self._name
+    def __getstate__(self) -> tuple[Storage, str]:
+        return self._storage, self._name
 
-    def __setstate__(self, state: tuple[Place, str]) -> None:
+    def __setstate__(self, state: tuple[Storage, str]) -> None:
         NodeCache.__init__(self, *state)
 
     def read(self, indices: Sequence[int], source: Callable[[list[int]], Sequence[Any]]) -> list[Any]:
@@ -63,14 +63,14 @@ class NodeCache:
         for level in self._stores:
             if missing and level not in self._broken:
                 self._look_up(level, indices, missing, samples)
-                missing = [place for place in missing if samples[place] is MISSING]
+                missing = [position for position in missing if samples[position] is MISSING]
         if missing:
             begin, size = time.monotonic_ns(), 0
-            wanted = [indices[place] for place in missing]
+            wanted = [indices[position] for position in missing]
             read = source(wanted)
             records = [self.encode(index, one) for index, one in zip(wanted, read, strict=True)]
-            for place, index, record in zip(missing, wanted, records, strict=True):
-                samples[place] = codec.decode(memoryview(record))
+            for position, index, record in zip(missing, wanted, records, strict=True):
+                samples[position] = codec.decode(memoryview(record))
                 size += len(record)
                 self.keep(index, record)
             self._counters.add(SOURCE, len(wanted), size, time.monotonic_ns() - begin)
@@ -86,7 +86,7 @@ class NodeCache:
                 "ended, or runs on another node; every rank makes its own"
             )
 
-    def _look_up(self, level: int, indices: Sequence[int], places: list[int], samples: list[Any]) -> None:
+    def _look_up(self, level: int, indices: Sequence[int], positions: list[int], samples: list[Any]) -> None:
         begin, size = time.monotonic_ns(), 0
 
         def take(record: memoryview) -> Any:
@@ -95,7 +95,7 @@ class NodeCache:
             return codec.decode(record)
 
         try:
-            found = self._stores[level].read([indices[place] for place in places], take)
+            found = self._stores[level].read([indices[position] for position in positions], take)
         except StoreError as error:
             self._broken.add(level)
             self._full.add(level)
@@ -107,9 +107,9 @@ class NodeCache:
             )
             return
         hits = 0
-        for place, sample in zip(places, found, strict=True):
+        for position, sample in zip(positions, found, strict=True):
             if sample is not MISSING:
-                samples[place] = sample
+                samples[position] = sample
                 hits += 1
         if hits:
             self._counters.add(level, hits, size, time.monotonic_ns() - begin)
@@ -126,7 +126,7 @@ class NodeCache:
         levels = [level for level in self._stores if level not in self._full]
         if not levels:
             return
-        writer = self._place.folder / "writer"
+        writer = self._storage.folder / "writer"
         why = ""
         try:
             writer.touch()
@@ -151,7 +151,7 @@ class NodeCache:
     def warn_once(self, why: str) -> None:
         """Warns that samples are not kept, unless a process of the node has done so."""
         try:
-            os.close(os.open(self._place.folder / "full", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            os.close(os.open(self._storage.folder / "full", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
             return  # another process has warned
         except OSError:

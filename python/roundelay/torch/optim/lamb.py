@@ -67,36 +67,31 @@ class LAMB(Layerwise):
             raise ValueError(f"clamp is {group['clamp']!r}, but must be (low, high) with 0 <= low <= high")
 
     def _directions(self, group: Group, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        gradients = _gradients(parameters)
         states = [self._state(parameter) for parameter in parameters]
-        first = [state["exp_avg"] for state in states]
-        second = [state["exp_avg_sq"] for state in states]
-        torch._foreach_add_([state["step"] for state in states], 1.0)
         beta1, beta2 = group["betas"]
-        torch._foreach_lerp_(first, gradients, 1.0 - beta1)
-        torch._foreach_mul_(second, beta2)
-        torch._foreach_addcmul_(second, gradients, gradients, 1.0 - beta2)
-        lengths = list(torch._foreach_sqrt(second))
+        updates = list(torch._foreach_lerp([state["exp_avg"] for state in states], gradients, 1.0 - beta1))
+        lengths = list(torch._foreach_mul([state["exp_avg_sq"] for state in states], beta2))
+        torch._foreach_addcmul_(lengths, gradients, gradients, 1.0 - beta2)
+        torch._foreach_sqrt_(lengths)
         if group["bias_correction"]:
-            steps = [state["step"].item() for state in states]
+            steps = [state["step"].item() + 1 for state in states]
             torch._foreach_div_(lengths, [math.sqrt(1.0 - beta2**step) for step in steps])
-            updates = list(torch._foreach_div(first, [1.0 - beta1**step for step in steps]))
-            torch._foreach_add_(lengths, group["eps"])
-            torch._foreach_div_(updates, lengths)
-        else:
-            torch._foreach_add_(lengths, group["eps"])
-            updates = list(torch._foreach_div(first, lengths))
+            torch._foreach_div_(updates, [1.0 - beta1**step for step in steps])
+        torch._foreach_add_(lengths, group["eps"])
+        torch._foreach_div_(updates, lengths)
         if group["weight_decay"]:
             torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         return updates
 
     def _state(self, parameter: torch.Tensor) -> dict[str, Any]:
-        state: dict[str, Any] = self.state[parameter]
-        if not state:
-            state["step"] = torch.zeros((), dtype=torch.float32, device="cpu")
-            state["exp_avg"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-            state["exp_avg_sq"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-        return state
+        """Returns what is kept of the parameter, which does not become part of the optimizer here."""
+        state: dict[str, Any] = self.state.get(parameter, {})
+        return state or {
+            "step": torch.zeros((), dtype=torch.float32, device="cpu"),
+            "exp_avg": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+            "exp_avg_sq": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+        }
 
     def _ratios(self, group: Group, weights: torch.Tensor, directions: torch.Tensor) -> torch.Tensor:
         return weights.clamp(*group["clamp"]) / directions
@@ -108,6 +103,24 @@ class LAMB(Layerwise):
         directions: list[torch.Tensor],
         ratios: list[float],
     ) -> None:
+        self._take_gradients(group, parameters)
         rate = float(group["lr"])
         torch._foreach_mul_(directions, [-rate * ratio for ratio in ratios])
         torch._foreach_add_(parameters, directions)
+
+    def _take_gradients(self, group: Group, parameters: list[torch.Tensor]) -> None:
+        """Adds the gradients to the moments. It comes after all that can fail, so that a step fails whole."""
+        gradients = _gradients(parameters)
+        for parameter in parameters:
+            self.state[parameter] = self._state(parameter)
+        states = [self.state[parameter] for parameter in parameters]
+        first, second = ([state[key] for state in states] for key in ("exp_avg", "exp_avg_sq"))
+        beta1, beta2 = group["betas"]
+        torch._foreach_add_([state["step"] for state in states], 1.0)
+        torch._foreach_lerp_(first, gradients, 1.0 - beta1)
+        torch._foreach_mul_(second, beta2)
+        torch._foreach_addcmul_(second, gradients, gradients, 1.0 - beta2)
+
+
+def _gradients(parameters: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]

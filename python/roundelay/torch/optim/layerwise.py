@@ -62,7 +62,7 @@ class Layerwise(torch.optim.Optimizer, ABC):
 
     @abstractmethod
     def _directions(self, group: Group, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Returns the tensors whose norms the trust ratios need; they are not changed before _apply()."""
+        """Returns the tensors whose norms the trust ratios need. Changes nothing: the step may still fail."""
 
     @abstractmethod
     def _ratios(self, group: Group, weights: torch.Tensor, directions: torch.Tensor) -> torch.Tensor:
@@ -120,7 +120,7 @@ class Layerwise(torch.optim.Optimizer, ABC):
 
         Collective over the process set. Gradients must be equal on its ranks, as DistributedOptimizer makes
         them. ValueError, with nothing changed: gradients are sparse, or parameters neither fp32 nor fp64.
-        MismatchError, on all ranks: they have other optimizers or gradients.
+        MismatchError, on all ranks and with nothing changed: they have other optimizers or gradients.
         """
         loss = None
         if closure is not None:

@@ -1,4 +1,4 @@
-"""The gate: switches techniques on where they make the training faster, and says so where none does."""
+"""The strategy that measures other strategies in the running job, and uses the fastest."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from roundelay.torch.tuning.trials import Trials
 KEYS = ("candidates", "trial_steps")
 _STEP_BYTES = 8
 _MOST_BUCKETS = 248  # that have a choice of their own; later buckets have that of the last of these
-_UNCOUNTED = 2
-_UNCOUNTED_LOSSY = 6  # a change from a technique that keeps gradients back takes some flush steps
-_WORTH = 0.01  # another plan must be so much faster than dense
+_UNCOUNTED = 2  # the first steps of a trial, which do not count
+_UNCOUNTED_LOSSY = 6  # the same after a technique that keeps gradients back: it takes some flush steps
+_WORTH = 0.01  # another plan must save this share of dense steps' time
 _COPIED_BYTES = 4 << 20
 
 
 class _Candidate(NamedTuple):
     text: str
-    spec: Spec | None  # its technique; None: dense, or ``lossy`` says it
-    lossy: KeepsBack | None
-    cost: Cost | None
+    spec: Spec | None  # the technique of all buckets; None: it is dense, or ``lossy`` chooses it
+    lossy: KeepsBack | None  # the strategy, if it keeps gradients back
+    cost: Cost | None  # for the cost model; None: the model does not know it
 
 
 class Auto(Strategy):
@@ -58,9 +58,9 @@ class Auto(Strategy):
         if any(each.lossy is not None for each in self._candidates):
             self.takes_sparse = False
         self._lossy: KeepsBack | None = None  # the last one that was in use
-        self._sizes: tuple[int, ...] = ()
-        self._plan: Plan = ()  # alike on all ranks
-        self._since = 0  # the step from which it is in use
+        self._sizes: tuple[int, ...] = ()  # bytes of each bucket
+        self._plan: Plan = ()  # the number of each bucket's candidate; the same on all ranks
+        self._since = 0  # the step from which the plan is in use
         self._step = 0
         self._trials: Trials[Rated] | None = None  # on rank 0, as all that follows
         self._searched = False

@@ -13,7 +13,7 @@ from roundelay.errors import MismatchError
 from roundelay.torch.functions import allgather_object
 from roundelay.torch.operations import Average
 from roundelay.torch.process_sets import ProcessSet, global_process_set
-from roundelay.torch.strategies.nodes import Place, node_id
+from roundelay.torch.strategies.nodes import RankNode, node_id
 from roundelay.torch.strategies.overflow import agree_on_overflow
 from roundelay.torch.strategies.protocol import Strategy
 
@@ -72,13 +72,13 @@ class Averaging(Strategy):
 
     # -- begin and end of a job
 
-    def compare(self, said: str) -> dict[int, Place]:
-        """Returns the places of the set's ranks, which all call it.
+    def compare(self, said: str) -> dict[int, RankNode]:
+        """Returns the nodes of the set's ranks, which all call it.
 
         said: the strategy with its settings. MismatchError, on all ranks: theirs differ.
         """
-        mine = (_core.rank(), said, Place(node_id(), _core.local_size()))
-        rows: list[tuple[int, str, Place]] = allgather_object(
+        mine = (_core.rank(), said, RankNode(node_id(), _core.local_size()))
+        rows: list[tuple[int, str, RankNode]] = allgather_object(
             mine, self.context.name(f"strategy.{self.kind}"), self.context.process_set
         )
         rank, first, _ = rows[0]
@@ -89,7 +89,7 @@ class Averaging(Strategy):
                 f"{other[0]} {other[1]}: give DistributedOptimizer the same strategy on every rank"
             )
         self._met = True
-        return {rank: place for rank, _, place in rows}
+        return {rank: node for rank, _, node in rows}
 
     def warn_of_one_node(self, result: str) -> None:
         """Says on rank 0 what it means that all ranks are on one node."""

@@ -19,6 +19,7 @@ from roundelay.torch.operations.common import Call, row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet, set_id
 from roundelay.torch.strategies.averages import average
 from roundelay.torch.strategies.averaging import Averaging, trainable
+from roundelay.torch.strategies.carried import State
 from roundelay.torch.strategies.dense import checked_wire, wire_text
 from roundelay.torch.strategies.exchange import Exchange
 from roundelay.torch.strategies.flat_copy import FlatCopy
@@ -56,7 +57,7 @@ class DASO(Averaging):
     """
 
     kind: ClassVar[str] = "daso"
-    format: ClassVar[int] = 1
+    format: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -171,7 +172,7 @@ class DASO(Averaging):
             self.warn_of_one_node("where it averages gradients in every batch and does nothing else")
             return
         self._groups = Groups.of(nodes)
-        self._exchange = Exchange(self._groups, context.name, self._carried)
+        self._exchange = Exchange(self._groups, context.name, self._merged_state)
 
     def detach(self) -> None:
         """Stops being an optimizer's strategy."""
@@ -183,18 +184,10 @@ class DASO(Averaging):
         self._groups = self._exchange = None
         super().restart()
 
-    def _carried(self, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Returns the parameters, and what the optimizer keeps of them if that is merged, too."""
+    def _merged_state(self) -> State:
+        """Returns the optimizer's state if that is merged, too."""
         optimizer = self._optimizer() if self._optimizer is not None else None
-        if not self.merge_momentum or optimizer is None:
-            return parameters
-        kept = [
-            value
-            for one in parameters
-            for _, value in sorted(optimizer.state.get(one, {}).items())
-            if isinstance(value, torch.Tensor) and value.shape == one.shape and value.is_floating_point()
-        ]
-        return [*parameters, *kept]
+        return optimizer.state if self.merge_momentum and optimizer is not None else {}
 
     # -- before and after a step
 
@@ -228,25 +221,15 @@ class DASO(Averaging):
         self._choose_gradients()
 
     def _cycle(self, exchange: Exchange, parameters: list[torch.Tensor], batch: int) -> None:
-        pending = exchange.pending
-        is_due = pending is not None and batch - pending.batch >= pending.wait
-        if is_due and exchange.merges_first:
-            self._merge(batch)
-            is_due = False
+        due = exchange.take_due(batch)
+        if due is not None and exchange.merges_first:
+            exchange.merge(due, batch)
+            due = None
         if self.skips.sends(batch):
-            wait = self.skips.batches_to_wait
-            exchange.send(parameters, batch, wait, (self._step, self.skips.global_skip))
-        if is_due and pending is not None:
-            later = exchange.pending if exchange.pending is not pending else None
-            exchange.merge(pending, batch - pending.batch)
-            exchange.pending = later
-
-    def _merge(self, batch: int) -> None:
-        """Merges the pending transfer, if there is one, after this batch."""
-        exchange = self._exchange
-        if exchange is not None and exchange.pending is not None:
-            exchange.merge(exchange.pending, batch - exchange.pending.batch)
-            exchange.pending = None
+            cycle = self._step, self.skips.global_skip
+            exchange.send(parameters, batch, self.skips.batches_to_wait, cycle)
+        if due is not None:
+            exchange.merge(due, batch)
 
     def _choose_gradients(self) -> None:
         """Reduces the gradients of the next batch in the node, or does not."""
@@ -266,7 +249,9 @@ class DASO(Averaging):
         optimizer = self._optimizer() if self._optimizer is not None else None
         if self._exchange is None or optimizer is None:
             return
-        self._merge(self._batch - 1)
+        pending = self._exchange.take()
+        if pending is not None:
+            self._exchange.merge(pending, self._batch - 1)
         cycle = self._step, self.skips.global_skip
         self._exchange.average(trainable(optimizer), cycle, self._before, self.blocking_wire)
         self._averaged_at = self._step
@@ -341,10 +326,7 @@ class DASO(Averaging):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what state_dict() returned, between two steps; load the optimizer's state before.
-
-        ValueError: it belongs elsewhere.
-        """
+        """Takes back what state_dict() returned, between two steps. ValueError: it belongs elsewhere."""
         self.check_state(state)
         if (state["exchange"] is None) != (self._exchange is None):
             raise ValueError("this state is of a job with other nodes")

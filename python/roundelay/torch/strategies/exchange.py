@@ -17,6 +17,7 @@ from roundelay.errors import MismatchError
 from roundelay.torch.functions import broadcast_object
 from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
+from roundelay.torch.strategies.carried import Carried, Entry, State
 from roundelay.torch.strategies.flat_copy import FlatCopy, fitting
 from roundelay.torch.strategies.nodes import Groups
 from roundelay.torch.strategies.transfer import Transfer
@@ -31,7 +32,7 @@ class Pending:
     place: int  # of the one that has sent
     batch: int
     wait: int  # batches until the merge
-    parameters: list[torch.Tensor]  # to merge it into
+    carried: Carried  # what has travelled, and into which it is merged
     transfer: Transfer | None = None  # on the rank that has sent, until it is done
     sums: FlatCopy | None = None  # there, when it is done
     ranks: int = 0  # that have taken part
@@ -47,18 +48,17 @@ class Pending:
 class Exchange:
     """Transfers and averages of one optimizer's parameters, over places in turn; at most one is pending.
 
-    name: makes names of operations. carried: returns parameters, and what else travels with them. All ranks
-    of the job call the methods between the same two batches.
+    name: makes names of operations. state: returns the optimizer's state, which travels with the parameters.
+    All ranks of the job call the methods between the same two batches.
     """
 
-    def __init__(
-        self, groups: Groups, name: Callable[[str], str], carried: Callable[[_Tensors], _Tensors]
-    ) -> None:
-        self._groups, self._carried = groups, carried
+    def __init__(self, groups: Groups, name: Callable[[str], str], state: Callable[[], State]) -> None:
+        self._groups, self._state = groups, state
         self._transfers, self._spreads = name("parameters.transfer"), name("parameters.spread")
         self.place = 0  # the one that sends next
-        self.pending: Pending | None = None
+        self._pending: Pending | None = None
         self._sent: FlatCopy | None = None  # what travels between nodes; it has the sums when it has come
+        self._small: FlatCopy | None = None  # changes, in the type in which they travel
         self._landing: FlatCopy | None = None  # what travels in the node
 
     @property
@@ -72,26 +72,37 @@ class Exchange:
         return self._groups.transfers is not None and self._groups.place == self.place
 
     def send(self, parameters: _Tensors, batch: int, wait: int, cycle: tuple[int, int]) -> None:
-        """Begins a transfer of the present values. Whoever called before has taken ``pending``."""
-        self.pending = Pending(self.place, batch, wait, parameters)
+        """Begins a transfer of the present values. None is pending: take_due() or take() was called."""
+        state = self._state()
+        self._pending = Pending(self.place, batch, wait, Carried(parameters, state))
         if self.sends_next:
             assert self._groups.transfers is not None
-            self._sent = self.copy(self._carried(parameters))
-            self.pending.transfer = Transfer(self._sent, cycle, self._transfers, self._groups.transfers)
+            copy = self.copy(self._pending.carried.tensors(state))
+            self._pending.transfer = Transfer(copy, cycle, self._transfers, self._groups.transfers)
         self._turn()
 
-    def merge(self, pending: Pending, waited: int) -> None:
+    def take_due(self, batch: int) -> Pending | None:
+        """Returns the transfer that is to be merged after this batch, which is then pending no more."""
+        pending = self._pending
+        return self.take() if pending is not None and batch - pending.batch >= pending.wait else None
+
+    def take(self) -> Pending | None:
+        """Returns the transfer that is pending, which it then is no more."""
+        pending, self._pending = self._pending, None
+        return pending
+
+    def merge(self, pending: Pending, batch: int) -> None:
         """Merges it into the node's tensors: (2 S x + the sum of x_sent) / (2 S + P), after S batches.
 
         MismatchError, on all ranks of the job: the senders' batches differ.
         """
-        tensors = self._carried(pending.parameters)
+        tensors = pending.carried.tensors(self._state())
 
         def combine() -> None:
             pending.finish(late="late_merges")
             if pending.ranks > 1:
                 assert pending.sums is not None
-                own = 2 * waited or 1
+                own = 2 * (batch - pending.batch) or 1
                 whole = own + pending.ranks
                 torch._foreach_mul_(tensors, own / whole)
                 torch._foreach_add_(tensors, pending.sums.views, alpha=1 / whole)
@@ -115,8 +126,9 @@ class Exchange:
             if start is None:
                 copy = self.copy(tensors)
             else:
-                copy = FlatCopy(tensors, wire)
-                copy.load(torch._foreach_sub(tensors, start.views))
+                self._small = copy = fitting(self._small, tensors, wire)
+                for change, now, before in zip(copy.views, tensors, start.views, strict=True):
+                    torch.sub(now, before, out=change)
             ranks = Transfer(copy, cycle, self._transfers, self._groups.transfers).wait()
             copy.store(tensors)
             torch._foreach_div_(tensors, ranks)
@@ -134,9 +146,9 @@ class Exchange:
 
     def drop(self) -> None:
         """Forgets the pending transfer, whose result nobody needs any more."""
-        if self.pending is not None:
-            self.pending.finish()
-            self.pending = None
+        pending = self.take()
+        if pending is not None:
+            pending.finish()
 
     def _turn(self) -> None:
         self.place = (self.place + 1) % self._groups.places
@@ -180,7 +192,7 @@ class Exchange:
 
     def state_dict(self, stepped: _Tensors) -> dict[str, Any]:
         """Returns the turn, and the pending transfer, when it is done. stepped: the optimizer's tensors."""
-        pending = self.pending
+        pending = self._pending
         if pending is None:
             return {"place": self.place, "pending": None}
         pending.finish()
@@ -192,7 +204,8 @@ class Exchange:
                 "place": pending.place,
                 "batch": pending.batch,
                 "wait": pending.wait,
-                "parameters": [places[one] for one in pending.parameters],
+                "parameters": [places[one] for one in pending.carried.parameters],
+                "entries": [tuple(entry) for entry in pending.carried.entries],
                 "sums": sums,
                 "ranks": pending.ranks,
             },
@@ -208,17 +221,15 @@ class Exchange:
                 raise ValueError(
                     f"this state is of another model: the optimizer has {len(stepped)} parameters"
                 )
-            parameters = [stepped[index] for index in indices]
-            tensors = self._carried(parameters)
+            entries = [Entry(*entry) for entry in pending["entries"]]
+            carried = Carried([stepped[index] for index in indices], self._state(), entries)
+            tensors = carried.tensors(self._state())
             if sums is not None and [one.shape for one in sums] != [one.shape for one in tensors]:
-                raise ValueError(
-                    "this state is of another model, whose tensors have other shapes, or of an optimizer "
-                    "whose state was not loaded before"
-                )
-            loaded = Pending(pending["place"], pending["batch"], pending["wait"], parameters)
+                raise ValueError("this state is of another model, whose tensors have other shapes")
+            loaded = Pending(pending["place"], pending["batch"], pending["wait"], carried)
             if sums is not None:
                 self._sent = loaded.sums = fitting(self._sent, tensors)
                 loaded.sums.load(sums)
                 loaded.ranks = pending["ranks"]
-            self.pending = loaded
+            self._pending = loaded
         self.place = state["place"]

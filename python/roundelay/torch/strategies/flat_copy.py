@@ -28,11 +28,12 @@ class FlatCopy:
             pieces[kind][begin : begin + one.numel()].view(one.shape)
             for one, (kind, begin) in zip(tensors, places, strict=True)
         ]
+        self._dtype = dtype
         self._shapes = [(one.device, one.dtype, one.shape) for one in tensors]
 
-    def fits(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Returns whether it is a copy of such tensors."""
-        return self._shapes == [(one.device, one.dtype, one.shape) for one in tensors]
+    def fits(self, tensors: Sequence[torch.Tensor], dtype: torch.dtype | None = None) -> bool:
+        """Returns whether it is a copy of such tensors, in this type."""
+        return (dtype, [(one.device, one.dtype, one.shape) for one in tensors]) == (self._dtype, self._shapes)
 
     def load(self, tensors: Sequence[torch.Tensor]) -> None:
         """Takes the tensors' values."""
@@ -43,6 +44,8 @@ class FlatCopy:
         torch._foreach_copy_(list(tensors), self.views)
 
 
-def fitting(copy: FlatCopy | None, tensors: Sequence[torch.Tensor]) -> FlatCopy:
+def fitting(
+    copy: FlatCopy | None, tensors: Sequence[torch.Tensor], dtype: torch.dtype | None = None
+) -> FlatCopy:
     """Returns the copy if it fits the tensors, else a new one."""
-    return copy if copy is not None and copy.fits(tensors) else FlatCopy(tensors)
+    return copy if copy is not None and copy.fits(tensors, dtype) else FlatCopy(tensors, dtype)

@@ -132,9 +132,9 @@ class LocalSGD(Averaging):
         said = self.text if self._outer is None else f"{self.text} with {self._outer.text}"
         if self._step >= self.post_local_after:
             said += f", the first average after {self.period.after(self._step)} steps"
-        places = self.compare(said)
+        found = self.compare(said)
         if self.within_node == "every_step":
-            nodes = nodes_of(places)
+            nodes = nodes_of(found)
             self._node = inside(nodes, "gradients")
             if len(nodes) == 1:
                 self.warn_of_one_node(

@@ -24,27 +24,27 @@ def node_id() -> str:
     return given or f"{platform.node()}/{_BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ''}"
 
 
-class Place(NamedTuple):
-    """A rank's node, as the rank knows it."""
+class RankNode(NamedTuple):
+    """The node of a rank, as the rank knows it."""
 
     node: str
     local_size: int  # the number of ranks that the core has found there
 
 
-def nodes_of(places: Mapping[int, Place]) -> list[list[int]]:
+def nodes_of(found: Mapping[int, RankNode]) -> list[list[int]]:
     """Returns the ranks of each node, in the order of the nodes' first ranks.
 
-    places: each rank's. HorovodInternalError, on every rank: the core has found other nodes.
+    found: the node of each rank. HorovodInternalError, on every rank: the core has found other nodes.
     """
     nodes: dict[str, list[int]] = {}
-    for rank in sorted(places):
-        nodes.setdefault(places[rank].node, []).append(rank)
+    for rank in sorted(found):
+        nodes.setdefault(found[rank].node, []).append(rank)
     for ranks in nodes.values():
         for rank in ranks:
-            if places[rank].local_size != len(ranks):
+            if found[rank].local_size != len(ranks):
                 raise HorovodInternalError(
                     f"rank {rank} shares its node id with {len(ranks)} ranks, and its node has "
-                    f"{places[rank].local_size}: set ROUNDELAY_NODE_ID to one value for each node"
+                    f"{found[rank].local_size}: set ROUNDELAY_NODE_ID to one value for each node"
                 )
     return list(nodes.values())
 
