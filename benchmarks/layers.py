@@ -1,7 +1,7 @@
 """Whole steps of models beside their predictions: `python -m benchmarks.layers --tuning tuning.json`.
 
 Trains AlexNet, VGG-16 and ResNet-50 on this machine alone, and compares the time of a step with the sum of
-its kernels' learned times, and with their rooflines alone. `roundelay tune --layers` has written the file here.
+its kernels' learned times, and with their rooflines alone. `roundelay tune --layers` wrote the file here.
 It measured random shapes: the models taught nothing.
 """
 

@@ -17,6 +17,8 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "str": (str,),
     "int": (int,),
     "float": (int, float),
+    "float | None": (int, float, type(None)),
+    "bool": (bool,),
     "int | None": (int, type(None)),
 }
 
@@ -39,7 +41,7 @@ def object_(kind: type[_Part], name: str, content: Any) -> _Part:
     for field in fields:
         value, of = content[field.name], str(field.type)
         kinds = _KINDS.get(of, (list,) if of.startswith("tuple") else (dict,))
-        if not isinstance(value, kinds) or isinstance(value, bool):
+        if not isinstance(value, kinds) or (isinstance(value, bool) and of != "bool"):
             raise WrongPartError(f'"{name}.{field.name}" is {value!r}, not of type {field.type}')
         if isinstance(value, int | float) and not (math.isfinite(value) and 0 <= value < 1 << 63):
             raise WrongPartError(f'"{name}.{field.name}" is {value!r}, out of range')

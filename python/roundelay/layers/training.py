@@ -111,7 +111,12 @@ def _fit_network(
     spread = float(targets.std()) or 1.0
     centre = float(targets.mean())
     machine = MLPRegressor(
-        _HIDDEN, activation="tanh", solver="lbfgs", alpha=_DECAY, max_iter=2000, random_state=_SEED
+        hidden_layer_sizes=_HIDDEN,
+        activation="tanh",
+        solver="lbfgs",
+        alpha=_DECAY,
+        max_iter=2000,
+        random_state=_SEED,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
