@@ -1,18 +1,22 @@
 """The tuning file: what ``roundelay tune`` measured on a cluster, and the algorithms that it chose.
 
-docs/tuning_file.md describes the file. This module needs no torch, so that the launcher can check a file.
+docs/techniques/topology.md says how it is used. This module needs no torch, so that the launcher can check a
+file.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from roundelay.json_objects import WrongPartError, object_, objects, text
+from roundelay.layers import times
+from roundelay.layers.times import LayerTimes
 
 FORMAT = "roundelay tuning"
 VERSION = 1
@@ -115,6 +119,7 @@ class Tuning:
     links: tuple[Link, ...]
     measured: tuple[Measurement, ...]
     table: tuple[Choice, ...]
+    layers: LayerTimes | None = None  # this machine's; None: nobody measured them
 
     def link(self, level: str) -> Link | None:
         """Returns the constants of a level; None if it has none."""
@@ -144,12 +149,14 @@ def load(path: str | os.PathLike[str]) -> Tuning:
         raise _refusal(name, f"it is not JSON ({error})") from error
     try:
         return _tuning(content)
-    except TuningFileError as error:
+    except (TuningFileError, WrongPartError) as error:
         raise _refusal(name, str(error)) from error
 
 
 def agreed_text(tuning: Tuning) -> str:
-    """Returns the part that all ranks agree on, for the core (csrc/runtime/startup/tuning.h)."""
+    """Returns the part that all ranks agree on, for the core (csrc/collective/tuning.h); "": it has none."""
+    if not tuning.cluster.levels:
+        return ""
     lines = [f"fabric {tuning.cluster.fabric}"]
     lines += [f"level {level.name} {level.members}" for level in tuning.cluster.levels]
     lines += [f"link {link.level} {link.alpha!r} {link.bandwidth!r} {link.gamma!r}" for link in tuning.links]
@@ -171,53 +178,18 @@ def _tuning(content: Any) -> Tuning:
         raise TuningFileError(f"it has version {content.get('version')!r}, this Roundelay reads {VERSION}")
     if content.get("units") != UNITS:
         raise TuningFileError(f"its units are {content.get('units')!r}, not {UNITS!r}")
-    cluster = _object(Cluster, "cluster", content.get("cluster"))
+    cluster = object_(Cluster, "cluster", content.get("cluster"))
     tuning = Tuning(
-        date=_text("date", content.get("date")),
-        roundelay=_text("roundelay", content.get("roundelay")),
-        cluster=dataclasses.replace(cluster, levels=_objects(Level, "levels", cluster.levels)),
-        links=_objects(Link, "links", content.get("links")),
-        measured=_objects(Measurement, "measured", content.get("measured")),
-        table=_objects(Choice, "table", content.get("table")),
+        date=text("date", content.get("date")),
+        roundelay=text("roundelay", content.get("roundelay")),
+        cluster=dataclasses.replace(cluster, levels=objects(Level, "levels", cluster.levels)),
+        links=objects(Link, "links", content.get("links")),
+        measured=objects(Measurement, "measured", content.get("measured")),
+        table=objects(Choice, "table", content.get("table")),
+        layers=times.from_json(content["layers"]) if content.get("layers") is not None else None,
     )
     _check(tuning)
     return tuning
-
-
-_Part = TypeVar("_Part")
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "float": (int, float),
-    "int | None": (int, type(None)),
-    "tuple[Level, ...]": (list,),
-}
-
-
-def _objects(kind: type[_Part], name: str, content: Any) -> tuple[_Part, ...]:
-    if not isinstance(content, list):
-        raise TuningFileError(f'"{name}" is no list')
-    return tuple(_object(kind, f"{name}[{index}]", one) for index, one in enumerate(content))
-
-
-def _object(kind: type[_Part], name: str, content: Any) -> _Part:
-    """Makes a dataclass of a JSON object, which must have its fields and no others."""
-    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
-    if not isinstance(content, dict) or set(content) != {field.name for field in fields}:
-        raise TuningFileError(f'"{name}" must have {", ".join(field.name for field in fields)}')
-    for field in fields:
-        value = content[field.name]
-        if not isinstance(value, _KINDS[str(field.type)]) or isinstance(value, bool):
-            raise TuningFileError(f'"{name}.{field.name}" is {value!r}, not of type {field.type}')
-        if isinstance(value, int | float) and not (math.isfinite(value) and 0 <= value < 1 << 63):
-            raise TuningFileError(f'"{name}.{field.name}" is {value!r}, out of range')
-    return kind(**content)
-
-
-def _text(name: str, content: Any) -> str:
-    if not isinstance(content, str):
-        raise TuningFileError(f'"{name}" is {content!r}, not a text')
-    return content
 
 
 def _check(tuning: Tuning) -> None:

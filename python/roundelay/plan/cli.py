@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -12,11 +13,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from roundelay.plan import machines, outlook, recorded, report, shapes, study, units, ways
+from roundelay.plan import learned, machines, outlook, recorded, report, shapes, study, units, ways
 from roundelay.plan.machines import Machines
+from roundelay.plan.shapes import Shape
 from roundelay.plan.study import Subject
 from roundelay.plan.units import PlanError
-from roundelay.plan.workload import Roofline, from_shape
+from roundelay.plan.workload import Roofline, Workload, from_shape
 
 _WIDTH = 140  # columns of a table that does not go to a terminal
 _SUFFIXES = (".png", ".svg")
@@ -40,7 +42,13 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--epoch-samples", metavar="N", help="samples of an epoch, for its cost")
     where = parser.add_argument_group("where")
     where.add_argument("--cluster", type=Path, metavar="YAML", help="a file that describes the machines")
-    where.add_argument("--tuning", type=Path, metavar="JSON", help="links that `roundelay tune` has measured")
+    where.add_argument(
+        "--tuning",
+        type=Path,
+        default=os.environ.get("ROUNDELAY_TUNING") or None,
+        metavar="JSON",
+        help="links and layers that `roundelay tune` has measured (default: ROUNDELAY_TUNING)",
+    )
     where.add_argument("--nodes", metavar="N,N", help="numbers of nodes: 1,2,4 (default: 1,2,4,8)")
     where.add_argument("--ranks-per-node", metavar="N", help="default: 1")
     where.add_argument("--inter", metavar="RATE", help="what a node sends in a second: 10Gbit")
@@ -77,14 +85,28 @@ def _subject(given: argparse.Namespace) -> tuple[Subject, float]:
         return Subject(recording.workload, _machines(given)), recording.jitter
     if given.model not in shapes.KNOWN:
         raise PlanError(f"no model {given.model!r} is known; known are {', '.join(shapes.KNOWN)}")
-    shape = shapes.KNOWN[given.model]()
+    return _modelled(given, shapes.KNOWN[given.model](), samples, _machines(given)), 0.0
+
+
+def _modelled(given: argparse.Namespace, shape: Shape, samples: float, found: Machines) -> Subject:
+    """Return a known model's step: from what is stated, or else from the layers of the tuning file."""
+    if given.compute and not (given.flops or given.membw):
+        return Subject(from_shape(shape, units.seconds(given.compute), samples), found)
     if given.flops and given.membw and not given.compute:
         roofline = Roofline(units.flops(given.flops), units.bandwidth(given.membw))
         step = roofline.workload(shape, samples)
-        return Subject(step, _machines(given), roofline, lambda line, n: line.workload(shape, n)), 0.0
-    if not given.compute or given.flops or given.membw:
-        raise PlanError("--model needs --compute (a step without communication, 0.12s) or --flops, --membw")
-    return Subject(from_shape(shape, units.seconds(given.compute), samples), _machines(given)), 0.0
+        return Subject(step, found, roofline, lambda line, n: line.workload(shape, n))
+    times = machines.load_tuning(given.tuning).layers if given.tuning is not None else None
+    if times is None or given.compute or given.flops or given.membw:
+        raise PlanError(
+            "--model needs --compute (a step without communication, 0.12s), or --flops and --membw, or with "
+            "--tuning a file that `roundelay tune --layers` has written"
+        )
+
+    def step_of(count: float) -> Workload:
+        return learned.from_times(shape, times, count, str(given.tuning))
+
+    return Subject(step_of(samples), found, of_samples=step_of)
 
 
 def _machines(given: argparse.Namespace) -> Machines:

@@ -12,6 +12,7 @@ import yaml
 from roundelay import _model, tuning_file
 from roundelay.plan.prediction import Control
 from roundelay.plan.units import PlanError, bandwidth, bandwidth_text, count, number, seconds, time_text
+from roundelay.tuning_file import Tuning
 
 STATED_ERROR = 0.2  # relative; of links that nobody has measured
 _SUMMING = 3  # bytes that move in memory to add one byte: two reads, one write
@@ -164,14 +165,19 @@ def changed(machines: Machines, text: str) -> Machines:
     return _with(machines, key, value)
 
 
-def from_tuning(path: Path, machines: Machines) -> Machines:
-    """Take the links that `roundelay tune` has measured. PlanError: the file is none of its."""
+def load_tuning(path: Path) -> Tuning:
+    """Read what `roundelay tune` has written. PlanError: the file is none of its."""
     try:
-        tuning = tuning_file.load(path)
-    except OSError as error:
-        raise PlanError(f"cannot read '{path}': {error.strerror}") from None
+        return tuning_file.load(path)
     except tuning_file.TuningFileError as error:
         raise PlanError(str(error)) from None
+
+
+def from_tuning(path: Path, machines: Machines) -> Machines:
+    """Take the links that `roundelay tune` has measured, if it has. PlanError: the file is none of its."""
+    tuning = load_tuning(path)
+    if not tuning.cluster.levels:
+        return machines
     members = {level.name: level.members for level in tuning.cluster.levels}
     ranks = members.get("node", 1)
     nodes = max(1, tuning.cluster.hosts)

@@ -94,7 +94,8 @@ def look(workload: Workload, machines: Machines, choice: Choice, jitter: float) 
     tail = (1 - _LIKELY) / 2
     ends = []
     for probability, factor in ((tail, 1 + machines.error), (1 - tail, 1 / (1 + machines.error))):
-        slowed = _slowed(workload, choice, ranks, jitter, probability)
+        error = 1 + workload.error if probability < 0.5 else 1 / (1 + workload.error)
+        slowed = _slowed(workload, choice, ranks, jitter, probability).faster(error)
         end = predict(slowed, machines.model(factor), choice, control=machines.control(factor))
         ends.append(end.seconds)
     seconds = prediction.seconds

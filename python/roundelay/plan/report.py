@@ -66,7 +66,7 @@ def inputs(workload: Workload, rows: Sequence[Row]) -> list[str]:
         f"{bytes_text(workload.bytes)}; from {workload.source}",
         f"links: {machines.describe()}; from {', '.join(machines.source) or 'the command line and defaults'}",
     ]
-    outside = dict.fromkeys(row.outside for row in rows if row.outside)
+    outside = dict.fromkeys(text for text in (workload.outside, *(row.outside for row in rows)) if text)
     return [*lines, *(f"note: {text}" for text in outside)]
 
 
@@ -96,6 +96,8 @@ def as_json(
             "update": workload.update,
             "samples": workload.samples,
             "jitter": jitter,
+            "error": workload.error,
+            "outside": workload.outside,
         },
         "machines": machines,
         "rows": [row_json(row, epoch) for row in rows],

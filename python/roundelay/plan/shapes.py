@@ -9,13 +9,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 
+from roundelay.layers.kernels import Convolution, ElementWise, Kernel, MatrixProduct, Normalisation
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layer:
     """One layer: its name, the elements of its gradients, the flops of forward for one sample.
 
     rows: the first dimension of its first gradient, the weights. activations: the elements that forward reads
-    and writes for one sample, weights not counted.
+    and writes for one sample, weights not counted. kernels: what it runs, and the element-wise operations
+    that follow it.
     """
 
     name: str
@@ -23,11 +26,17 @@ class Layer:
     flops: float
     rows: int = 1
     activations: float = 0.0
+    kernels: tuple[Kernel, ...] = ()
 
     @property
     def elements(self) -> int:
         """The elements of all its gradients."""
         return sum(self.gradients)
+
+    def then(self, *operations: tuple[str, int]) -> Layer:
+        """Return the layer with operations that follow it, each with its number of elements."""
+        own = tuple(ElementWise(name, elements) for name, elements in operations)
+        return dataclasses.replace(self, kernels=(*self.kernels, *own))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,23 +58,32 @@ class Shape:
 
 
 def _convolution(
-    name: str, inputs: int, outputs: int, kernel: int, side: int, *, bias: bool = False, groups: int = 1
+    name: str, inputs: int, outputs: int, kernel: int, side: int, *, stride: int = 1, bias: bool = False
 ) -> Layer:
     """Describe a square convolution whose output has `side` by `side` places."""
-    weights = inputs // groups * outputs * kernel * kernel
+    weights = inputs * outputs * kernel * kernel
     gradients = (weights, outputs) if bias else (weights,)
     places = side * side
-    # The stride is not known here: the input counts as large as the output.
-    return Layer(name, gradients, 2.0 * weights * places, outputs, float((inputs + outputs) * places))
+    activations = float((inputs + outputs) * places)  # the input counts as large as the output
+    kernels = (Convolution(inputs, outputs, kernel, side, stride),)
+    return Layer(name, gradients, 2.0 * weights * places, outputs, activations, kernels)
 
 
-def _norm(name: str, channels: int, places: int) -> Layer:
-    return Layer(name, (channels, channels), 4.0 * channels * places, activations=2.0 * channels * places)
+def _norm(name: str, channels: int, places: int, *, by_place: bool = False) -> Layer:
+    elements = float(channels * places)
+    kernels = (Normalisation(channels, places, by_place),)
+    return Layer(name, (channels, channels), 4.0 * elements, activations=2.0 * elements, kernels=kernels)
 
 
 def _linear(name: str, inputs: int, outputs: int, *, rows: int = 1) -> Layer:
     activations = float((inputs + outputs) * rows)
-    return Layer(name, (inputs * outputs, outputs), 2.0 * inputs * outputs * rows, outputs, activations)
+    flops = 2.0 * inputs * outputs * rows
+    kernels = (MatrixProduct(rows, inputs, outputs),)
+    return Layer(name, (inputs * outputs, outputs), flops, outputs, activations, kernels)
+
+
+def _pooled(layer: Layer, elements: int, window: int) -> Layer:
+    return layer.then(("relu", elements), (f"max_pool{window}", elements))
 
 
 def alexnet() -> Shape:
@@ -73,13 +91,13 @@ def alexnet() -> Shape:
     return Shape(
         "alexnet",
         (
-            _convolution("conv1", 3, 64, 11, 55, bias=True),
-            _convolution("conv2", 64, 192, 5, 27, bias=True),
-            _convolution("conv3", 192, 384, 3, 13, bias=True),
-            _convolution("conv4", 384, 256, 3, 13, bias=True),
-            _convolution("conv5", 256, 256, 3, 13, bias=True),
-            _linear("fc6", 256 * 6 * 6, 4096),
-            _linear("fc7", 4096, 4096),
+            _pooled(_convolution("conv1", 3, 64, 11, 55, stride=4, bias=True), 64 * 55 * 55, 3),
+            _pooled(_convolution("conv2", 64, 192, 5, 27, bias=True), 192 * 27 * 27, 3),
+            _convolution("conv3", 192, 384, 3, 13, bias=True).then(("relu", 384 * 13 * 13)),
+            _convolution("conv4", 384, 256, 3, 13, bias=True).then(("relu", 256 * 13 * 13)),
+            _pooled(_convolution("conv5", 256, 256, 3, 13, bias=True), 256 * 13 * 13, 3),
+            _linear("fc6", 256 * 6 * 6, 4096).then(("relu", 4096)),
+            _linear("fc7", 4096, 4096).then(("relu", 4096)),
             _linear("fc8", 4096, 1000),
         ),
     )
@@ -91,10 +109,16 @@ def vgg16() -> Shape:
     inputs, side = 3, 224
     for block, (outputs, count) in enumerate(((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)), 1):
         for index in range(1, count + 1):
-            layers.append(_convolution(f"conv{block}_{index}", inputs, outputs, 3, side, bias=True))
+            layer = _convolution(f"conv{block}_{index}", inputs, outputs, 3, side, bias=True)
+            elements = outputs * side * side
+            layers.append(_pooled(layer, elements, 2) if index == count else layer.then(("relu", elements)))
             inputs = outputs
         side //= 2
-    layers += [_linear("fc6", 512 * 7 * 7, 4096), _linear("fc7", 4096, 4096), _linear("fc8", 4096, 1000)]
+    layers += [
+        _linear("fc6", 512 * 7 * 7, 4096).then(("relu", 4096)),
+        _linear("fc7", 4096, 4096).then(("relu", 4096)),
+        _linear("fc8", 4096, 1000),
+    ]
     return Shape("vgg16", tuple(layers))
 
 
@@ -102,8 +126,8 @@ def _resnet(name: str, blocks: tuple[int, int, int, int]) -> Shape:
     """Describe a ResNet of bottlenecks (He et al. 2015), the stride in the middle convolution."""
 
     def layers() -> Iterator[Layer]:
-        yield _convolution("conv1", 3, 64, 7, 112)
-        yield _norm("bn1", 64, 112 * 112)
+        yield _convolution("conv1", 3, 64, 7, 112, stride=2)
+        yield _pooled(_norm("bn1", 64, 112 * 112), 64 * 112 * 112, 3)
         inputs, before = 64, 56
         for stage, (count, width, side) in enumerate(
             zip(blocks, (64, 128, 256, 512), (56, 28, 14, 7), strict=True), 1
@@ -111,14 +135,15 @@ def _resnet(name: str, blocks: tuple[int, int, int, int]) -> Shape:
             for block in range(count):
                 prefix = f"layer{stage}.{block}"
                 first = before if block == 0 else side
+                stride, inner, outer = first // side, width * side * side, 4 * width * side * side
                 yield _convolution(f"{prefix}.conv1", inputs, width, 1, first)
-                yield _norm(f"{prefix}.bn1", width, first * first)
-                yield _convolution(f"{prefix}.conv2", width, width, 3, side)
-                yield _norm(f"{prefix}.bn2", width, side * side)
+                yield _norm(f"{prefix}.bn1", width, first * first).then(("relu", width * first * first))
+                yield _convolution(f"{prefix}.conv2", width, width, 3, side, stride=stride)
+                yield _norm(f"{prefix}.bn2", width, side * side).then(("relu", inner))
                 yield _convolution(f"{prefix}.conv3", width, 4 * width, 1, side)
-                yield _norm(f"{prefix}.bn3", 4 * width, side * side)
+                yield _norm(f"{prefix}.bn3", 4 * width, side * side).then(("add", outer), ("relu", outer))
                 if block == 0:
-                    yield _convolution(f"{prefix}.downsample", inputs, 4 * width, 1, side)
+                    yield _convolution(f"{prefix}.downsample", inputs, 4 * width, 1, side, stride=stride)
                     yield _norm(f"{prefix}.downsample_bn", 4 * width, side * side)
                 inputs = 4 * width
             before = side
@@ -137,33 +162,44 @@ def resnet101() -> Shape:
     return _resnet("resnet101", (3, 4, 23, 3))
 
 
-def _transformer(name: str, blocks: int, width: int, tokens: int, embeddings: tuple[int, ...]) -> Shape:
+def _attention(name: str, width: int, tokens: int, heads: int) -> Layer:
+    """Describe the scores of attention and the weighted sum of values: two products for each head."""
+    part = width // heads
+    products = (MatrixProduct(tokens, part, tokens, heads), MatrixProduct(tokens, tokens, part, heads))
+    softmax = ElementWise("softmax", heads * tokens * tokens)
+    flops, activations = 4.0 * tokens * tokens * width, 4.0 * tokens * width
+    return Layer(name, (), flops, activations=activations, kernels=(*products, softmax))
+
+
+def _transformer(
+    name: str, blocks: int, width: int, tokens: int, embeddings: tuple[int, ...], heads: int
+) -> Shape:
     """Describe blocks of attention and a network four times as wide, after embeddings of so many rows."""
+    hidden, elements = 4 * width, tokens * width
 
     def layers() -> Iterator[Layer]:
         for index, rows in enumerate(embeddings):
-            yield Layer(f"embedding{index}", (rows * width,), 0.0, rows)
+            yield Layer(f"embedding{index}", (rows * width,), 0.0, rows).then(("add", elements))
         for block in range(blocks):
             prefix = f"block{block}"
-            yield _norm(f"{prefix}.norm1", width, tokens)
+            yield _norm(f"{prefix}.norm1", width, tokens, by_place=True)
             yield _linear(f"{prefix}.attention", width, 3 * width, rows=tokens)
-            scores = 4.0 * tokens * tokens * width
-            yield Layer(f"{prefix}.scores", (), scores, activations=4.0 * tokens * width)
-            yield _linear(f"{prefix}.projection", width, width, rows=tokens)
-            yield _norm(f"{prefix}.norm2", width, tokens)
-            yield _linear(f"{prefix}.widen", width, 4 * width, rows=tokens)
-            yield _linear(f"{prefix}.narrow", 4 * width, width, rows=tokens)
-        yield _norm("norm", width, tokens)
+            yield _attention(f"{prefix}.scores", width, tokens, heads)
+            yield _linear(f"{prefix}.projection", width, width, rows=tokens).then(("add", elements))
+            yield _norm(f"{prefix}.norm2", width, tokens, by_place=True)
+            yield _linear(f"{prefix}.widen", width, hidden, rows=tokens).then(("gelu", hidden * tokens))
+            yield _linear(f"{prefix}.narrow", hidden, width, rows=tokens).then(("add", elements))
+        yield _norm("norm", width, tokens, by_place=True)
         # The head shares the embedding's weights.
-        head = float((width + embeddings[0]) * tokens)
-        yield Layer("head", (), 2.0 * embeddings[0] * width * tokens, activations=head)
+        head = _linear("head", width, embeddings[0], rows=tokens).then(("softmax", embeddings[0] * tokens))
+        yield dataclasses.replace(head, gradients=(), rows=1)
 
     return Shape(name, tuple(layers()))
 
 
 def gpt2() -> Shape:
     """GPT-2 small (Radford et al. 2019), sequences of 1,024 tokens."""
-    return _transformer("gpt2", 12, 768, 1024, (50257, 1024))
+    return _transformer("gpt2", 12, 768, 1024, (50257, 1024), heads=12)
 
 
 KNOWN: dict[str, Callable[[], Shape]] = {

@@ -33,7 +33,12 @@ class Subject:
     workload: Workload
     machines: Machines
     roofline: Roofline | None = None
+<<<<<<< HEAD
     model: Callable[[Roofline, float], Workload] | None = None
+=======
+    model: Callable[[Roofline, float], Workload] | None = None  # of a roofline and samples
+    of_samples: Callable[[float], Workload] | None = None  # None: a step takes as long as its samples
+>>>>>>> origin/gate25
 
     def varied(self, quantity: str, factor: float) -> tuple[Workload, Machines]:
         """Return the step and the machines with one quantity `factor` times as large."""
@@ -56,6 +61,8 @@ class Subject:
                 bandwidth=self.roofline.bandwidth * (factor if quantity == "membw" else 1.0),
             )
             return self.model(roofline, samples)
+        if quantity == "batch" and self.of_samples is not None:
+            return self.of_samples(samples)
         slower = {"batch": 1 / factor, "flops": factor, "membw": 1.0}[quantity]
         return dataclasses.replace(self.workload.faster(slower), samples=samples)
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from roundelay.layers.kernels import BACKWARD_WORK as BACKWARD
 from roundelay.plan.shapes import Shape
-
-# Backward computes two gradients of a layer, of its weights and of its inputs, where forward has one product.
-BACKWARD = 2.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,6 +31,8 @@ class Workload:
     samples: float = 1.0  # of one rank in a step
     element: int = 4  # bytes of an element in `.grad`
     source: str = ""  # where the times come from
+    error: float = 0.0  # relative, of the times; 0: they were measured or stated
+    outside: str = ""  # why they are out of the calibrated range; "": they are not
 
     @property
     def bytes(self) -> int:
@@ -59,20 +59,14 @@ def _matrix(elements: int, rows: int) -> tuple[int, int]:
     return rows, elements // rows
 
 
-def from_shape(
-    shape: Shape, compute: float, samples: float, *, seconds: Sequence[float] | None = None, element: int = 4
+def from_layers(
+    shape: Shape, forward: Sequence[float], backward: Sequence[float], samples: float, *, element: int = 4
 ) -> Workload:
-    """Return a known model's step of `compute` seconds, which its layers share in proportion to their flops.
-
-    A third is forward's, two thirds backward's, which goes from the last layer to the first. `seconds` weighs
-    the layers by their times of forward instead of their flops.
-    """
-    weights = list(seconds) if seconds is not None else [layer.flops for layer in shape.layers]
-    unit = compute / (1 + BACKWARD) / sum(weights)
+    """Make a known model's step of its layers' times, in forward order. Backward begins with the last."""
     now = 0.0
     gradients = []
-    for layer, weight in zip(reversed(shape.layers), reversed(weights), strict=True):
-        now += BACKWARD * unit * weight
+    for layer, seconds in zip(reversed(shape.layers), reversed(backward), strict=True):
+        now += seconds
         gradients += [
             Gradient(
                 f"{layer.name}.{index}", elements, now, _matrix(elements, layer.rows if index == 0 else 1)
@@ -80,14 +74,20 @@ def from_shape(
             for index, elements in reversed(list(enumerate(layer.gradients)))
         ]
     return Workload(
-        shape.name,
-        tuple(gradients),
-        forward=unit * sum(weights),
-        backward=now,
-        samples=samples,
-        element=element,
-        source=f"shapes of {shape.name}, {compute:g} s of compute a step",
+        shape.name, tuple(gradients), forward=sum(forward), backward=now, samples=samples, element=element
     )
+
+
+def from_shape(shape: Shape, compute: float, samples: float, *, element: int = 4) -> Workload:
+    """Divide a step's `compute` seconds over the layers of a known model, by their flops.
+
+    A third is forward's, two thirds backward's, which goes from the last layer to the first.
+    """
+    unit = compute / (1 + BACKWARD) / shape.flops
+    forward = [unit * layer.flops for layer in shape.layers]
+    step = from_layers(shape, forward, [BACKWARD * each for each in forward], samples, element=element)
+    source = f"shapes of {shape.name}, {compute:g} s of compute a step"
+    return dataclasses.replace(step, source=source)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,6 +110,6 @@ class Roofline:
     def workload(self, shape: Shape, samples: float) -> Workload:
         """Model a step; backward takes twice as long as forward."""
         times = self.seconds(shape, samples)
-        step = from_shape(shape, (1 + BACKWARD) * sum(times), samples, seconds=times)
+        step = from_layers(shape, times, [BACKWARD * each for each in times], samples)
         text = f"shapes of {shape.name} on a roofline of {self.flops:.3g} flop/s, {self.bandwidth:.3g} B/s"
         return dataclasses.replace(step, source=text)

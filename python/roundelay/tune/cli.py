@@ -1,8 +1,9 @@
-"""``roundelay tune``: measures a cluster's algorithms and writes the file for ``roundelayrun --tuning``."""
+"""``roundelay tune``: measures a cluster's algorithms, or a machine's layers, and writes the tuning file."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -14,11 +15,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from roundelay import __version__, tuning_file
+from roundelay.layers.times import LayerTimes
 from roundelay.run import hosts
 from roundelay.run.errors import UsageError
 from roundelay.tune import choices, fit, job
 from roundelay.tune.lines import Plan
-from roundelay.tuning_file import Tuning
+from roundelay.tuning_file import Tuning, TuningFileError
 
 _SIZES = tuple(256 << (2 * i) for i in range(9))  # 256 B to 16 MiB
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -26,7 +28,11 @@ _EPILOG = """All other words go to roundelayrun: -H, --hostfile, --mpi, --networ
 
 examples:
   roundelay tune -np 8 -H node1:4,node2:4 --output tuning.json
-  roundelayrun -np 8 -H node1:4,node2:4 --tuning tuning.json python train.py"""
+  roundelayrun -np 8 -H node1:4,node2:4 --tuning tuning.json python train.py
+  roundelay tune --layers --output tuning.json
+  roundelay plan --model resnet50 --batch-size 64 --tuning tuning.json"""
+_MINUTES = 4.0
+_WIDTH = 140  # columns of a table that does not go to a terminal
 
 
 def _size(text: str) -> int:
@@ -43,7 +49,7 @@ def _size(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="roundelay tune",
-        description="Measures each algorithm on this cluster and writes a tuning file.",
+        description="Measures each algorithm on this cluster, or layers on this machine, for a tuning file.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -78,6 +84,18 @@ def _parser() -> argparse.ArgumentParser:
         default=3,
         metavar="N",
         help="how often all is measured; medians count (default: 3)",
+    )
+    parser.add_argument(
+        "--layers",
+        action="store_true",
+        help="instead: learn the times of layers on this machine, for roundelay plan --model",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=_MINUTES,
+        metavar="M",
+        help=f"how long --layers measures (default: {_MINUTES:g})",
     )
     return parser
 
@@ -121,8 +139,8 @@ def _measure(words: Sequence[str], plan: Plan, console: Console) -> job.Found:
         return job.run(words, plan, progress, bar.console.print)
 
 
-def tuning_of(found: job.Found) -> Tuning:
-    """Fits the links and chooses the algorithms."""
+def tuning_of(found: job.Found, layers: LayerTimes | None = None) -> Tuning:
+    """Fits the links and chooses the algorithms. layers: the file's, which stay in it."""
     links = (fit.link(level, found.measured) for level in found.cluster.levels)
     return Tuning(
         date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -131,6 +149,7 @@ def tuning_of(found: job.Found) -> Tuning:
         links=tuple(link for link in links if link is not None),
         measured=found.measured,
         table=choices.table(found.measured),
+        layers=layers,
     )
 
 
@@ -155,27 +174,56 @@ def _show(tuning: Tuning, console: Console) -> None:
         console.print("All ranks are on one node: shared memory has one way of each operation.")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns the exit status: 2 for wrong use."""
-    given, others = _parser().parse_known_args(argv)
-    console = Console(stderr=True)
+def _tune_layers(given: argparse.Namespace, others: Sequence[str]) -> None:
+    """Learns the times of layers, and adds them to the file. Raises UsageError, TuningFileError."""
+    if others or given.num_proc is not None or given.hosts is not None:
+        raise UsageError(
+            "--layers measures this machine without ranks: leave out all but --minutes, --output"
+        )
+    if not 0 < given.minutes < math.inf:
+        raise UsageError(f"--minutes {given.minutes:g}: give more than 0")
+    from roundelay.tune import layer_command  # imports torch
+
+    layer_command.check()
+    before = layer_command.before(given.output)
+    layers = layer_command.run(60 * given.minutes, Console(stderr=True))
+    tuning_file.save(layer_command.add(layers, before), given.output)
+    layer_command.show(layers, Console(width=None if sys.stdout.isatty() else _WIDTH))
+    print(f"wrote {given.output}; use it with roundelay plan --model NAME --tuning {given.output}")
+
+
+def _kept_layers(path: Path) -> LayerTimes | None:
+    """Returns the layers of the file that will be written anew; None: there are none."""
     try:
-        _check_output(given.output)
-        if given.rounds < 1:
-            raise UsageError(f"--rounds {given.rounds}: give 1 or more")
-        words = _launcher_words(given, others)
-    except UsageError as error:
-        print(f"roundelay tune: error: {error}", file=sys.stderr)
-        return 2
+        return tuning_file.load(path).layers
+    except TuningFileError:
+        return None
+
+
+def _tune(given: argparse.Namespace, others: Sequence[str]) -> None:
+    """Measures the cluster. Raises UsageError, JobError."""
+    if given.rounds < 1:
+        raise UsageError(f"--rounds {given.rounds}: give 1 or more")
+    words = _launcher_words(given, others)
     plan = Plan(tuple(sorted(set(given.sizes))), given.rounds, seconds_a_cell=0.1, longest_seconds=1.0)
-    try:
-        found = _measure(words, plan, console)
-    except job.JobError as error:
-        return error.status
-    tuning = tuning_of(found)
+    found = _measure(words, plan, Console(stderr=True))
+    tuning = tuning_of(found, _kept_layers(given.output))
     tuning_file.save(tuning, given.output)
     _show(tuning, Console())
     print(f"wrote {given.output}; use it with roundelayrun --tuning {given.output}, or ROUNDELAY_TUNING")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit status: 2 for wrong use."""
+    given, others = _parser().parse_known_args(argv)
+    try:
+        _check_output(given.output)
+        (_tune_layers if given.layers else _tune)(given, others)
+    except (UsageError, TuningFileError) as error:
+        print(f"roundelay tune: error: {error}", file=sys.stderr)
+        return 2
+    except job.JobError as error:
+        return error.status
     return 0
 
 

@@ -1,0 +1,48 @@
+"""A step of a known model from the times of its kernels, which `roundelay tune --layers` has learned."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from roundelay.layers.kernels import BACKWARD, FORWARD, ElementWise, Kernel
+from roundelay.layers.times import LayerTimes
+from roundelay.plan.shapes import Layer, Shape
+from roundelay.plan.workload import Workload, from_layers
+
+_UPDATE_PASSES = 2  # momentum and weights: each is the sum of two vectors
+
+
+def from_times(shape: Shape, times: LayerTimes, samples: float, origin: str) -> Workload:
+    """Add up the times of the layers' kernels, and of an update with momentum. origin: the file's name."""
+    runs = [
+        (kernel, samples, direction)
+        for direction in (FORWARD, BACKWARD)
+        for layer in shape.layers
+        for kernel in layer.kernels
+    ]
+    update = ElementWise("add", shape.elements)
+    runs += [(update, 1.0, FORWARD)] * _UPDATE_PASSES
+
+    def seconds(kernel: Kernel, count: float, direction: str) -> float:
+        return times.of(kernel, direction).seconds(kernel, count)
+
+    def of(layer: Layer, direction: str) -> float:
+        return sum(seconds(kernel, samples, direction) for kernel in layer.kernels)
+
+    forward, backward = (
+        [of(layer, direction) for layer in shape.layers] for direction in (FORWARD, BACKWARD)
+    )
+    step = from_layers(shape, forward, backward, samples)
+    # Errors of one kind may all point the same way, so they count as a whole.
+    wrong = sum(seconds(*run) * times.of(run[0], run[2]).errors.median for run in runs)
+    beyond = sum(times.of(run[0], run[2]).is_outside(run[0], run[1]) for run in runs)
+    rooflines = sorted({one.kind for one in times.kernels if not one.network})
+    models = f"learned times, {' and '.join(rooflines)} on a roofline" if rooflines else "learned times"
+    return dataclasses.replace(
+        step,
+        update=_UPDATE_PASSES * seconds(update, 1.0, FORWARD),
+        source=f"{origin}, {models} of kernels, measured {times.date} on {times.device} with "
+        f"{times.threads} threads",
+        error=wrong / sum(seconds(*run) for run in runs),
+        outside=f"outside of the calibrated range: {beyond} of {len(runs)} kernels" if beyond else "",
+    )

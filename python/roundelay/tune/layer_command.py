@@ -1,0 +1,99 @@
+"""``roundelay tune --layers``: measures this machine's kernels, and adds their times to the tuning file."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from roundelay import __version__, tuning_file
+from roundelay.layers import sampling, timing, training
+from roundelay.layers.times import LayerTimes
+from roundelay.layers.timing import Sample
+from roundelay.run.errors import UsageError
+from roundelay.tuning_file import Cluster, Tuning
+
+# Of the time: convolutions have the most features, and the longest times.
+_SHARES = {"convolution": 0.45, "matrix product": 0.3, "normalisation": 0.12, "element-wise": 0.13}
+_SEED = 0
+_NOWHERE = Cluster(1, 1, "none", ())  # the cluster of a file that has layers alone
+
+
+def check() -> None:
+    """Raises UsageError if scikit-learn is missing, before anything is measured."""
+    try:
+        import sklearn.neural_network  # noqa: F401
+    except ImportError:
+        raise UsageError("--layers needs scikit-learn: pip install 'roundelay[plan]'") from None
+
+
+def before(path: Path) -> Tuning | None:
+    """Returns what a file has already, which stays in it; None without a file. Raises TuningFileError."""
+    return tuning_file.load(path) if path.exists() else None
+
+
+def run(seconds: float, console: Console) -> LayerTimes:
+    """Measures for so many seconds, and learns. Raises UsageError if they were too few."""
+    on = timing.device()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("measuring kernels", total=seconds)
+
+        def progress(passed: float, what: str) -> None:
+            bar.update(task, completed=passed, description=what)
+
+        samples = measure(seconds, on, progress)
+        bar.update(task, completed=seconds, description="learning")
+        try:
+            kernels = [model for kind, own in samples.items() for model in training.learn(kind, own)]
+        except ValueError as error:
+            raise UsageError(f"{error}: give more --minutes") from None
+    date = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return LayerTimes(date, timing.name_of(on), torch.get_num_threads(), tuple(kernels))
+
+
+def measure(
+    seconds: float, on: torch.device, progress: Callable[[float, str], None]
+) -> dict[str, list[Sample]]:
+    """Measures shapes of all kinds in turn, so that all meet the same moods of the machine."""
+    limits = timing.limits(on)
+    waiting = {kind: sampling.shapes(kind, _SEED, limits) for kind in _SHARES}
+    found: dict[str, list[Sample]] = {kind: [] for kind in _SHARES}
+    spent = dict.fromkeys(_SHARES, 0.0)
+    begin = now = time.monotonic()
+    while now - begin < seconds:
+        kind = min(spent, key=lambda one: spent[one] / _SHARES[one])
+        found[kind].append(timing.measure(next(waiting[kind]), on))
+        before_it, now = now, time.monotonic()
+        spent[kind] += now - before_it
+        progress(now - begin, f"{sum(map(len, found.values()))} shapes, {kind}")
+    return found
+
+
+def add(layers: LayerTimes, tuning: Tuning | None) -> Tuning:
+    """Returns the file's content with these layers."""
+    if tuning is not None:
+        return dataclasses.replace(tuning, layers=layers)
+    return Tuning(layers.date, __version__, _NOWHERE, (), (), (), layers)
+
+
+def show(layers: LayerTimes, console: Console) -> None:
+    """Prints the errors of both models on shapes that taught neither: the median, and nine tenths' limit."""
+    table = Table(
+        "kernel", "direction", "learned from", "tested on", "roofline's error", "network's error", "used"
+    )
+    for one in layers.kernels:
+        errors = (
+            f"{own.median:.0%}, {own.ninetieth:.0%}" for own in (one.roofline_errors, one.network_errors)
+        )
+        counts = (str(one.learned_from), str(one.tested_on))
+        table.add_row(one.kind, one.direction, *counts, *errors, "network" if one.network else "roofline")
+    console.print(table)
+    console.print(f"measured on {layers.device} with {layers.threads} threads", highlight=False)
