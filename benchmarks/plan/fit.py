@@ -84,7 +84,7 @@ def fit(cells: Sequence[Cell], start: Constants = START) -> Constants:
         return Constants(*map(float, np.exp(logs)))
 
     def loss(logs: Any) -> float:
-        errors = [np.log(predicted(cell, constants(logs)) / cell.seconds) for cell in cells]
+        errors = [np.log(predicted(cell, constants(logs)).seconds / cell.seconds) for cell in cells]
         return float(np.mean(np.abs(errors)) + np.mean(np.square(errors)))
 
     first = np.log([getattr(start, name) for name in _NAMES])
@@ -98,7 +98,7 @@ def evaluate(cells: Sequence[Cell]) -> Result:
     """Fit one half, and predict the other."""
     fitted, tested = halves(cells)
     constants = fit(fitted)
-    return Result(constants, fitted, tested, [predicted(cell, constants) for cell in tested])
+    return Result(constants, fitted, tested, [predicted(cell, constants).seconds for cell in tested])
 
 
 def draw(result: Result, path: Path) -> None:
