@@ -70,8 +70,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
     cells = _load(arguments.cells) if arguments.fit else _measure(arguments)
-    if not cells:
-        raise launch.JobError(f"no cells in {arguments.cells}")
+    if len(cells) < 2:
+        raise launch.JobError(f"{arguments.cells} has {len(cells)} cells: half of them are to be tested")
     result = fit.evaluate(cells)
     console = show.console()
     for line in result.lines():
