@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +38,8 @@ class Cell:
     strategy: str
     seconds: float
     alone: dict[str, Any]  # a step without communication
-    sent: float  # bytes of a step that left the busiest node, with all headers
+    sent: float  # bytes of a step that left the busiest node, with headers
+    cores: int  # of the machine, which all nodes share
 
     @property
     def key(self) -> Key:
@@ -52,17 +54,18 @@ class Constants:
     latency: float  # of a message between nodes
     overhead: float  # of an operation
     share: float  # of the stated rate that carries gradients
-    inside: float  # bytes a second in the node
-    memory: float  # bytes a second of a pass
+    turn: float  # until a thread has a core: for each rank of a core beyond the first
 
-    def machines(self, nodes: int, ranks_per_node: int, mbit: int) -> Machines:
-        """Describe a rig."""
-        return Machines(
-            nodes,
-            ranks_per_node,
-            inter=Wire(self.share * mbit * 1e6 / 8, self.latency, overhead=self.overhead),
-            intra=Wire(self.inside, 0.0),
-            memory=self.memory,
+    def machines(self, nodes: int, ranks_per_node: int, mbit: int, cores: int) -> Machines:
+        """Describe a rig. All nodes share the machine's cores: a message waits at its end, too."""
+        turn = self.turn * max(0.0, nodes * ranks_per_node / cores - 1)
+        stated = Machines()
+        return dataclasses.replace(
+            stated,
+            nodes=nodes,
+            ranks_per_node=ranks_per_node,
+            inter=Wire(self.share * mbit * 1e6 / 8, self.latency + turn, overhead=self.overhead),
+            intra=dataclasses.replace(stated.intra, latency=turn),
         )
 
 
@@ -89,12 +92,13 @@ def measure(
     """Measure tasks with strategies on one rig."""
     spec = {"work": list(work), "repetitions": repetitions}
     found = run_rig("benchmarks.workers.plan", shape, mbit, spec)
+    cores = len(os.sched_getaffinity(0))
     cells = []
     for (task, strategy), *of_ranks in zip(work, *(one["cells"] for one in found), strict=True):
         slowest = [max(times) for times in zip(*(one["seconds"] for one in of_ranks), strict=True)]
         sent = max(one["sent"] for one in of_ranks)
         alone = of_ranks[0]["alone"]
-        cells.append(Cell(*shape, mbit, task, strategy, statistics.median(slowest), alone, sent))
+        cells.append(Cell(*shape, mbit, task, strategy, statistics.median(slowest), alone, sent, cores))
     return cells
 
 
@@ -113,7 +117,7 @@ def workload(cell: Cell) -> Workload:
 
 def predicted(cell: Cell, constants: Constants) -> Prediction:
     """Predict a cell's step."""
-    machines = constants.machines(cell.nodes, cell.ranks_per_node, cell.mbit)
+    machines = constants.machines(cell.nodes, cell.ranks_per_node, cell.mbit, cell.cores)
     step = workload(cell)
     choice = ways.parse(cell.strategy, step)
     return predict(step, machines.model(), choice, control=machines.control(), cuts=Cuts(THETA))

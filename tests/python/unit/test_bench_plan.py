@@ -16,7 +16,8 @@ from benchmarks.plan.tasks import AUTO, CANDIDATES, STRATEGIES, TASKS
 from tests.rig import why_not
 
 _REASON = why_not()
-TRUE = Constants(latency=8e-4, overhead=2e-3, share=0.8, inside=5e8, memory=2e9)
+TRUE = Constants(latency=8e-4, overhead=2e-3, share=0.8, turn=2e-3)
+CORES = 2
 
 
 def alone(task: str) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def cells(
 ) -> list[Cell]:
     made = []
     for (nodes, ranks), mbit, task, strategy in itertools.product(shapes, rates, TASKS, strategies):
-        cell = Cell(nodes, ranks, mbit, task, strategy, 1.0, alone(task), 0.0)
+        cell = Cell(nodes, ranks, mbit, task, strategy, 1.0, alone(task), 0.0, CORES)
         made.append(dataclasses.replace(cell, seconds=predicted(cell, TRUE).seconds))
     return made
 
@@ -65,7 +66,7 @@ def test_errors_have_signs_and_a_picture(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_tasks(task: str) -> None:
-    step = workload(Cell(2, 1, 100, task, "dense", 1.0, alone(task), 0.0))
+    step = workload(Cell(2, 1, 100, task, "dense", 1.0, alone(task), 0.0, CORES))
     assert step.bytes == 4 * sum(TASKS[task].elements)
     assert len(TASKS[task].backward) == len(TASKS[task].elements)
 
