@@ -87,7 +87,7 @@ def _plain(cell: Cell) -> dict[str, Any]:
 
 
 def halves(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
-    """Deal the cells out like the squares of a chessboard: both halves have all shapes, rates, tasks and ways."""
+    """Deal the cells out like the squares of a chessboard: both halves have all kinds of cells."""
     kinds = [sorted({kind[index] for kind in map(_kinds, cells)}) for index in range(4)]
 
     def is_white(cell: Cell) -> bool:
