@@ -19,6 +19,10 @@ from benchmarks.plan.cells import RATES, SHAPES, Cell, measure, shape_of
 from benchmarks.plan.tasks import STRATEGIES, TASKS
 from tests.rig import why_not
 
+_ROOT = Path(__file__).resolve().parents[2]
+DOCS = _ROOT / "docs" / "plan.json"
+PICTURE = _ROOT / "docs" / "images" / "plan_rig.png"
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plan", description=__doc__)
@@ -35,22 +39,28 @@ def _parser() -> argparse.ArgumentParser:
         "--cells",
         type=Path,
         default=Path("out/plan_cells.json"),
-        help="measured so far; these are not measured again",
+        help="measured so far, which is not measured again (a plan.json, too)",
     )
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of plan.json and plan.png")
+    parser.add_argument("--docs", action="store_true", help="keep the results in docs instead")
     parser.add_argument("--fit", action="store_true", help="measure nothing: take the file of --cells")
     return parser
 
 
-def _load(path: Path) -> list[Cell]:
-    return [Cell(**cell) for cell in json.loads(path.read_text())] if path.exists() else []
+def load(path: Path) -> list[Cell]:
+    """Read cells from a file of --cells or from plan.json; none if there is no file."""
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    cells = found if isinstance(found, list) else [*found["fitted"], *found["tested"]]
+    return [Cell(**{key: value for key, value in cell.items() if key != "predicted"}) for cell in cells]
 
 
 def _measure(arguments: argparse.Namespace) -> list[Cell]:
     """Measure what the file of cells lacks, and store it after each rig."""
     if reason := why_not():
         raise launch.JobError(f"no nodes on this machine: {reason}")
-    cells = _load(arguments.cells)
+    cells = load(arguments.cells)
     known = {cell.key for cell in cells}
     for shape, mbit in itertools.product(arguments.shapes, arguments.mbit):
         work = [
@@ -69,7 +79,7 @@ def _measure(arguments: argparse.Namespace) -> list[Cell]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
-    cells = _load(arguments.cells) if arguments.fit else _measure(arguments)
+    cells = load(arguments.cells) if arguments.fit else _measure(arguments)
     if len(cells) < 2:
         raise launch.JobError(f"{arguments.cells} has {len(cells)} cells: half of them are to be tested")
     result = fit.evaluate(cells)
@@ -77,8 +87,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     for line in result.lines():
         console.print(line, highlight=False)
     found = {"machine": launch.machine(launch.find_launcher()), **result.as_json()}
-    show.save(arguments.output / "plan.json", found)
-    fit.draw(result, arguments.output / "plan.png")
+    own = arguments.output
+    path, picture = (DOCS, PICTURE) if arguments.docs else (own / "plan.json", own / "plan.png")
+    show.save(path, found)
+    fit.draw(result, picture)
 
 
 if __name__ == "__main__":

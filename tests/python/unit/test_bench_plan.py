@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.plan import fit, gate
+from benchmarks.plan.__main__ import DOCS, load
 from benchmarks.plan.cells import Cell, Constants, measure, predicted, shape_of, workload
 from benchmarks.plan.tasks import AUTO, CANDIDATES, STRATEGIES, TASKS
 from tests.rig import why_not
@@ -116,3 +118,17 @@ def test_six_cells_send_what_is_predicted() -> None:
         payload = prediction.bytes[1]  # between the nodes
         assert payload < cell.sent < 1.12 * payload, cell
         assert cell.seconds > payload * 8 / 100e6, cell
+
+
+def test_the_page_has_the_errors_of_todays_model() -> None:
+    """If they change: python -m benchmarks.plan --fit --cells docs/plan.json --docs."""
+    found = json.loads(DOCS.read_text())
+    constants = Constants(**found["constants"])
+    fitted, tested = fit.halves(load(DOCS))
+    assert len(tested) == len(found["tested"])
+    result = fit.Result(constants, fitted, tested, [predicted(cell, constants).seconds for cell in tested])
+    assert result.predictions == pytest.approx([cell["predicted"] for cell in found["tested"]], rel=1e-6)
+    assert result.quantile(0.5) <= 0.1
+    assert result.quantile(0.9) <= 0.2
+    page = " ".join(DOCS.with_suffix(".md").read_text().split())
+    assert f"median error {result.quantile(0.5):.1%}, 90th percentile {result.quantile(0.9):.1%}" in page
