@@ -8,71 +8,89 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import launch, show
 from benchmarks.plan import fit
-from benchmarks.plan.cells import Cell, measure
+from benchmarks.plan.cells import RATES, SHAPES, Cell, measure, shape_of
 from benchmarks.plan.tasks import STRATEGIES, TASKS
 from tests.rig import why_not
 
-SHAPES = ((2, 1), (2, 2), (4, 2))
-RATES = (100, 300, 1000)
+_ROOT = Path(__file__).resolve().parents[2]
+DOCS = _ROOT / "docs" / "plan.json"
+PICTURE = _ROOT / "docs" / "images" / "plan_rig.png"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plan", description=__doc__)
-    parser.add_argument("--shapes", nargs="+", default=["2x1", "2x2", "4x2"], help="nodes x ranks of a node")
+    parser.add_argument(
+        "--shapes", type=shape_of, nargs="+", default=list(SHAPES), help="nodes x ranks of a node"
+    )
     parser.add_argument("--mbit", type=int, nargs="+", default=list(RATES), help="a node's rate, Mbit/s")
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES))
-    parser.add_argument("--repetitions", type=int, default=5, help="measurements of a cell (default: 5)")
-    parser.add_argument("--cells", type=Path, default=Path("out/plan_cells.json"), help="measured so far")
+    parser.add_argument(
+        "--repetitions", type=int, default=3, help="measurements of a cell, each of some steps (default: 3)"
+    )
+    parser.add_argument(
+        "--cells",
+        type=Path,
+        default=Path("out/plan_cells.json"),
+        help="measured so far, which is not measured again (a plan.json, too)",
+    )
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of plan.json and plan.png")
+    parser.add_argument("--docs", action="store_true", help="keep the results in docs instead")
     parser.add_argument("--fit", action="store_true", help="measure nothing: take the file of --cells")
     return parser
 
 
-def _load(path: Path) -> list[Cell]:
-    return [Cell(**cell) for cell in json.loads(path.read_text())] if path.exists() else []
-
-
-def _key(cell: Cell) -> tuple[int, int, int, str, str]:
-    return cell.nodes, cell.ranks_per_node, cell.mbit, cell.task, cell.strategy
+def load(path: Path) -> list[Cell]:
+    """Read cells from a file of --cells or from plan.json; none if there is no file."""
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    cells = found if isinstance(found, list) else [*found["fitted"], *found["tested"]]
+    return [Cell(**{key: value for key, value in cell.items() if key != "predicted"}) for cell in cells]
 
 
 def _measure(arguments: argparse.Namespace) -> list[Cell]:
-    """Measure all rigs; what was measured before and is not measured again stays."""
+    """Measure what the file of cells lacks, and store it after each rig."""
     if reason := why_not():
         raise launch.JobError(f"no nodes on this machine: {reason}")
-    cells = {_key(cell): cell for cell in _load(arguments.cells)}
-    for text in arguments.shapes:
-        nodes, ranks = (int(part) for part in text.split("x"))
-        for mbit in arguments.mbit:
-            found = measure(
-                (nodes, ranks), mbit, arguments.tasks, arguments.strategies, arguments.repetitions
-            )
-            cells |= {_key(cell): cell for cell in found}
-            arguments.cells.parent.mkdir(parents=True, exist_ok=True)
-            arguments.cells.write_text(json.dumps([dataclasses.asdict(cell) for cell in cells.values()]))
-    return list(cells.values())
+    cells = load(arguments.cells)
+    known = {cell.key for cell in cells}
+    for shape, mbit in itertools.product(arguments.shapes, arguments.mbit):
+        work = [
+            (task, strategy)
+            for task, strategy in itertools.product(arguments.tasks, arguments.strategies)
+            if (*shape, mbit, task, strategy) not in known
+        ]
+        if not work:
+            continue
+        cells += measure(shape, mbit, work, arguments.repetitions)
+        arguments.cells.parent.mkdir(parents=True, exist_ok=True)
+        arguments.cells.write_text(json.dumps([dataclasses.asdict(cell) for cell in cells]))
+    return cells
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
-    cells = _load(arguments.cells) if arguments.fit else _measure(arguments)
-    if not cells:
-        raise launch.JobError(f"no cells in {arguments.cells}")
+    cells = load(arguments.cells) if arguments.fit else _measure(arguments)
+    if len(cells) < 2:
+        raise launch.JobError(f"{arguments.cells} has {len(cells)} cells: half of them are to be tested")
     result = fit.evaluate(cells)
     console = show.console()
     for line in result.lines():
         console.print(line, highlight=False)
     found = {"machine": launch.machine(launch.find_launcher()), **result.as_json()}
-    show.save(arguments.output / "plan.json", found)
-    fit.draw(result, arguments.output / "plan.png")
+    own = arguments.output
+    path, picture = (DOCS, PICTURE) if arguments.docs else (own / "plan.json", own / "plan.png")
+    show.save(path, found)
+    fit.draw(result, picture)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import os
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -12,9 +14,17 @@ from benchmarks.plan.tasks import TASKS, THETA
 from roundelay.buckets import Cuts
 from roundelay.plan import ways
 from roundelay.plan.machines import Machines, Wire
-from roundelay.plan.prediction import predict
+from roundelay.plan.prediction import Prediction, predict
 from roundelay.plan.workload import Gradient, Workload
 from tests.rig import Rig
+
+_BURST_S = 1e-3  # of a link that was idle: as much of each step, whatever the rate
+_LIMIT_S = 580
+
+SHAPES = ((2, 1), (2, 2), (4, 2))  # nodes, and ranks of each
+RATES = (100, 300, 1000)  # Mbit/s of a node
+
+Key = tuple[int, int, int, str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,6 +38,13 @@ class Cell:
     strategy: str
     seconds: float
     alone: dict[str, Any]  # a step without communication
+    sent: float  # bytes of a step that left the busiest node, with headers
+    cores: int  # of the machine, which all nodes share
+
+    @property
+    def key(self) -> Key:
+        """What was measured."""
+        return self.nodes, self.ranks_per_node, self.mbit, self.task, self.strategy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,37 +54,51 @@ class Constants:
     latency: float  # of a message between nodes
     overhead: float  # of an operation
     share: float  # of the stated rate that carries gradients
-    inside: float  # bytes a second in the node
-    memory: float  # bytes a second of a pass
+    turn: float  # until a thread has a core: for each rank of a core beyond the first
 
-    def machines(self, nodes: int, ranks_per_node: int, mbit: int) -> Machines:
-        """Describe a rig."""
-        return Machines(
-            nodes,
-            ranks_per_node,
-            inter=Wire(self.share * mbit * 1e6 / 8, self.latency, overhead=self.overhead),
-            intra=Wire(self.inside, 0.0),
-            memory=self.memory,
+    def machines(self, nodes: int, ranks_per_node: int, mbit: int, cores: int) -> Machines:
+        """Describe a rig. All nodes share the machine's cores: a message waits at its end, too."""
+        turn = self.turn * max(0.0, nodes * ranks_per_node / cores - 1)
+        stated = Machines()
+        return dataclasses.replace(
+            stated,
+            nodes=nodes,
+            ranks_per_node=ranks_per_node,
+            inter=Wire(self.share * mbit * 1e6 / 8, self.latency + turn, overhead=self.overhead),
+            intra=dataclasses.replace(stated.intra, latency=turn),
         )
+
+
+def shape_of(text: str) -> tuple[int, int]:
+    """Read nodes and ranks of each from an argument."""
+    nodes, _, ranks = text.partition("x")
+    try:
+        return int(nodes), int(ranks)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like 2x1: nodes, and ranks of each") from None
+
+
+def run_rig(module: str, shape: tuple[int, int], mbit: int, spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Run a module's ranks on one rig; return their results. JobError: a rank failed."""
+    nodes, ranks_per_node = shape
+    with Rig(nodes, mbit, burst=int(mbit * 1e6 / 8 * _BURST_S)) as rig:
+        ranks = nodes * ranks_per_node
+        return launch.run_ranks(launch.find_launcher(), module, ranks, spec, _LIMIT_S, rig)
 
 
 def measure(
-    shape: tuple[int, int], mbit: int, tasks: Sequence[str], strategies: Sequence[str], repetitions: int
+    shape: tuple[int, int], mbit: int, work: Sequence[tuple[str, str]], repetitions: int
 ) -> list[Cell]:
-    """Measure one rig's cells. JobError: a rank failed."""
-    nodes, ranks_per_node = shape
-    spec = {"tasks": list(tasks), "strategies": list(strategies), "repetitions": repetitions}
-    with Rig(nodes, mbit) as rig:
-        ranks = nodes * ranks_per_node
-        found = launch.run_ranks(launch.find_launcher(), "benchmarks.workers.plan", ranks, spec, 600, rig)
+    """Measure tasks with strategies on one rig."""
+    spec = {"work": list(work), "repetitions": repetitions}
+    found = run_rig("benchmarks.workers.plan", shape, mbit, spec)
+    cores = len(os.sched_getaffinity(0))
     cells = []
-    for index, first in enumerate(found[0]["cells"]):
-        of_ranks = [one["cells"][index]["seconds"] for one in found]
-        slowest = [max(times) for times in zip(*of_ranks, strict=True)]
-        median = statistics.median(slowest)
-        cells.append(
-            Cell(nodes, ranks_per_node, mbit, first["task"], first["strategy"], median, first["alone"])
-        )
+    for (task, strategy), *of_ranks in zip(work, *(one["cells"] for one in found), strict=True):
+        slowest = [max(times) for times in zip(*(one["seconds"] for one in of_ranks), strict=True)]
+        sent = max(one["sent"] for one in of_ranks)
+        alone = of_ranks[0]["alone"]
+        cells.append(Cell(*shape, mbit, task, strategy, statistics.median(slowest), alone, sent, cores))
     return cells
 
 
@@ -84,9 +115,9 @@ def workload(cell: Cell) -> Workload:
     )
 
 
-def predicted(cell: Cell, constants: Constants) -> float:
-    """Predict a cell's step in seconds."""
-    machines = constants.machines(cell.nodes, cell.ranks_per_node, cell.mbit)
+def predicted(cell: Cell, constants: Constants) -> Prediction:
+    """Predict a cell's step."""
+    machines = constants.machines(cell.nodes, cell.ranks_per_node, cell.mbit, cell.cores)
     step = workload(cell)
     choice = ways.parse(cell.strategy, step)
-    return predict(step, machines.model(), choice, control=machines.control(), cuts=Cuts(THETA)).seconds
+    return predict(step, machines.model(), choice, control=machines.control(), cuts=Cuts(THETA))

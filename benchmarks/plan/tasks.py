@@ -29,15 +29,13 @@ TASKS = {
     )
 }
 THETA = 1 << 20  # bytes of a bucket: several buckets in a step
+STEPS = 4  # of a measurement: those until local SGD begins anew
 STRATEGIES = (
     "dense",
     "dense:wire=bf16",
     "csc:keep=0.1,chunk_elements=1024",
     "topk:density=0.01",
-    "local_sgd:period=4",
+    f"local_sgd:period={STEPS}",
 )
-
-
-def cycle(strategy: str) -> int:
-    """Return how many steps the strategy takes until it begins anew."""
-    return 4 if strategy.startswith("local_sgd") else 1
+AUTO = "auto"
+CANDIDATES = ("dense", "dense:wire=bf16")  # what `auto` chooses from by default, each taken throughout

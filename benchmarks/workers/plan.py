@@ -4,91 +4,47 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 import roundelay.torch as hvd
 from benchmarks import measure
-from benchmarks.plan.tasks import TASKS, THETA, Task, cycle
+from benchmarks.plan.sleeping import Model, step
+from benchmarks.plan.tasks import STEPS, TASKS, THETA, Task
 
-_WARM = 4  # steps until the pool has its buckets
-
-
-class _Layer(torch.autograd.Function):
-    """Passes its input on; its backward sleeps, and gives the weight a gradient."""
-
-    @staticmethod
-    def forward(context: Any, inputs: torch.Tensor, weight: torch.Tensor, sleep: float) -> torch.Tensor:
-        context.save_for_backward(weight)
-        context.sleep = sleep
-        return inputs.clone()
-
-    @staticmethod
-    def backward(context: Any, *gradients: torch.Tensor) -> Any:
-        (weight,) = context.saved_tensors
-        time.sleep(context.sleep)
-        return gradients[0], weight.detach().clone(), None
+_SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")  # of this rank's node
 
 
-class _Model(nn.Module):
-    def __init__(self, task: Task, seed: int) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(seed)
-        self.task = task
-        self.weights = nn.ParameterList(torch.randn(n, generator=generator) for n in task.elements)
-        self.ready: list[float] = []  # moments of the last backward
-        for weight in self.weights:
-            weight.register_post_accumulate_grad_hook(lambda _: self.ready.append(time.perf_counter()))
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        time.sleep(self.task.forward)
-        for weight, sleep in zip(list(self.weights)[::-1], self.task.backward[::-1], strict=True):
-            inputs = _Layer.apply(inputs, weight, sleep)
-        return inputs.sum()
-
-
-def _step(model: _Model, optimizer: torch.optim.Optimizer) -> list[float]:
-    """Train a step; return the moments at which forward, backward and the update ended."""
-    optimizer.zero_grad()
-    model.ready.clear()
-    moments = [time.perf_counter()]
-    loss = model(torch.ones(1, requires_grad=True))
-    moments.append(time.perf_counter())
-    loss.backward()
-    moments.append(time.perf_counter())
-    optimizer.step()
-    moments.append(time.perf_counter())
-    return moments
-
-
-def _alone(model: _Model, optimizer: torch.optim.Optimizer, repetitions: int) -> dict[str, Any]:
+def _alone(model: Model, optimizer: torch.optim.Optimizer, repetitions: int) -> dict[str, Any]:
     """Record steps without communication: what the planner takes from a timeline."""
     steps: list[dict[str, Any]] = []
     for _ in range(repetitions):
-        begin, middle, over, end = _step(model, optimizer)
+        begin, middle, over, end = step(model, optimizer)
         ready = [moment - middle for moment in model.ready]
         times = {"forward": middle - begin, "backward": over - middle, "update": end - over}
         steps.append({**times, "ready": ready})
     return sorted(steps, key=lambda step: step["forward"] + step["backward"])[len(steps) // 2]
 
 
-def _measure(task: Task, strategy: str, spec: dict[str, Any], ranks: measure.Ranks) -> list[float]:
-    model = _Model(task, ranks.rank)
+def _measure(task: Task, strategy: str, repetitions: int, ranks: measure.Ranks) -> dict[str, Any]:
+    model = Model(task, ranks.rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
     hvd.DistributedOptimizer(optimizer, model.named_parameters(), strategy=strategy)
-    steps = cycle(strategy)
-    for _ in range(max(_WARM, steps)):
-        _step(model, optimizer)
+    for _ in range(STEPS):  # then the pool has its buckets
+        step(model, optimizer)
     seconds = []
-    for _ in range(spec["repetitions"]):
+    ranks.rest()
+    sent = int(_SENT.read_text())
+    for _ in range(repetitions):
         ranks.rest()
         begin = time.perf_counter()
-        for _ in range(steps):
-            _step(model, optimizer)
-        seconds.append((time.perf_counter() - begin) / steps)
-    return seconds
+        for _ in range(STEPS):
+            step(model, optimizer)
+        seconds.append((time.perf_counter() - begin) / STEPS)
+    ranks.rest()
+    return {"seconds": seconds, "sent": (int(_SENT.read_text()) - sent) / (STEPS * repetitions)}
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:
@@ -97,13 +53,15 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     ranks = measure.Ranks(spec)
     hvd.init()
     cells = []
-    for name in spec["tasks"]:
-        model = _Model(TASKS[name], ranks.rank)
-        plain = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
-        alone = _alone(model, plain, spec["repetitions"])
-        for strategy in spec["strategies"]:
-            seconds = _measure(TASKS[name], strategy, spec, ranks)
-            cells.append({"task": name, "strategy": strategy, "seconds": seconds, "alone": alone})
+    alone: dict[str, dict[str, Any]] = {}
+    for name, strategy in spec["work"]:
+        if name not in alone:
+            model = Model(TASKS[name], ranks.rank)
+            plain = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
+            ranks.rest()
+            alone[name] = _alone(model, plain, STEPS * spec["repetitions"])
+        found = _measure(TASKS[name], strategy, spec["repetitions"], ranks)
+        cells.append({**found, "alone": alone[name]})
     hvd.shutdown()
     ranks.leave()
     return {"cells": cells}

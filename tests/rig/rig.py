@@ -15,10 +15,9 @@ from typing import TypeVar
 
 _TOOLS = ("unshare", "nsenter", "ip", "tc", "mount")
 _NAMESPACES = ["--net", "--uts", "--mount"]  # of a node
-# A link holds so much while it is busy, and lets so much pass at once: more than the largest packet that the
-# kernel has not cut yet.
-_QUEUE = "20ms"
-_BURST = "128k"
+_QUEUE = "20ms"  # so much a link holds while it is busy
+_BURST = 128 << 10
+_UNCUT = 64 << 10  # bytes of the largest packet that the kernel hands to an interface, to be cut there
 _SETUP_S = 20.0
 _SSH = """#!/bin/sh
 while :; do
@@ -69,13 +68,17 @@ class Rig:
         nodes: how many, up to 250.
         mbit: what a node can send, and receive, in a second; None: as fast as the machine is.
         dead_end: nodes have a docker0 as well, of the same address everywhere, that leads nowhere.
+        burst: bytes that a link that was idle lets pass at once.
 
     """
 
-    def __init__(self, nodes: int = 2, mbit: int | None = 1000, dead_end: bool = False) -> None:
+    def __init__(
+        self, nodes: int = 2, mbit: int | None = 1000, dead_end: bool = False, burst: int = _BURST
+    ) -> None:
         self.nodes = nodes
         self.mbit = mbit
         self.dead_end = dead_end
+        self.burst = burst
         self._folder = tempfile.TemporaryDirectory(prefix="roundelay-rig-")
         self._holders: list[subprocess.Popen[bytes]] = []
         self._machine: list[str] = []  # a command's first words: run it in the rig, on no node
@@ -233,7 +236,10 @@ class Rig:
     def _shape(self, where: list[str], interface: str, mbit: int | None) -> None:
         if mbit is None:
             return
-        speed = ["rate", f"{mbit}mbit", "burst", _BURST, "latency", _QUEUE]
+        # To cut a packet that is larger than the burst would take the machine's own time.
+        uncut = str(min(_UNCUT, self.burst // 2))
+        self._text([*where, "ip", "link", "set", "dev", interface, "gso_max_size", uncut])
+        speed = ["rate", f"{mbit}mbit", "burst", str(self.burst), "latency", _QUEUE]
         self._text([*where, "tc", "qdisc", "add", "dev", interface, "root", "tbf", *speed])
 
     def _write_files(self) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.plan import fit
-from benchmarks.plan.cells import Cell, Constants, predicted, workload
-from benchmarks.plan.tasks import STRATEGIES, TASKS, cycle
+from benchmarks.plan import fit, gate
+from benchmarks.plan.__main__ import DOCS, load
+from benchmarks.plan.cells import Cell, Constants, measure, predicted, shape_of, workload
+from benchmarks.plan.tasks import AUTO, CANDIDATES, STRATEGIES, TASKS
+from tests.rig import why_not
 
-TRUE = Constants(latency=8e-4, overhead=2e-3, share=0.8, inside=5e8, memory=2e9)
+_REASON = why_not()
+TRUE = Constants(latency=8e-4, overhead=2e-3, share=0.8, turn=2e-3)
+CORES = 2
 
 
 def alone(task: str) -> dict[str, Any]:
@@ -27,8 +33,8 @@ def cells(
 ) -> list[Cell]:
     made = []
     for (nodes, ranks), mbit, task, strategy in itertools.product(shapes, rates, TASKS, strategies):
-        cell = Cell(nodes, ranks, mbit, task, strategy, 1.0, alone(task))
-        made.append(dataclasses.replace(cell, seconds=predicted(cell, TRUE)))
+        cell = Cell(nodes, ranks, mbit, task, strategy, 1.0, alone(task), 0.0, CORES)
+        made.append(dataclasses.replace(cell, seconds=predicted(cell, TRUE).seconds))
     return made
 
 
@@ -52,7 +58,7 @@ def test_halves_have_every_kind() -> None:
 def test_errors_have_signs_and_a_picture(tmp_path: Path) -> None:
     made = cells(("dense",), (100,), ((2, 1),))
     slower = [dataclasses.replace(cell, seconds=2 * cell.seconds) for cell in made]
-    result = fit.Result(TRUE, made, slower, [predicted(cell, TRUE) for cell in made])
+    result = fit.Result(TRUE, made, slower, [predicted(cell, TRUE).seconds for cell in made])
     assert result.errors == pytest.approx([-0.5] * 3)
     assert result.as_json()["median_error"] == pytest.approx(0.5)
     assert "strategy dense: median 50.0%, mean -50.0%" in result.lines()
@@ -62,8 +68,67 @@ def test_errors_have_signs_and_a_picture(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_tasks(task: str) -> None:
-    step = workload(Cell(2, 1, 100, task, "dense", 1.0, alone(task)))
+    step = workload(Cell(2, 1, 100, task, "dense", 1.0, alone(task), 0.0, CORES))
     assert step.bytes == 4 * sum(TASKS[task].elements)
     assert len(TASKS[task].backward) == len(TASKS[task].elements)
-    assert cycle("local_sgd:period=4") == 4
-    assert cycle("dense") == 1
+
+
+def gate_cell(dense: float, bf16: float, auto: float) -> dict[str, Any]:
+    """A cell whose repetitions are alike but for some noise, the same in all."""
+    noise = (0.99, 1.0, 1.01, 1.0, 0.99, 1.01, 1.0, 1.0)
+    seconds = dict(zip((*CANDIDATES, AUTO), (dense, bf16, auto), strict=True))
+    return {
+        "nodes": 2,
+        "ranks_per_node": 1,
+        "mbit": 100,
+        "task": "even",
+        "choice": "bf16 (dense 200.0 ms, bf16 150.0 ms a step)",
+        "seconds": {name: [value * part for part in noise] for name, value in seconds.items()},
+        "others": [0.0] * len(noise),
+    }
+
+
+def test_the_gate_counts_cells_in_which_auto_costs_something() -> None:
+    good, bad = gate_cell(0.2, 0.15, 0.16), gate_cell(0.2, 0.25, 0.22)
+    assert gate.over_dense(good).value == pytest.approx(0.8)
+    assert gate.of_best(good) == pytest.approx(0.15 / 0.16)
+    assert gate.of_best(bad) == pytest.approx(0.2 / 0.22)
+    assert gate.summary([good, bad]).startswith(
+        "in 1 of 2 cells the interval of auto / dense lies above 1.02"
+    )
+    assert gate.rows([good])[0][:4] == ["2x1", "100", "even", "200 ms"]
+    assert gate.rows([good])[0][-1] == "bf16"
+
+
+def test_shapes_are_read() -> None:
+    assert shape_of("4x2") == (4, 2)
+    with pytest.raises(argparse.ArgumentTypeError, match="'4' is not like 2x1"):
+        shape_of("4")
+
+
+@pytest.mark.skipif(bool(_REASON), reason=f"no rig: {_REASON}")
+@pytest.mark.slow
+def test_six_cells_send_what_is_predicted() -> None:
+    """The load of the machine stretches times, but shortens none, and changes no payload."""
+    work = list(itertools.product(("even", "large last"), STRATEGIES[:2] + STRATEGIES[-1:]))
+    found = measure((2, 1), 100, work, repetitions=1)
+    assert [(cell.task, cell.strategy) for cell in found] == work
+    for cell in found:
+        prediction = predicted(cell, TRUE)
+        payload = prediction.bytes[1]  # between the nodes
+        assert payload < cell.sent < 1.12 * payload, cell
+        assert cell.seconds > payload * 8 / 100e6, cell
+
+
+def test_the_page_has_the_errors_of_todays_model() -> None:
+    """If they change: python -m benchmarks.plan --fit --cells docs/plan.json --docs."""
+    found = json.loads(DOCS.read_text())
+    constants = Constants(**found["constants"])
+    fitted, tested = fit.halves(load(DOCS))
+    assert len(tested) == len(found["tested"])
+    result = fit.Result(constants, fitted, tested, [predicted(cell, constants).seconds for cell in tested])
+    assert result.predictions == pytest.approx([cell["predicted"] for cell in found["tested"]], rel=1e-6)
+    assert result.quantile(0.5) <= 0.1
+    assert result.quantile(0.9) <= 0.2
+    page = " ".join(DOCS.with_suffix(".md").read_text().split())
+    assert f"median error {result.quantile(0.5):.1%}, 90th percentile {result.quantile(0.9):.1%}" in page
