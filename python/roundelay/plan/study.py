@@ -33,12 +33,8 @@ class Subject:
     workload: Workload
     machines: Machines
     roofline: Roofline | None = None
-<<<<<<< HEAD
-    model: Callable[[Roofline, float], Workload] | None = None
-=======
     model: Callable[[Roofline, float], Workload] | None = None  # of a roofline and samples
     of_samples: Callable[[float], Workload] | None = None  # None: a step takes as long as its samples
->>>>>>> origin/gate25
 
     def varied(self, quantity: str, factor: float) -> tuple[Workload, Machines]:
         """Return the step and the machines with one quantity `factor` times as large."""
