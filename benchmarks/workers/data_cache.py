@@ -158,7 +158,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
         turns["first, with a cache"] = lambda: [epochs.first(lambda: cached(augment))]
     found = measure.take_turns(turns, spec["repetitions"])
     processes = [os.getpid(), *_workers(loaders["later, with a cache"])]
-    where = kept._cache._place.disk or kept._cache._place.folder
+    where = kept._cache._storage.disk or kept._cache._storage.folder
     memory = _total(mapped_bytes(processes, where))
     stats = kept.stats()
     level = stats.disk if directory else stats.memory

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.averaging import document, steps, training
+from benchmarks.averaging import document, steps, timeline, training
 from benchmarks.averaging.contenders import ALONE, CONTENDERS, DENSE, NODE, message
 from benchmarks.table import averaging
 from tests.rig import why_not
@@ -114,3 +114,18 @@ def test_short_steps(tmp_path: Path) -> None:
     least = message(found["bytes"], 2)
     for name in ("dense", "daso-4-1"):
         assert found["sent"][name][0] / CONTENDERS[name].bytes(least) == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(why_not()), reason=f"no rig: {why_not()}")
+def test_a_timeline_has_transfers_across_steps(tmp_path: Path) -> None:
+    pytest.importorskip("roundelay._core")
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "daso.png"
+    found = timeline.record(
+        timeline.parse(["--timeline", str(tmp_path / "job.json"), "--picture", str(picture)])
+    )
+    for rank in found:
+        assert len(rank["seconds"]) >= 2  # every other transfer is the other rank's of the node
+        assert min(rank["spans"]) >= 2
+    assert picture.read_bytes().startswith(b"\x89PNG")

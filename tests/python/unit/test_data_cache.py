@@ -169,7 +169,7 @@ def test_full_memory_is_one_warning(node_memory: Path, tmp_path: Path) -> None:
     kept = cache.stats().memory.kept
     assert 4 <= kept < 24
     assert sum(source.take_reads().values()) == 2 * 24 - kept
-    assert (node_memory / cache._cache._place.folder.name / "memory" / "data.mdb").stat().st_size <= MIB
+    assert (node_memory / cache._cache._storage.folder.name / "memory" / "data.mdb").stat().st_size <= MIB
 
 
 @pytest.mark.usefixtures("node_memory")
@@ -270,7 +270,7 @@ def test_a_stopped_writer_is_not_waited_for(source: FarSource, monkeypatch: pyte
     from roundelay.torch.data.locks import held
 
     with (
-        held(cache._cache._place.folder / "writer", 0),
+        held(cache._cache._storage.folder / "writer", 0),
         pytest.warns(RuntimeWarning, match="another process has locked"),
     ):
         check(cache, source)
@@ -323,7 +323,7 @@ def test_damage_is_discarded(
 ) -> None:
     cache = DataCache(source, tmp_path / "disk", memory=0)
     check(cache, source)
-    folder = cache._cache._place.disk
+    folder = cache._cache._storage.disk
     assert folder is not None
     data = folder / "data.mdb"
     if damage == "crash":  # the system goes down while the job runs

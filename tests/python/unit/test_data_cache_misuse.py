@@ -85,7 +85,7 @@ def test_ranks_with_different_arguments_all_hear_of_it(
         return DataCache(source, **options)
 
     caches = [rank(0), rank(1)]
-    assert caches[0]._cache._place == caches[1]._cache._place
+    assert caches[0]._cache._storage == caches[1]._cache._storage
     text = rf"number 1 of the ranks on node node .* memory is 4294967296 on rank 0 .* and {MIB} on rank 2 "
     with pytest.raises(ValueError, match=text):
         rank(2, memory=MIB)
@@ -111,8 +111,8 @@ def test_an_attempt_that_failed_on_one_rank_does_not_count(
     with pytest.raises(ConnectionError):
         rank(0, Absent(tmp_path))
     first, again = rank(1, source), rank(0, source)
-    assert again._cache._place == first._cache._place
-    assert DataCache(source)._cache._place.folder != again._cache._place.folder  # the number is taken
+    assert again._cache._storage == first._cache._storage
+    assert DataCache(source)._cache._storage.folder != again._cache._storage.folder  # the number is taken
     check(again, source)
 
 
