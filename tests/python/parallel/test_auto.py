@@ -84,6 +84,25 @@ def check_all_ranks_take_the_fastest() -> None:
     assert "half:wire=bf16" in hvd.report()
 
 
+def check_algorithms_are_candidates() -> None:
+    if TUNING:
+        return
+    auto = hvd.strategies.Auto(("dense", "ring", "halving_doubling"), trial_steps=3)
+    optimizer = torch.optim.SGD(make_parameters(BUCKETS, 16), lr=1.0)
+    hvd.DistributedOptimizer(optimizer, op=hvd.Sum, strategy=auto)
+    parameters = optimizer.param_groups[0]["params"]
+    use_pool(optimizer)
+    with _clock(lambda: 1.0 if 2 in auto.plan else 2.0):
+        for _ in range(60):
+            _step(parameters, optimizer)
+    assert _plans(auto) == [[2] * BUCKETS] * hvd.size()
+    assert {float(-p.detach()[0]) for p in parameters} == {60 * hvd.size() * (hvd.size() + 1) / 2}
+    if hvd.rank() == 0:
+        assert auto.choice.startswith("halving_doubling (dense ")
+    for name in ("ring", "halving_doubling"):
+        assert f"allreduce:algorithm={name}" in hvd.report()
+
+
 def check_dense_is_kept_where_nothing_pays() -> None:
     if TUNING:
         return

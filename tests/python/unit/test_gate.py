@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
+import torch
 
+import roundelay.torch as hvd
 from roundelay.buckets import DEFAULT, Link, Piece
 from roundelay.torch import strategies
 from roundelay.torch.tuning.gate import MOST_MIXED, Cost, Plan, Rates, Watch, durations, plans, seconds
@@ -96,11 +99,22 @@ def test_the_watch_waits_for_long_changes() -> None:
     assert found.index(True) == steps - 1
 
 
+def test_algorithms_are_refused_where_sums_must_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=1.0)
+    auto = strategies.Auto(("dense", "ring"))
+    auto.accept(optimizer, hvd.Sum)
+    monkeypatch.setattr(strategies.auto._core, "config", lambda: SimpleNamespace(deterministic=True))
+    strategies.Auto(("dense", "bf16")).accept(optimizer, hvd.Sum)
+    with pytest.raises(ValueError, match="'ring' adds in another order"):
+        auto.accept(optimizer, hvd.Sum)
+
+
 def test_texts() -> None:
     auto = strategies.parse("auto:candidates=dense+bf16,trial_steps=3")
     assert isinstance(auto, strategies.Auto)
     assert auto.text == "auto:candidates=dense+bf16,trial_steps=3"
     assert strategies.parse(auto.text).text == auto.text
+    assert strategies.parse("auto:candidates=dense+ring").text == "auto:candidates=dense+ring,trial_steps=5"
     assert strategies.Auto().text == "auto:candidates=dense+bf16,trial_steps=5"
     lossy = strategies.Auto(("bf16", strategies.CSC(keep=0.2)))
     assert "csc:keep=0.2" in lossy.text
