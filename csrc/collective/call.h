@@ -32,7 +32,7 @@ struct CallOptions {
   LevelObserver* observer = nullptr;  // a fabric with levels tells it about this call; may be null
   // The algorithm that the call asks for, the same on all members and in static storage; empty, or one that
   // the operation does not have: the group's rule chooses. Levels ask for it in each stage.
-  std::string_view algorithm;
+  std::string_view algorithm{};
 };
 
 // The arithmetic of a reduction.
