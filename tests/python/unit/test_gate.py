@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
+from roundelay import _core
 from roundelay.buckets import DEFAULT, Link, Piece
 from roundelay.torch import strategies
 from roundelay.torch.tuning.gate import MOST_MIXED, Cost, Plan, Rates, Watch, durations, plans, seconds
@@ -103,7 +104,7 @@ def test_algorithms_are_refused_where_sums_must_not_change(monkeypatch: pytest.M
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=1.0)
     auto = strategies.Auto(("dense", "ring"))
     auto.accept(optimizer, hvd.Sum)
-    monkeypatch.setattr(strategies.auto._core, "config", lambda: SimpleNamespace(deterministic=True))
+    monkeypatch.setattr(_core, "config", lambda: SimpleNamespace(deterministic=True))
     strategies.Auto(("dense", "bf16")).accept(optimizer, hvd.Sum)
     with pytest.raises(ValueError, match="'ring' adds in another order"):
         auto.accept(optimizer, hvd.Sum)
