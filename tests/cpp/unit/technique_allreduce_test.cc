@@ -29,7 +29,7 @@ std::size_t sent_by(const std::string& algorithm, int size, std::size_t count) {
 }  // namespace
 
 TEST_CASE("technique allreduce has every algorithm of an allreduce", "[technique]") {
-  for (const std::string_view name : collective::algorithm_names(collective::Operation::kAllreduce)) {
+  for (const std::string_view name : collective::algorithm_names(Operation::kAllreduce)) {
     for (const int size : {1, 2, 3, 4}) {
       for (const std::size_t count : {std::size_t{1}, std::size_t{4099}}) {
         INFO(name << ", " << count << " on " << size);
