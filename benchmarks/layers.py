@@ -1,8 +1,8 @@
-"""Whole steps of models beside their predictions: `python -m benchmarks.layers --tuning tuning.json`.
+"""What is learned of layers, and whole steps beside their predictions: `python -m benchmarks.layers`.
 
-Trains AlexNet, VGG-16 and ResNet-50 on this machine alone, and compares the time of a step with the sum of
-its kernels' learned times, and with their rooflines alone. `roundelay tune --layers` wrote the file here.
-It measured random shapes: the models taught nothing.
+Learns the times of kernels as `roundelay tune --layers` does. Then it trains AlexNet, VGG-16 and ResNet-50 on
+this machine alone, and compares the time of a step with the sum of its kernels' learned times, and with their
+rooflines alone. Kernels of random shapes were measured: the models taught nothing.
 """
 
 from __future__ import annotations
@@ -11,19 +11,34 @@ import argparse
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import nn
 
-from roundelay import tuning_file
+from benchmarks import launch, show
+from benchmarks.table.markdown import rows as markdown_rows
+from benchmarks.table.markdown import with_table
 from roundelay.layers import timing
 from roundelay.layers.times import LayerTimes
 from roundelay.plan import learned, shapes
+from roundelay.tune import layer_command
 
+_DOCS = Path(__file__).resolve().parents[1] / "docs"
+STORED, PAGE = _DOCS / "layers.json", _DOCS / "plan.md"
+BEGIN = "<!-- python -m benchmarks.layers --docs writes from here -->"
+_KERNEL_COLUMNS = (
+    "kernel",
+    "direction",
+    "shapes taught, tested",
+    "roofline's error",
+    "network's error",
+    "used",
+)
+_MODELLED = ("network", "roofline")
+_MODEL_COLUMNS = ("model", "batch", "step", *_MODELLED)
 _CLASSES = 1000
 
 
@@ -116,36 +131,106 @@ def measured_step(model: nn.Module, samples: int, steps: int) -> float:
 
 def rooflines(layers: LayerTimes) -> LayerTimes:
     """Return the same without networks."""
-    return dataclasses.replace(
-        layers, kernels=tuple(dataclasses.replace(one, network=()) for one in layers.kernels)
-    )
+    kernels = tuple(dataclasses.replace(one, network=()) for one in layers.kernels)
+    return dataclasses.replace(layers, kernels=kernels)
 
 
-def main() -> None:
-    """Measure, and print the table."""
+def compare(layers: LayerTimes, models: Sequence[str], steps: int) -> list[dict[str, Any]]:
+    """Measure a step of each model and batch; times in seconds."""
+    found = []
+    for name in models:
+        make, batches = _MODELS[name]
+        for batch in batches:
+            row = {"model": name, "batch": batch, "measured": measured_step(make(), batch, steps)}
+            for how, known in (("network", layers), ("roofline", rooflines(layers))):
+                row[how] = learned.from_times(shapes.KNOWN[name](), known, batch, "").compute
+            found.append(row)
+    return found
+
+
+def kernel_rows(kernels: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Make the rows of errors on shapes that taught nothing: the median, and nine tenths' limit."""
+
+    def text(errors: Mapping[str, float]) -> str:
+        return f"{errors['median']:.0%}, {errors['ninetieth']:.0%}"
+
+    return [
+        [
+            one["kind"],
+            one["direction"],
+            f"{one['learned_from']}, {one['tested_on']}",
+            text(one["roofline_errors"]),
+            text(one["network_errors"]),
+            "network" if one["networked"] else "roofline",
+        ]
+        for one in kernels
+    ]
+
+
+def model_rows(models: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Make the rows of whole steps."""
+    return [
+        [
+            one["model"],
+            str(one["batch"]),
+            show.seconds_text(one["measured"]),
+            *(f"{show.seconds_text(one[how])}, {one[how] / one['measured'] - 1:+.0%}" for how in _MODELLED),
+        ]
+        for one in models
+    ]
+
+
+def document(found: Mapping[str, Any]) -> str:
+    """Make the page's text of a stored result."""
+    machine = found["machine"]
+    lines = [
+        f"{machine['cores']} cores of an {machine['cpu']}; {found['threads']} threads on {found['device']}, "
+        f"{found['minutes']:g} minutes.",
+        "",
+        *markdown_rows(_KERNEL_COLUMNS, kernel_rows(found["kernels"])),
+        "",
+        *markdown_rows(_MODEL_COLUMNS, model_rows(found["models"])),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _summary(layers: LayerTimes, minutes: float, models: list[dict[str, Any]]) -> dict[str, Any]:
+    """Make the result to store: all but the networks' weights."""
+    kernels = []
+    for one in layers.kernels:
+        fields = dataclasses.asdict(dataclasses.replace(one, inputs=(), network=()))
+        kernels.append({**fields, "networked": bool(one.network)})
+    about = {"device": layers.device, "threads": layers.threads, "minutes": minutes}
+    return {"machine": launch.machine(launch.find_launcher()), **about, "kernels": kernels, "models": models}
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tuning", type=Path, required=True, help="a file of roundelay tune --layers")
+    parser.add_argument(
+        "--minutes", type=float, default=4.0, help="how long kernels are measured (default: 4)"
+    )
     parser.add_argument("--models", nargs="+", choices=list(_MODELS), default=list(_MODELS))
     parser.add_argument("--steps", type=int, default=3, help="that count, for each model and batch")
-    given = parser.parse_args()
-    layers = tuning_file.load(given.tuning).layers
-    if layers is None:
-        parser.error(f"{given.tuning} has no layers: run roundelay tune --layers --output {given.tuning}")
-    table = Table("model", "batch", "measured", "learned", "error", "roofline", "error")
-    for name in given.models:
-        make, batches = _MODELS[name]
-        for batch in batches:
-            measured = measured_step(make(), batch, given.steps)
-            row = [name, str(batch), f"{measured:.3f} s"]
-            for known in (layers, rooflines(layers)):
-                predicted = learned.from_times(shapes.KNOWN[name](), known, batch, "").compute
-                row += [f"{predicted:.3f} s", f"{predicted / measured - 1:+.0%}"]
-            table.add_row(*row)
-    Console(width=100).print(table)
-    print(f"{layers.device}, {layers.threads} threads in the file, {torch.get_num_threads()} here")
+    parser.add_argument("--docs", action="store_true", help="store JSON and tables in docs")
+    parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    given = _parser().parse_args(argv)
+    console = show.console()
+    layers = layer_command.run(60 * given.minutes, console)
+    found = _summary(layers, given.minutes, compare(layers, given.models, given.steps))
+    console.print(show.table(_KERNEL_COLUMNS, kernel_rows(found["kernels"]), texts=2))
+    console.print(show.table(_MODEL_COLUMNS, model_rows(found["models"]), texts=1))
+    show.save(STORED if given.docs else given.output / "layers.json", found)
+    if given.docs:
+        PAGE.write_text(with_table(PAGE.read_text(), document(found), BEGIN))
 
 
 if __name__ == "__main__":
-    main()
+    with launch.ending_in_one_line():
+        main()

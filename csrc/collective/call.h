@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <numeric>
+#include <string_view>
 #include <tuple>
 #include <variant>
 #include <vector>
@@ -29,6 +30,9 @@ struct CallOptions {
   Deadline deadline = Deadline::never();
   const AbortToken* abort = nullptr;  // every test looks at it; may be null
   LevelObserver* observer = nullptr;  // a fabric with levels tells it about this call; may be null
+  // The algorithm that the call asks for, the same on all members and in static storage; empty, or one that
+  // the operation does not have: the group's rule chooses. Levels ask for it in each stage.
+  std::string_view algorithm{};
 };
 
 // The arithmetic of a reduction.

@@ -146,6 +146,7 @@ const Algorithm& Select::operator()(const Call& call, int size) const {
   if (const Algorithm* only = only_one(call, size)) return *only;
   const Operation operation = operation_of(call);
   const std::size_t bytes = agreed_bytes(call);
+  if (const Algorithm* asked = algorithm_named(operation, options_of(call).algorithm)) return *asked;
   if (const Algorithm* forced = algorithm_named(operation, forced_)) return *forced;
   if (const Algorithm* chosen = tuned(operation, bytes, size)) return *chosen;
   const auto* const fits = std::find_if(std::begin(kTable), std::end(kTable), [&](const Row& row) {

@@ -1,5 +1,5 @@
-// The choice of a call's algorithm. It depends only on the operation, its bytes, the number of members,
-// ROUNDELAY_ALGORITHM and rank 0's tuning file, so that all members agree.
+// The choice of a call's algorithm. It depends only on the operation, its bytes, the number of members, what
+// the call asks for, ROUNDELAY_ALGORITHM and rank 0's tuning file, so that all members agree.
 #pragma once
 
 #include <memory>

@@ -13,6 +13,7 @@
   USE(cyclic)                     \
   USE(csc)                        \
   USE(half)                       \
+  USE(allreduce)                  \
   USE(top_k)                      \
   USE(power_sgd)
 

@@ -57,6 +57,13 @@ class Extent(NamedTuple):
     ready: float = 0.0
 
 
+class Piece(NamedTuple):
+    """A bucket: its size, and the time when its last gradient is ready."""
+
+    bytes: int
+    ready: float
+
+
 class Candidate(NamedTuple):
     """Cuts, their number of buckets, and the predicted end of communication."""
 
@@ -88,20 +95,30 @@ def _last_begin(extents: Sequence[Extent], bytes_: int) -> int:
     return first
 
 
-def predicted_end(pools: Sequence[Sequence[Extent]], cuts: Cuts, most: int, link: Link) -> float:
-    """Returns the time when communication and backward have ended. most: as for cut()."""
-    buckets = sorted(
-        (max(pool[index].ready for index in bucket), pool[bucket[-1]].end - pool[bucket[0]].begin)
+def pieces(pools: Sequence[Sequence[Extent]], cuts: Cuts, most: int) -> list[Piece]:
+    """Returns the buckets of all pools, pool by pool. most: as for cut()."""
+    return [
+        Piece(pool[bucket[-1]].end - pool[bucket[0]].begin, max(pool[index].ready for index in bucket))
         for pool in pools
         for bucket in cut(pool, cuts, most)
-    )
+    ]
+
+
+def end_of(buckets: Sequence[Piece], durations: Sequence[float], link: Link) -> float:
+    """Returns the time when communication and backward have ended. durations: seconds of each bucket."""
     lost = done = 0.0  # the time that communication took from backward; the time when the link is free
-    for ready, bytes_ in buckets:
+    last = 0.0
+    for (_, last), duration in sorted(zip(buckets, durations, strict=True), key=lambda pair: pair[0].ready):
         lost += link.submit
-        duration = link.alpha + link.beta * bytes_
-        done = max(ready + lost, done) + duration
+        done = max(last + lost, done) + duration
         lost += link.share * duration
-    return max(done, buckets[-1][0] + lost)
+    return max(done, last + lost)
+
+
+def predicted_end(pools: Sequence[Sequence[Extent]], cuts: Cuts, most: int, link: Link) -> float:
+    """Returns the end of dense operations on all buckets. most: as for cut()."""
+    buckets = pieces(pools, cuts, most)
+    return end_of(buckets, [link.alpha + link.beta * bucket.bytes for bucket in buckets], link)
 
 
 def candidates(pools: Sequence[Sequence[Extent]], most: int, link: Link | None) -> list[Candidate]:

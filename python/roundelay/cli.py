@@ -23,6 +23,9 @@ COMMANDS = {
     "run": Command("start a program as the ranks of a job (the same as roundelayrun)", "roundelay.run.cli"),
     "tune": Command("measure this cluster's algorithms, and write a tuning file", "roundelay.tune.cli"),
     "timeline": Command("sum up and draw a job's timeline", "roundelay.timeline.cli"),
+    "trials": Command(
+        "sum up and draw what a job has tried (ROUNDELAY_AUTOTUNE_LOG)", "roundelay.trials.cli"
+    ),
     "plan": Command("predict training on other machines, and what pays there", "roundelay.plan.cli"),
     "doctor": Command("check this installation, and say how to cure what is wrong", "roundelay.doctor"),
 }

@@ -108,7 +108,11 @@ std::optional<Call> LevelsRun::call_of(std::size_t stage, const Share& share, co
 }
 
 CallOptions LevelsRun::options() const {
-  return {.absent = {}, .stream = call_.stream, .deadline = call_.deadline, .abort = call_.abort};
+  return {.absent = {},
+          .stream = call_.stream,
+          .deadline = call_.deadline,
+          .abort = call_.abort,
+          .algorithm = call_.algorithm};
 }
 
 Reduction LevelsRun::reduction(std::size_t stage) const {

@@ -49,7 +49,7 @@ def shapes(kind: str, seed: int, limits: Limits) -> Iterator[Shape]:
 
 def _between(random: Random, low: float, high: float) -> int:
     """Returns a whole number, evenly on a logarithmic scale; most sizes of layers are multiples of 8."""
-    number = round(low * (high / low) ** random.random())
+    number = round(low * float((high / low) ** random.random()))
     return number if number < 64 else 8 * round(number / 8)
 
 

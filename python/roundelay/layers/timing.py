@@ -13,12 +13,12 @@ from torch.nn import functional
 from roundelay.layers.kernels import Convolution, ElementWise, MatrixProduct, Normalisation
 from roundelay.layers.sampling import Limits, Shape
 
-_FEWEST, _MOST = 2, 15  # repetitions that count
-_ENOUGH_S = 0.02  # of repetitions
+_MOST = 15  # repetitions that count
+_ENOUGH_S = 0.03  # of repetitions
 _POOLED_SIDE = 56  # of the images that a pooling gets
 _ROW = 1024  # elements of which a softmax makes a distribution
-_LONGEST_S = 0.3  # of forward
-_BYTES = 512e6  # of the largest shape
+_LONGEST_S = 0.15  # of forward, at the rate of a large matrix product
+_BYTES = 256e6  # of the largest shape
 
 Call = Callable[[], object]
 
@@ -64,7 +64,7 @@ def median_seconds(call: Call, on: torch.device) -> float:
     """Returns the median time of a call. The first one does not count: it allocates and compiles."""
     call()
     times: list[float] = []
-    while len(times) < _FEWEST or (len(times) < _MOST and sum(times) < _ENOUGH_S):
+    while len(times) < _MOST and sum(times) < _ENOUGH_S:
         _wait(on)
         begin = time.perf_counter()
         call()

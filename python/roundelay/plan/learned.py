@@ -36,8 +36,8 @@ def from_times(shape: Shape, times: LayerTimes, samples: float, origin: str) -> 
     # Errors of one kind may all point the same way, so they count as a whole.
     wrong = sum(seconds(*run) * times.of(run[0], run[2]).errors.median for run in runs)
     beyond = sum(times.of(run[0], run[2]).is_outside(run[0], run[1]) for run in runs)
-    rooflines = sorted({one.kind for one in times.kernels if not one.network})
-    models = f"learned times, {' and '.join(rooflines)} on a roofline" if rooflines else "learned times"
+    rooflines = [f"{one.kind} {one.direction}" for one in times.kernels if not one.network]
+    models = f"learned times ({', '.join(rooflines)}: a roofline)" if rooflines else "learned times"
     return dataclasses.replace(
         step,
         update=_UPDATE_PASSES * seconds(update, 1.0, FORWARD),

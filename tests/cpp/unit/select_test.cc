@@ -51,6 +51,18 @@ TEST_CASE("a forced algorithm carries out what it can", "[select]") {
   CHECK(Select::by_name("auto").value()(allreduce_of(4), 3).name == std::string("direct"));
 }
 
+TEST_CASE("what a call asks for comes first, where its operation has it", "[select]") {
+  const Select ring = Select::by_name("ring").value();
+  AllreduceCall call = allreduce_of(4);
+  call.algorithm = "halving_doubling";
+  CHECK(ring(call, 3).name == std::string("halving_doubling"));
+  CHECK(Select()(call, 3).name == std::string("halving_doubling"));
+  CHECK(ring(call, 1).name == std::string("local"));
+  AllgatherCall gather;
+  gather.algorithm = "halving_doubling";
+  CHECK(ring(gather, 3).name == std::string("ring"));
+}
+
 Tuning tuning_of(const std::string& text) { return Tuning::parse("fabric mpi\n" + text).value(); }
 
 TEST_CASE("a tuning chooses by operation, level, members and bytes, and the table does the rest",

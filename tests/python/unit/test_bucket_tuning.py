@@ -11,19 +11,21 @@ from hypothesis import strategies as st
 
 from roundelay.buckets import (
     DEFAULT,
-    Candidate,
     Cuts,
     Extent,
     Link,
+    Piece,
     candidates,
     choose,
     cut,
     out_of_place,
+    pieces,
     predicted_end,
 )
 from roundelay.torch.gradients.pool_tuner import PATIENCE, OrderWatch
-from roundelay.torch.tuning.autotune import Autotune, worth_trying
 from roundelay.torch.tuning.calibration import crowded, fit
+from roundelay.torch.tuning.gate import DENSE_COST, Cost, Rates
+from roundelay.torch.tuning.search import Model, Search, Setting, worth_trying
 
 MIB = 1 << 20
 NO_LIMIT = 1 << 40
@@ -207,27 +209,30 @@ def test_an_order_that_never_comes_twice_is_none() -> None:
     assert recorded <= 2 * 500 // PATIENCE
 
 
-def _tune(tuner: Autotune, speed: dict[Cuts, float], delay: int = 1) -> int:
+def _search(search: Search, speed: dict[Cuts, float], delay: int) -> int:
     """Steps until it is over; what it wants is in use ``delay`` steps later."""
     now, steps, noise = 0.0, 0, random.Random(1)
-    wanted = [tuner.cuts] * (delay + 1)
+    wanted = [search.current] * (delay + 1)
     while True:
-        used = wanted[-1 - delay]
-        now += speed[used] * noise.uniform(0.99, 1.01)
+        now += speed[wanted[-1 - delay].cuts] * noise.uniform(0.99, 1.01)
         steps += 1
-        if tuner.step_over(wanted[-delay] if delay else tuner.cuts, now):
+        if search.step_over(wanted[-delay] == search.current, now):
             return steps
-        wanted.append(tuner.cuts)
+        wanted.append(search.current)
+
+
+def _settings(*cuts: Cuts) -> list[Setting]:
+    return [Setting(each, (0,) * 7, 7, 0.5) for each in cuts]
 
 
 @pytest.mark.parametrize("delay", [1, 3])
-def test_autotune_keeps_the_fastest(delay: int) -> None:
+def test_a_search_keeps_the_fastest(delay: int) -> None:
     speed = {Cuts(1): 3.0, Cuts(2, 1): 1.0, Cuts(3): 2.0}
-    tuner = Autotune([Candidate(cuts, 7, 0.5) for cuts in speed], steps=10)
-    steps = _tune(tuner, speed, delay)
-    assert tuner.cuts == Cuts(2, 1)
+    search = Search(_settings(*speed), 10, 2)
+    steps = _search(search, speed, delay)
+    assert search.current.cuts == Cuts(2, 1)
     assert steps <= 6 * (5 + 3 + delay)
-    lines = [json.loads(line) for line in tuner.report("gradient").splitlines()]
+    lines = [json.loads(line) for line in search.report("gradient", "2026-01-02", str).splitlines()]
     assert [(line["theta"], line["last"], line["kept"]) for line in lines] == [
         (1, 0, False),
         (2, 1, True),
@@ -236,15 +241,62 @@ def test_autotune_keeps_the_fastest(delay: int) -> None:
     assert lines[1]["fastest_ms"] <= lines[1]["step_ms"] <= lines[1]["slowest_ms"]
     assert lines[1]["step_ms"] == pytest.approx(1000, rel=0.02)
     assert lines[1]["predicted_ms"] == 500
+    assert lines[1]["strategy"] == str((0,) * 7)
 
 
-def test_what_is_tried() -> None:
-    extents = pool(*[MIB] * 100, every=0.005)
-    for link in (Link(20e-6, 1e-10), Link(0.1, 1e-10), None):
-        every = candidates([extents], NO_LIMIT, link)
-        tried = worth_trying(every)
-        assert 2 <= len(tried) <= 5
-        assert len({one.cuts.theta for one in tried}) >= len(tried) - 1
-        assert DEFAULT in [one.cuts for one in tried]
-        if link is not None:
-            assert tried[0] == every[0]
+def test_a_search_keeps_the_first_setting_unless_another_saves_a_hundredth() -> None:
+    for other, kept in ((0.995, Cuts(1)), (0.9, Cuts(2))):
+        search = Search(_settings(Cuts(1), Cuts(2)), 1001, 0)
+        _search(search, {Cuts(1): 1.0, Cuts(2): other}, 1)
+        assert search.current.cuts == kept
+
+
+HALF = Cost(1, 0.5, 1.5)
+LAYERS = pool(*[MIB] * 100, every=0.005)
+
+
+def _layouts(link: Link | None) -> list[tuple[Cuts, list[Piece]]]:
+    every = [DEFAULT, *(one.cuts for one in candidates([LAYERS], NO_LIMIT, link) if one.cuts != DEFAULT)]
+    return [(cuts, pieces([LAYERS], cuts, NO_LIMIT)) for cuts in every]
+
+
+@pytest.mark.parametrize("link", [Link(20e-6, 1e-10), Link(0.1, 1e-10), None])
+def test_sizes_alone_are_tried_from_those_of_now_to_the_best(link: Link | None) -> None:
+    rates = Rates(link.alpha, link.beta, 5e9) if link is not None else None
+    tried = worth_trying(_layouts(link), Model([DENSE_COST], [True], rates, link))
+    assert tried[0].cuts == DEFAULT
+    assert 2 <= len(tried) <= 5
+    assert len({one.cuts.theta for one in tried}) >= len(tried) - 1
+    assert all(set(one.plan) == {0} for one in tried)
+    if link is not None:
+        best = candidates([LAYERS], NO_LIMIT, link)[0]
+        assert best.cuts in [one.cuts for one in tried]
+        by_cuts = {one.cuts: one.predicted for one in tried}
+        assert by_cuts[best.cuts] == pytest.approx(best.predicted)
+
+
+def test_sizes_and_plans_are_rated_together() -> None:
+    """Where the wire is slow, the best setting is a half type with small buckets: it is tried, and dense."""
+    link = Link(1e-4, 2e-8)
+    model = Model([DENSE_COST, HALF, None], [True, True, False], Rates(link.alpha, link.beta, 5e9), link)
+    layouts = _layouts(link)
+    tried = worth_trying(layouts, model)
+    every = [setting for cuts, buckets in layouts for setting in model.settings(cuts, buckets)]
+    best = min((one for one in every if one.predicted is not None), key=lambda one: one.predicted or 0)
+    assert set(best.plan) == {1}
+    assert best.cuts != DEFAULT
+    assert best in tried
+    assert tried[0] == Setting(DEFAULT, (0,) * tried[0].buckets, tried[0].buckets, tried[0].predicted)
+    assert [one for one in tried if set(one.plan) == {2}] == [tried[-1]]  # the model does not know it
+    assert tried[-1].cuts == DEFAULT
+    assert len(tried) == len(set(tried)) == 6
+
+
+def test_the_overlap_decides_what_a_plan_saves() -> None:
+    """A wire that keeps up with backward hides all but the last bucket: only that one's time is left."""
+    link = Link(1e-4, 1e-10)
+    buckets = [Piece(1 << 20, ready) for ready in (0.1, 0.2, 0.3)]
+    model = Model([DENSE_COST, HALF], [True, True], Rates(link.alpha, link.beta, 1e12), link)
+    dense, half, *_ = model.settings(DEFAULT, buckets)
+    assert dense.predicted == pytest.approx(0.3 + 1e-4 + 1e-10 * (1 << 20))
+    assert half.predicted == pytest.approx(0.3 + 1e-4 + (0.5e-10 + 1.5e-12) * (1 << 20))

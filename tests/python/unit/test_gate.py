@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
+import torch
 
+import roundelay.torch as hvd
+from roundelay import _core
+from roundelay.buckets import DEFAULT, Link, Piece
 from roundelay.torch import strategies
-from roundelay.torch.strategies.gate import Cost, Rates, Watch, rate, seconds, worth_trying
+from roundelay.torch.tuning.gate import MOST_MIXED, Cost, Plan, Rates, Watch, durations, plans, seconds
+from roundelay.torch.tuning.search import Model, Setting, worth_trying
 from roundelay.torch.tuning.trials import Trials
 
 DENSE, HALF, SPARSE = Cost(1, 1, 0), Cost(1, 0.5, 1.5), Cost(2, 0.1, 3)
@@ -17,35 +24,55 @@ MIXED = (True, True, False)
 SIZES = (1 << 10, 1 << 22, 1 << 24)
 
 
+def tried(costs: Sequence[Cost | None], rates: Rates | None) -> list[Setting]:
+    """What a search of plans alone tries: all gradients are ready at once, so nothing hides a bucket."""
+    link = Link(rates.alpha, rates.beta) if rates is not None else None
+    buckets = [Piece(size, 0.0) for size in SIZES]
+    return worth_trying([(DEFAULT, buckets)], Model(costs, MIXED[: len(costs)], rates, link))
+
+
 def test_dense_is_always_tried_first() -> None:
     for beta in (1e-12, 1e-9, 1e-7):
-        found = worth_trying(SIZES, COSTS, MIXED, Rates(1e-5, beta, 5e9))
+        found = tried(COSTS, Rates(1e-5, beta, 5e9))
         assert found[0].plan == (0, 0, 0)
         assert len({one.plan for one in found}) == len(found) <= 3
+        assert {one.cuts for one in found} == {DEFAULT}
 
 
 def test_the_plans_are_the_best_by_the_model() -> None:
     rates = Rates(1e-4, 1e-7, 5e9)  # a slow wire: all but the smallest bucket gain
-    _, *others = worth_trying(SIZES, COSTS, MIXED, rates)
+    _, *others = tried(COSTS, rates)
     assert others[0].plan == (2, 2, 2)
-    possible = [rate(plan, SIZES, COSTS, rates) for plan in itertools.product((0, 1), repeat=3)]
-    best = min(possible, key=lambda one: one.predicted or 0)
-    assert others[1].plan == best.plan
+
+    def predicted(plan: Plan) -> float:
+        times = durations(plan, SIZES, COSTS, rates)
+        assert times is not None
+        return sum(times)
+
+    best = min(itertools.product((0, 1), repeat=3), key=predicted)
+    assert others[1].plan == best
+    assert others[1].predicted == pytest.approx(predicted(best))
 
 
 def test_a_fast_wire_leaves_casts_to_large_buckets_or_none() -> None:
     fast = Rates(1e-5, 1e-12, 5e9)
-    plans = [one.plan for one in worth_trying(SIZES, COSTS[:2], MIXED[:2], fast)]
-    assert (0, 0, 0) in plans
+    assert (0, 0, 0) in plans(SIZES, COSTS[:2], MIXED[:2], fast)
     assert seconds(HALF, SIZES[2], fast) > seconds(DENSE, SIZES[2], fast)
+
+
+def test_more_buckets_than_a_proposal_has_room_for_get_no_mixture() -> None:
+    rates = Rates(1e-4, 1e-9, 5e9)
+    two_calls = Cost(2, 0.1, 0)  # pays in large buckets alone
+    for number in (MOST_MIXED, MOST_MIXED + 1):
+        sizes = [1 << 10, *[1 << 24] * (number - 1)]
+        found = plans(sizes, (DENSE, two_calls), (True, True), rates)
+        assert any(len(set(plan)) > 1 for plan in found) == (number == MOST_MIXED)
 
 
 def test_what_the_model_does_not_know_is_always_tried() -> None:
     unknown = (DENSE, HALF, None)
-    plans = [one.plan for one in worth_trying(SIZES, unknown, MIXED, Rates(1e-5, 1e-9, 5e9), most=1)]
-    assert (2, 2, 2) in plans
-    nothing_measured = worth_trying(SIZES, COSTS, MIXED, None)
-    assert [one.plan for one in nothing_measured] == [(0, 0, 0), (1, 1, 1), (2, 2, 2)]
+    assert (2, 2, 2) in [one.plan for one in tried(unknown, Rates(1e-5, 1e-9, 5e9))]
+    assert [one.plan for one in tried(COSTS, None)] == [(0, 0, 0), (1, 1, 1), (2, 2, 2)]
 
 
 def test_trials_keep_the_fastest_whatever_the_drift() -> None:
@@ -73,11 +100,22 @@ def test_the_watch_waits_for_long_changes() -> None:
     assert found.index(True) == steps - 1
 
 
+def test_algorithms_are_refused_where_sums_must_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=1.0)
+    auto = strategies.Auto(("dense", "ring"))
+    auto.accept(optimizer, hvd.Sum)
+    monkeypatch.setattr(_core, "config", lambda: SimpleNamespace(deterministic=True))
+    strategies.Auto(("dense", "bf16")).accept(optimizer, hvd.Sum)
+    with pytest.raises(ValueError, match="'ring' adds in another order"):
+        auto.accept(optimizer, hvd.Sum)
+
+
 def test_texts() -> None:
     auto = strategies.parse("auto:candidates=dense+bf16,trial_steps=3")
     assert isinstance(auto, strategies.Auto)
     assert auto.text == "auto:candidates=dense+bf16,trial_steps=3"
     assert strategies.parse(auto.text).text == auto.text
+    assert strategies.parse("auto:candidates=dense+ring").text == "auto:candidates=dense+ring,trial_steps=5"
     assert strategies.Auto().text == "auto:candidates=dense+bf16,trial_steps=5"
     lossy = strategies.Auto(("bf16", strategies.CSC(keep=0.2)))
     assert "csc:keep=0.2" in lossy.text

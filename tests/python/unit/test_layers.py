@@ -219,7 +219,7 @@ def test_a_step_is_the_sum_of_its_kernels() -> None:
     assert step.update == pytest.approx(2 * (1e-5 + 3 * 4 * shape.elements / 1e10))
     assert step.error == pytest.approx(0.25)
     assert step.outside == ""
-    assert "tuning.json, learned times, convolution and element-wise and" in step.source
+    assert "tuning.json, learned times (convolution forward, convolution backward" in step.source
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ carried out while a rank has joined (hvd.join), so no rank misses a proposal. Th
 3. Other sizes, if rank 0 prefers them (pool_tuner.py): the ranks cut the pool into other buckets.
 4. Another order, if gradients have come in it for a long time: the ranks lay the pool out anew.
 
-Only the measurement waits. Where techniques keep gradients back, sizes are not tried out, and the pool stays
-as it is until these gradients are flushed (optimizer/techniques.py).
+Only the measurement waits. Where the strategy keeps gradients back, sizes are not tried out. Where a
+candidate of a search does, the pool stays as it is until they are flushed (optimizer/techniques.py).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from roundelay.torch.gradients.pool_tuner import PoolTuner
 from roundelay.torch.measure import count
 from roundelay.torch.operations import broadcast
 from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.strategies.protocol import Choices
 from roundelay.torch.tuning import calibration
 
 _PLACE_BYTES = 3  # a position in the order takes these in a round's values
@@ -42,6 +43,10 @@ Maker = Callable[[Sequence[Gradient]], Pools]
 
 class Occupants(Protocol):
     """The techniques in the pool's buckets, some of which keep gradients back."""
+
+    @property
+    def choices(self) -> Choices | None:
+        """What the strategy leaves to the search."""
 
     @property
     def stateful(self) -> bool:
@@ -108,7 +113,7 @@ class PoolPlan:
         submitted = self._pools is not None and self._pools.step_over()
         if self._pool_tuner is not None and self._pools is not None and submitted:
             if self._occupants.stateful:
-                self._pool_tuner.stop_trials()
+                self._pool_tuner.keep_sizes()
             late = self._pools.out_of_place(self._buckets)
             self._pool_tuner.step_over(late, self._cuts, tuple(self._ready_at), self._ready)
             self._rules.recording = self._pool_tuner.recording
@@ -210,7 +215,9 @@ class PoolPlan:
             if auto and may_wait and measure:
                 calibration.calibrate(*self._pools.trial(), self._pools.largest(), self._set)
             if self._leads:
-                self._pool_tuner = PoolTuner(self._prefix, self._pools, self._set, self._ready)
+                self._pool_tuner = PoolTuner(
+                    self._prefix, self._pools, self._set, self._ready, self._occupants.choices
+                )
             if restored is not None:
                 self._cuts = restored.cuts
                 return self._cut()

@@ -59,6 +59,7 @@ class Techniques:
         self.prefix = prefix
         self._gradients = gradients
         self.asks = kind.technique is not Strategy.technique  # False: every bucket is dense
+        self.choices = strategy.choices  # what it leaves to the search (gradients/pool_tuner.py)
         self._proposes = kind.propose is not Strategy.propose
         self._buckets: list[Bucket] = []
         self._views: list[strategies.Bucket] = []  # the buckets as the strategy sees them

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from roundelay import _core
-from roundelay.torch.measure import Span
 from roundelay.torch.operations import LINEAR_OPS
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies.csc import CSC
 from roundelay.torch.strategies.dense import WIRES
-from roundelay.torch.strategies.gate import DENSE, Cost, Plan, Rated, Rates, Watch, worth_trying
 from roundelay.torch.strategies.kept_back import KeepsBack, int_from, whole_number
-from roundelay.torch.strategies.protocol import Bucket, Context, Spec, Strategy
-from roundelay.torch.tuning import calibration
-from roundelay.torch.tuning.trials import Trials
+from roundelay.torch.strategies.protocol import Bucket, Choices, Context, Spec, Strategy
+from roundelay.torch.tuning.gate import DENSE, DENSE_COST, MOST_MIXED, Cost, Plan
+from roundelay.tuning_file import ALGORITHMS
 
 KEYS = ("candidates", "trial_steps")
 _STEP_BYTES = 8
-_MOST_BUCKETS = 248  # that have a choice of their own; later buckets have that of the last of these
-_UNCOUNTED = 2  # the first steps of a trial, which do not count
-_UNCOUNTED_LOSSY = 6  # the same after a technique that keeps gradients back: it takes some flush steps
-_WORTH = 0.01  # another plan must save this share of dense steps' time
-_COPIED_BYTES = 4 << 20
 
 
 class _Candidate(NamedTuple):
@@ -39,10 +31,12 @@ class _Candidate(NamedTuple):
 class Auto(Strategy):
     """Tries candidates for a few steps each, and keeps the fastest; bucket by bucket where they lose nothing.
 
-    candidates: names, texts or objects: "dense" (always one), "bf16", "fp16", and lossy ones, which must
-    be named: "csc:keep=0.1" or ``CSC(0.1)``. trial_steps: steps that count for each plan, twice. Rank 0
-    chooses by a cost model what is worth a trial, measures, and proposes; all change in the same step. It
-    tries again if steps take another time for long, or buckets change. ValueError: an argument is wrong.
+    candidates: names, texts or objects: "dense" (always one), "bf16", "fp16", the algorithms of a dense
+    allreduce ("ring", "halving_doubling" ...), and lossy ones, which must be named: "csc:keep=0.1" or
+    ``CSC(0.1)``. trial_steps: steps that count for each plan, twice. The search of the optimizer
+    (gradients/pool_tuner.py) chooses by a cost model what is worth a trial, measures, and proposes, on rank
+    0; all change in the same step. It tries again if steps take another time for long, or the order of
+    gradients changes. ValueError: an argument is wrong.
     """
 
     def __init__(
@@ -58,15 +52,11 @@ class Auto(Strategy):
         if any(each.lossy is not None for each in self._candidates):
             self.takes_sparse = False
         self._lossy: KeepsBack | None = None  # the last one that was in use
-        self._sizes: tuple[int, ...] = ()  # bytes of each bucket
         self._plan: Plan = ()  # the number of each bucket's candidate; the same on all ranks
         self._since = 0  # the step from which the plan is in use
+        self._next: Plan = ()  # the agreed plan for the next buckets
         self._step = 0
-        self._trials: Trials[Rated] | None = None  # on rank 0, as all that follows
-        self._searched = False
-        self._wanted: Plan | None = None
-        self._watch: Watch | None = None
-        self._last_end = 0.0
+        self._wanted: tuple[Plan, bool] | None = None  # on rank 0: a plan, and whether it is for new buckets
         self.choice = "dense: nothing was tried yet"  # what was chosen and why; on rank 0
 
     @classmethod
@@ -94,6 +84,11 @@ class Auto(Strategy):
         super().accept(optimizer, op)
         if op not in LINEAR_OPS:
             raise ValueError(f"strategy {self.text} needs op=hvd.Average or op=hvd.Sum")
+        names = [each.text for each in self._candidates if each.text in ALGORITHMS["allreduce"]]
+        if names and _core.config().deterministic:
+            raise ValueError(
+                f"candidate {names[0]!r} adds in another order: ROUNDELAY_DETERMINISTIC forbids it"
+            )
         for lossy in self._all_lossy():
             lossy.accept(optimizer, op)
 
@@ -113,14 +108,14 @@ class Auto(Strategy):
             lossy.accept_closure()
 
     def use_buckets(self, buckets: Sequence[Bucket]) -> None:
-        """Begins anew: with dense buckets, and a search after the first step."""
+        """Takes the plan that was agreed for them; without one, dense buckets."""
         for lossy in self._all_lossy():
             lossy.use_buckets(buckets)
-        self._sizes = tuple(bucket.bytes for bucket in buckets)
-        if len(self._plan) != len(buckets):
+        if self._next:
+            self._take(_fitted(self._next, len(buckets)))
+        elif len(self._plan) != len(buckets):
             self._plan = (DENSE,) * len(buckets)
-        self._trials = self._wanted = self._watch = None
-        self._searched = False
+        self._next, self._wanted = (), None
 
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
         """Returns that of the bucket's candidate in the plan."""
@@ -130,22 +125,62 @@ class Auto(Strategy):
             return candidate.lossy.technique(bucket, max(0, step - self._since))
         return candidate.spec
 
+    # -- the search of the optimizer
+
+    @property
+    def choices(self) -> Choices:
+        """Returns itself: its candidates are a part of the search."""
+        return self
+
+    @property
+    def costs(self) -> Sequence[Cost | None]:
+        """Those of the candidates, dense first; None: the model does not know it."""
+        return [each.cost for each in self._candidates]
+
+    @property
+    def mixed(self) -> Sequence[bool]:
+        """False for lossy candidates, which take all buckets."""
+        return [each.lossy is None for each in self._candidates]
+
+    @property
+    def plan(self) -> Plan:
+        """The number of each bucket's candidate, in use. Alike on all ranks."""
+        return self._plan
+
+    def named(self, plan: Plan) -> str:
+        """Names a plan: ``bf16``, or ``bf16 for 3 of 4 buckets``."""
+        counts = {number: plan.count(number) for number in plan}
+        if len(counts) == 1:
+            return self._candidates[plan[0]].text
+        parts = [f"{self._candidates[n].text} for {count}" for n, count in counts.items() if n != DENSE]
+        return f"{' and '.join(parts)} of {len(plan)} buckets"
+
+    def want(self, plan: Plan, new_buckets: bool) -> None:
+        """Proposes a plan to all ranks, for the buckets of now or for the next ones."""
+        self._wanted = (plan, new_buckets) if new_buckets or plan != self._plan else None
+
     # -- agreement
 
     def propose(self) -> bytes | None:
         """Returns rank 0's next plan."""
         if self._wanted is None:
             return None
-        own = self._wanted[:_MOST_BUCKETS]
-        return self._step.to_bytes(_STEP_BYTES, "big") + bytes(own)
+        plan, new_buckets = self._wanted
+        return self._step.to_bytes(_STEP_BYTES, "big") + bytes([new_buckets, *plan[:MOST_MIXED]])
 
     def agreed(self, proposal: bytes) -> None:
-        """Takes rank 0's plan."""
+        """Takes rank 0's plan, now or with the next buckets, which may wait for a flush."""
         self._since = int.from_bytes(proposal[:_STEP_BYTES], "big")
-        own = tuple(proposal[_STEP_BYTES:])
-        self._plan = own + own[-1:] * (len(self._sizes) - len(own))
+        new_buckets, own = proposal[_STEP_BYTES], tuple(proposal[_STEP_BYTES + 1 :])
         self._wanted = None
-        used = [self._candidates[number].lossy for number in self._plan]
+        if new_buckets:
+            self._next = own
+        else:
+            self._take(_fitted(own, len(self._plan)))
+
+    def _take(self, plan: Plan) -> None:
+        self._plan = plan
+        used = [self._candidates[number].lossy for number in plan]
         self._lossy = next((lossy for lossy in used if lossy is not None), self._lossy)
 
     # -- around the step
@@ -156,70 +191,14 @@ class Auto(Strategy):
             self._lossy.before_step(optimizer)
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Works as that candidate, and measures the step on rank 0."""
+        """Works as that candidate."""
         if self._lossy is not None:
             self._lossy.after_step(optimizer)
-        if self.context.process_set.rank() == 0 and self._sizes:
-            self._measure(time.perf_counter())
 
     def abandon_step(self) -> None:
         """Works as that candidate."""
         if self._lossy is not None:
             self._lossy.abandon_step()
-
-    def _measure(self, now: float) -> None:
-        duration, self._last_end = now - self._last_end, now
-        if self._trials is None:
-            if not self._searched or (self._watch is not None and self._watch.step_over(duration)):
-                self._begin()
-            return
-        wanted = self._trials.current.plan
-        over = self._trials.step_over(self._plan == wanted, now)
-        chosen = self._keep(self._trials) if over else self._trials.current.plan
-        self._wanted = chosen if chosen != self._plan else None
-
-    def _begin(self) -> None:
-        """Starts a search, on rank 0."""
-        self._searched, self._watch = True, None
-        costs = [each.cost for each in self._candidates]
-        mixed = [each.lossy is None for each in self._candidates]
-        plans = worth_trying(self._sizes, costs, mixed, self._rates())
-        if len(plans) > 1:
-            uncounted = _UNCOUNTED_LOSSY if self._all_lossy() else _UNCOUNTED
-            self._trials = Trials(plans, 2 * self.trial_steps, uncounted)
-
-    def _keep(self, trials: Trials[Rated]) -> Plan:
-        """Ends a search, on rank 0; returns the plan to use from now on."""
-        dense, best = trials.tried[0], trials.fastest()
-        pays = best.median < dense.median * (1 - _WORTH)
-        kept = best if pays else dense
-        measured = ", ".join(f"{self._named(t.candidate.plan)} {1e3 * t.median:.1f} ms" for t in trials.tried)
-        name = self._named(kept.candidate.plan)
-        self.choice = f"{name}{'' if pays else ': nothing pays here'} ({measured} a step)"
-        _core.log_info(f"strategy auto keeps {self.choice}")
-        Span(f"strategy auto keeps {self.choice}").end()
-        self._trials, self._watch = None, Watch(kept.median)
-        return kept.candidate.plan
-
-    def _named(self, plan: Plan) -> str:
-        """Names a plan: ``bf16``, or ``bf16 for 3 of 4 buckets``."""
-        counts = {number: plan.count(number) for number in plan}
-        if len(counts) == 1:
-            return self._candidates[plan[0]].text
-        parts = [f"{self._candidates[n].text} for {count}" for n, count in counts.items() if n != DENSE]
-        return f"{' and '.join(parts)} of {len(plan)} buckets"
-
-    def _rates(self) -> Rates | None:
-        """Returns what was measured; None: nothing was, as the pool is small or on a GPU."""
-        link = calibration.known(self.context.process_set)
-        if link is None:
-            return None
-        source = torch.empty(_COPIED_BYTES, dtype=torch.uint8)
-        target = torch.empty_like(source)
-        target.copy_(source)  # touches the memory
-        begin = time.perf_counter()
-        target.copy_(source)
-        return Rates(link.alpha, link.beta, _COPIED_BYTES / (time.perf_counter() - begin))
 
     # -- its candidates
 
@@ -237,7 +216,7 @@ class Auto(Strategy):
         for lossy in self._all_lossy():
             lossy.detach()
         super().detach()
-        self._plan, self._sizes, self._lossy = (), (), None
+        self._plan, self._next, self._wanted, self._lossy = (), (), None, None
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what is kept back, and the plan."""
@@ -254,7 +233,12 @@ class Auto(Strategy):
         self._lossy = next((lossy for lossy in used if lossy is not None), None)
 
 
-_DENSE = _Candidate("dense", None, None, Cost(1, 1, 0))
+def _fitted(plan: Plan, buckets: int) -> Plan:
+    """Returns a proposed plan for so many buckets. One of more than MOST_MIXED is the same for all."""
+    return plan[:buckets] + plan[-1:] * (buckets - len(plan))
+
+
+_DENSE = _Candidate("dense", None, None, DENSE_COST)
 _HALF = Cost(1, 0.5, 1.5)  # reads four bytes and writes two, and the reverse: three quarters of a copy each
 _CSC_PASSES = 3  # gradient and residual, norms; gather and scatter of the chosen
 
@@ -265,6 +249,8 @@ def _candidate(given: str | Strategy) -> _Candidate:
 
     if isinstance(given, str) and given in WIRES and WIRES[given] is not None:
         return _Candidate(given, Spec("half", wire=given), None, _HALF)
+    if isinstance(given, str) and given in ALGORITHMS["allreduce"]:
+        return _Candidate(given, Spec("allreduce", algorithm=given), None, None)
     strategy = parse(given) if isinstance(given, str) else given
     if not isinstance(strategy, Strategy):
         raise ValueError(f"candidate {given!r} is no strategy and no text of one")
@@ -273,7 +259,8 @@ def _candidate(given: str | Strategy) -> _Candidate:
     if not isinstance(strategy, KeepsBack):
         raise ValueError(
             f"candidate {strategy.text!r} cannot be switched on and off: candidates are dense, "
-            f"{', '.join(name for name, wire in WIRES.items() if wire is not None)} and lossy strategies"
+            f"{', '.join(name for name, wire in WIRES.items() if wire is not None)}, algorithms and lossy "
+            "strategies"
         )
     return _Candidate(strategy.text, None, strategy, _cost(strategy))
 

@@ -23,6 +23,7 @@ from roundelay import _core
 from roundelay.torch.compression import Compressor
 from roundelay.torch.operations import Adasum
 from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.tuning.gate import Cost, Plan
 
 Value = bool | int | float | str | tuple[str, ...] | list[str]
 _RESERVED = ":,="
@@ -134,6 +135,34 @@ class Keeper(Protocol):
         """Takes back what state_dict() returned."""
 
 
+class Choices(Protocol):
+    """What a strategy leaves to the search of its optimizer, on rank 0 (gradients/pool_tuner.py)."""
+
+    choice: str  # what the search has chosen, and why
+
+    @property
+    def costs(self) -> Sequence[Cost | None]:
+        """Those of the candidates, dense first; None: the model does not know it."""
+
+    @property
+    def mixed(self) -> Sequence[bool]:
+        """Whether a candidate may stand beside others, bucket by bucket."""
+
+    @property
+    def trial_steps(self) -> int:
+        """Steps that count for each setting, twice."""
+
+    @property
+    def plan(self) -> Plan:
+        """The number of each bucket's candidate, in use."""
+
+    def named(self, plan: Plan) -> str:
+        """Names a plan for logs."""
+
+    def want(self, plan: Plan, new_buckets: bool) -> None:
+        """Proposes a plan to all ranks, for the buckets of now or for the next ones."""
+
+
 @dataclass(frozen=True)
 class Context:
     """The surroundings of a strategy, for operations of its own."""
@@ -211,6 +240,11 @@ class Strategy:
         strategy calls ``context.regroup()``, which all ranks of both sets do between the same two steps.
         """
         return self.context.process_set if self.reduces_gradients else None
+
+    @property
+    def choices(self) -> Choices | None:
+        """What the search of sizes (ROUNDELAY_AUTOTUNE) is to choose too; None: nothing."""
+        return None
 
     def own_sets(self) -> Iterable[ProcessSet]:
         """Returns further process sets of this rank that the strategy uses; hvd.join joins them, too."""

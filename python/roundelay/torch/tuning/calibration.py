@@ -23,6 +23,7 @@ from roundelay.torch.process_sets import ProcessSet
 SMALLEST = 256 << 10  # bytes: a smaller pool is one bucket whatever operations cost
 _SIZES = (4 << 10, SMALLEST, 4 << 20)
 _REPEATS = 4  # measurements of each size, after one that touches the memory
+_COPIED_BYTES = 4 << 20
 _BUDGET_S = 0.04  # bounds all measurements of a process set
 
 _links: dict[tuple[int, ...], Link] = {}  # by the world ranks of the process set
@@ -36,6 +37,16 @@ def known(process_set: ProcessSet) -> Link | None:
 def forget() -> None:
     """Forgets all measurements. ``shutdown`` calls it: the next job may run elsewhere."""
     _links.clear()
+
+
+def copy_rate() -> float:
+    """Measures the bytes that a copy in this rank's memory moves in a second."""
+    source = torch.empty(_COPIED_BYTES, dtype=torch.uint8)
+    target = torch.empty_like(source)
+    target.copy_(source)  # touches the memory
+    begin = time.perf_counter()
+    target.copy_(source)
+    return _COPIED_BYTES / (time.perf_counter() - begin)
 
 
 def calibrate(start: Callable[[int], int], word: torch.Tensor, bytes_: int, process_set: ProcessSet) -> None:

@@ -1,4 +1,4 @@
-"""Rates techniques for buckets by a cost model: which are worth a trial. Pure.
+"""Rates techniques for buckets by a cost model, and makes plans of them. Pure.
 
 A bucket of b bytes takes ``calls * alpha + ratio * b * beta + passes * b / copy`` seconds. alpha and beta
 were measured on the process set (tuning/calibration.py); ``copy`` is the rate of a copy in a rank's memory.
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 Plan = tuple[int, ...]  # for each bucket the number of its candidate
 
 DENSE = 0  # the number of the candidate that is always there
+MOST_MIXED = 247  # buckets of a mixed plan: a proposal to the ranks has a byte for each
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,6 +24,9 @@ class Cost:
     passes: float  # copies of the bucket that take as long as its own passes
 
 
+DENSE_COST = Cost(1, 1, 0)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rates:
     """What was measured: seconds of an operation, seconds a byte, and bytes a second of a copy."""
@@ -32,45 +36,33 @@ class Rates:
     copy: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rated:
-    """A plan, and the seconds of its communication; None: the model does not know one of its techniques."""
-
-    plan: Plan
-    predicted: float | None
-
-
 def seconds(cost: Cost, size: int, rates: Rates) -> float:
     """Return the time of a bucket of ``size`` bytes."""
     return cost.calls * rates.alpha + size * (cost.ratio * rates.beta + cost.passes / rates.copy)
 
 
-def rate(plan: Plan, sizes: Sequence[int], costs: Sequence[Cost | None], rates: Rates | None) -> Rated:
-    """Predict a plan's communication, without overlap."""
-    total = 0.0
+def durations(
+    plan: Plan, sizes: Sequence[int], costs: Sequence[Cost | None], rates: Rates | None
+) -> list[float] | None:
+    """Predict each bucket's time; None: the model does not know one of the plan's techniques."""
+    found = []
     for number, size in zip(plan, sizes, strict=True):
         cost = costs[number]
         if cost is None or rates is None:
-            return Rated(plan, None)
-        total += seconds(cost, size, rates)
-    return Rated(plan, total)
+            return None
+        found.append(seconds(cost, size, rates))
+    return found
 
 
-def worth_trying(
-    sizes: Sequence[int],
-    costs: Sequence[Cost | None],
-    mixed: Sequence[bool],
-    rates: Rates | None,
-    most: int = 2,
-) -> list[Rated]:
-    """Return the plans to try: all buckets densely, and the best others by the model, ``most`` of them.
+def plans(
+    sizes: Sequence[int], costs: Sequence[Cost | None], mixed: Sequence[bool], rates: Rates | None
+) -> list[Plan]:
+    """Return the plans for such buckets: each candidate for all of them, dense first, and the best mixture.
 
     costs: of the candidates, dense first. mixed: whether one may stand beside others, bucket by bucket.
-    Candidates that the model does not know are always tried.
     """
-    dense = rate((DENSE,) * len(sizes), sizes, costs, rates)
-    plans = [rate((number,) * len(sizes), sizes, costs, rates) for number in range(1, len(costs))]
-    if rates is not None:
+    found = [(number,) * len(sizes) for number in range(len(costs))]
+    if rates is not None and len(sizes) <= MOST_MIXED:
         best = []
         for size in sizes:
             known = (
@@ -79,11 +71,8 @@ def worth_trying(
                 if cost is not None and mixed[number]
             )
             best.append(min(known)[1])
-        plans.append(rate(tuple(best), sizes, costs, rates))
-    unknown = [one for one in plans if one.predicted is None]
-    known_plans = {one.plan: one for one in plans if one.predicted is not None and one.plan != dense.plan}
-    by_time = sorted(known_plans.values(), key=lambda one: one.predicted or 0.0)
-    return [dense, *by_time[:most], *unknown]
+        found.append(tuple(best))
+    return list(dict.fromkeys(found))
 
 
 class Watch:
