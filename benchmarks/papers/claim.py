@@ -15,7 +15,6 @@ class Kind(enum.Enum):
 
     PREDICTED = "predicted, by the model"
     MEASURED = "reproduced here"
-    PENDING = "not measured yet"
     NOT_CHECKABLE = "cannot be checked here"
 
 

@@ -30,8 +30,8 @@ def claims() -> list[Claim]:
             BARRACHINA,
             "a model of compute, ring allreduce and overlap predicts steps of a library",
             "-",
-            Kind.PENDING,
-            "predicted against measured steps: `python -m benchmarks.plan`, docs/plan.md",
+            Kind.MEASURED,
+            "67 steps on emulated nodes: median error 1.5 %, 90th percentile 5.9 %; docs/plan.md",
         ),
         Claim(
             BARRACHINA,

@@ -129,6 +129,7 @@ def draw(result: Result, path: Path) -> None:
     """Draw predicted steps over measured ones, with the cells that were not fitted."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
 
     figure = Figure(figsize=(5.6, 5.2), layout="constrained")
     FigureCanvasAgg(figure)
@@ -148,6 +149,10 @@ def draw(result: Result, path: Path) -> None:
     axes.plot(ends, ends, color="#30343b", linewidth=1)
     axes.fill_between(ends, [0.8 * e for e in ends], [1.2 * e for e in ends], color="#aab4c3", alpha=0.3)
     axes.set(xscale="log", yscale="log", xlabel="measured step, s", ylabel="predicted step, s")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(ScalarFormatter())
     axes.legend(fontsize=8, frameon=False, title="band: 20 %", title_fontsize=8)
     axes.set_title(f"{len(result.tested)} cells that the fit has not seen", fontsize=10)
     figure.savefig(path, dpi=130)

@@ -12,6 +12,7 @@ from benchmarks.plan.sleeping import Model, step
 from benchmarks.plan.tasks import AUTO, CANDIDATES, STEPS, TASKS, Task
 
 _MOST_STEPS = 200  # of a trial
+_TURN = 2  # steps
 
 
 class _Turn:
@@ -30,9 +31,9 @@ class _Turn:
 
     def __call__(self) -> list[float]:
         self._ranks.meet()
-        seconds = measure.timed(lambda: self.train(STEPS))
+        seconds = measure.timed(lambda: self.train(_TURN))
         self._ranks.rest()
-        return [seconds / STEPS]
+        return [seconds / _TURN]
 
 
 def _settle(turn: _Turn, auto: hvd.strategies.Auto) -> str:
