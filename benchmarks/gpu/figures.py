@@ -9,6 +9,7 @@ from benchmarks import show
 from benchmarks.table.line import Goal, Line, missing
 
 _BANDWIDTH = 0.85  # of a copy of as many bytes on the device, in the same run
+_SELECTION = 2.0  # times the time of as many reads, at the copy's bandwidth
 
 
 def host_time(found: Mapping[str, Any]) -> list[Line]:
@@ -27,11 +28,21 @@ def host_time(found: Mapping[str, Any]) -> list[Line]:
 
 
 def kernels(found: Mapping[str, Any]) -> list[Line]:
-    """Take the kernel of each size that is slowest relative to a copy."""
+    """Take the kernel of each size that is slowest relative to a copy, and the selections of values."""
     made = []
     for cell in found["sizes"]:
         name, share = min(cell["fractions"].items(), key=lambda item: float(item[1]))
         work = f"slowest of {len(cell['fractions'])} kernels, {show.size_text(cell['bytes'])}"
         copy = f"{cell['copy_gb_per_s']:.0f} GB/s"
         made.append(Line(work, name, "copy of", copy, share, "x", Goal(_BANDWIDTH)))
+        made += [_selection(name, one, cell) for name, one in cell["selections"].items()]
     return made
+
+
+def _selection(name: str, found: Mapping[str, Any], cell: Mapping[str, Any]) -> Line:
+    """Compare a selection of 1 % of the values with the reads that it needs: a copy reads and writes."""
+    reads = found["reads"] * cell["copy_us"] / 2
+    work = f"{name}, 1 % of {show.size_text(cell['bytes'])}"
+    texts = show.seconds_text(found["us"] * 1e-6), show.seconds_text(reads * 1e-6)
+    goal = Goal(_SELECTION, at_least=False)
+    return Line(work, texts[0], f"{found['reads']} reads", texts[1], found["us"] / reads, "x", goal)

@@ -1,7 +1,8 @@
 // Compares the GPU kernels with a copy on the device. Prints one JSON object.
 //
 // Every contender reads and writes as many bytes, in total, as the copy that it is compared with, in the same
-// run. All are timed as graphs of many launches, so that the host's launch rate does not matter. The numbers
+// run. Selections of the largest magnitudes read their values several times: they are compared with so many
+// reads. All are timed as graphs of many launches, so that the host's launch rate does not matter. The numbers
 // are medians.
 #include <cuda_runtime.h>
 
@@ -45,6 +46,7 @@ using Work = std::function<Status(GpuStream)>;
 struct Contender {
   std::string name;
   Work work;
+  int reads = 0;  // of a selection
   cudaGraphExec_t graph = nullptr;
   std::vector<float> microseconds{};
 
@@ -69,7 +71,9 @@ class Bench {
     check(runtime_.zero(kDevice, from_.get(), 2 * bytes, stream_));
   }
 
-  void add(std::string name, Work work) { contenders_.push_back({std::move(name), std::move(work)}); }
+  void add(std::string name, Work work, int reads = 0) {
+    contenders_.push_back({std::move(name), std::move(work), reads});
+  }
   void add_all();
   void run() {
     for (Contender& one : contenders_) record(one);
@@ -81,8 +85,17 @@ class Bench {
     std::printf("    {\"bytes\": %zu, \"copy_us\": %.2f, \"copy_gb_per_s\": %.1f, \"fractions\": {", bytes_,
                 static_cast<double>(copy), 2e-3 * static_cast<double>(bytes_) / static_cast<double>(copy));
     for (std::size_t i = 1; i < contenders_.size(); ++i) {
+      if (contenders_[i].reads > 0) continue;
       std::printf("%s\n      \"%s\": %.3f", i == 1 ? "" : ",", contenders_[i].name.c_str(),
                   static_cast<double>(copy / contenders_[i].median()));
+    }
+    std::printf("},\n      \"selections\": {");
+    const char* between = "";
+    for (Contender& one : contenders_) {
+      if (one.reads == 0) continue;
+      std::printf("%s\"%s\": {\"us\": %.2f, \"reads\": %d}", between, one.name.c_str(),
+                  static_cast<double>(one.median()), one.reads);
+      between = ", ";
     }
     std::printf("}}");
   }
@@ -91,6 +104,7 @@ class Bench {
   void add_copy(const std::string& name, DType to, DType from, Scale scale, std::size_t tensors);
   void add_reduction(DType dtype, std::size_t parts);
   void add_chunks(DType dtype);
+  void add_selection(const std::string& name, const kernels::TopKRule& rule, int reads);
 
   void record(Contender& one) {
     check(one.work(stream_));  // loads the kernel, which must not happen while a graph is recorded
@@ -174,6 +188,19 @@ void Bench::add_chunks(DType dtype) {
   });
 }
 
+// One value in a hundred. All are zeros, so that no search ends early.
+void Bench::add_selection(const std::string& name, const kernels::TopKRule& rule, int reads) {
+  const std::span values(reinterpret_cast<const float*>(from_.get()), bytes_ / sizeof(float));
+  const std::span chosen(reinterpret_cast<float*>(to_.get()), values.size() / 100);
+  const std::span indices(reinterpret_cast<std::int64_t*>(to_.get() + bytes_ / 2), chosen.size());
+  add(
+      name,
+      [=, this](GpuStream stream) {
+        return kernels_.top_k(kDevice, values, rule, chosen, indices, to_.get() + bytes_, stream);
+      },
+      reads);
+}
+
 void Bench::add_all() {
   add("copy",
       [this](GpuStream stream) { return runtime_.copy(kDevice, to_.get(), from_.get(), bytes_, stream); });
@@ -199,6 +226,8 @@ void Bench::add_all() {
     });
     add_chunks(dtype);
   }
+  add_selection("mstopk", {kernels::Selection::kMsTopK, 20, 0}, 8);
+  add_selection("radix", {kernels::Selection::kRadix}, 10);
 }
 
 void run() {

@@ -67,6 +67,7 @@ _TRAINING = (
     _ranks("LARS and LAMB", "gpu/test_optim_on_gpu.py", 2, 60),
     _ranks("algorithms without ranks", "gpu/test_algorithms_on_gpu.py", 2, 60),
     _ranks("strategies of buckets", "parallel/test_strategies.py", 2, 60, ROUNDELAY_THETA="64"),
+    _ranks("selection of the largest values", "gpu/test_mstopk_on_gpu.py", 1, 60),
     Step("host time of a step", 60, _HOST_TIME, lines=figures.host_time),
 )
 _FAULTS = (Step("ranks that die or stop", 180, _PYTEST),)

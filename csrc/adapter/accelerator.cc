@@ -9,7 +9,7 @@
 namespace roundelay::adapter {
 namespace {
 
-GpuStream native(const c10::Stream& stream) { return static_cast<GpuStream>(stream.native_handle()); }
+GpuStream native_of(const c10::Stream& stream) { return static_cast<GpuStream>(stream.native_handle()); }
 
 c10::Stream current_stream(const c10::Device& device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
@@ -20,7 +20,9 @@ c10::Stream current_stream(const c10::Device& device) {
 CallerStream::CallerStream(GpuRuntime& runtime, c10::Device device)
     : runtime_(&runtime), stream_(current_stream(device)) {}
 
-Result<GpuEventPtr> CallerStream::mark() const { return runtime_->mark(device_index(), native(stream_)); }
+GpuStream CallerStream::native() const { return native_of(stream_); }
+
+Result<GpuEventPtr> CallerStream::mark() const { return runtime_->mark(device_index(), native()); }
 
 // Does not call at::empty: a dispatch mode of the user on this thread could call Python.
 at::Tensor CallerStream::allocate(const std::vector<std::int64_t>& shape, at::ScalarType type) const {
@@ -33,7 +35,7 @@ at::Tensor CallerStream::allocate(const std::vector<std::int64_t>& shape, at::Sc
 c10::Stream CallerStream::current() const { return current_stream(stream_.device()); }
 
 Status CallerStream::hold_back_current(const GpuEvent& event) const {
-  return event.hold_back(native(current()));
+  return event.hold_back(native_of(current()));
 }
 
 void CallerStream::lend_to_current(const at::Tensor& tensor) const {
@@ -41,9 +43,10 @@ void CallerStream::lend_to_current(const at::Tensor& tensor) const {
       .recordDataPtrOnStream(tensor.storage().data_ptr(), current());
 }
 
-void Accelerator::serve(GpuRuntime& runtime, c10::DeviceType type) {
+void Accelerator::serve(GpuRuntime& runtime, kernels::GpuKernels& kernels, c10::DeviceType type) {
   MutexLock lock(mutex_);
   runtime_ = &runtime;
+  kernels_ = &kernels;
   type_ = type;
 }
 
@@ -59,6 +62,11 @@ Result<std::optional<CallerStream>> Accelerator::stream_for(const c10::Device& d
   if (runtime_ == nullptr || device.type() != type_)
     return Status::invalid(where + "Roundelay works on the CPU and on CUDA devices; move it with cpu()");
   return std::optional<CallerStream>(std::in_place, *runtime_, device);
+}
+
+kernels::GpuKernels* Accelerator::kernels() {
+  MutexLock lock(mutex_);
+  return kernels_;
 }
 
 }  // namespace roundelay::adapter

@@ -16,6 +16,7 @@
 #include "base/annotations.h"
 #include "base/gpu_runtime.h"
 #include "base/status.h"
+#include "kernels/gpu.h"
 
 namespace roundelay::adapter {
 
@@ -26,6 +27,7 @@ class CallerStream {
   CallerStream(GpuRuntime& runtime, c10::Device device);
 
   [[nodiscard]] int device_index() const { return stream_.device_index(); }
+  [[nodiscard]] GpuStream native() const;
   // Records an event after all work that the stream has now. Errors: those of base/gpu_runtime.h.
   [[nodiscard]] Result<GpuEventPtr> mark() const;
   // Allocates a tensor from torch's allocator, for use in this stream. Earlier users of the memory are done
@@ -49,18 +51,21 @@ class CallerStream {
 // Finds the stream of an operation. Thread-safe.
 class Accelerator {
  public:
-  // Lets `runtime` serve torch's devices of `type` from now on; without it GPUs are refused. `runtime`
-  // outlives this object.
-  void serve(GpuRuntime& runtime, c10::DeviceType type) EXCLUDES(mutex_);
+  // Lets `runtime` and `kernels` serve torch's devices of `type` from now on; without them GPUs are refused.
+  // Both outlive this object.
+  void serve(GpuRuntime& runtime, kernels::GpuKernels& kernels, c10::DeviceType type) EXCLUDES(mutex_);
 
   // Returns the device's current stream; nothing for the CPU. `label` names the tensor in messages. Errors:
   // kInvalidArgument (no runtime serves the device), with the cure.
   Result<std::optional<CallerStream>> stream_for(const c10::Device& device, const std::string& label)
       EXCLUDES(mutex_);
+  // Returns the arithmetic of the devices; null: none are served.
+  kernels::GpuKernels* kernels() EXCLUDES(mutex_);
 
  private:
   Mutex mutex_;
   GpuRuntime* runtime_ GUARDED_BY(mutex_) = nullptr;
+  kernels::GpuKernels* kernels_ GUARDED_BY(mutex_) = nullptr;
   c10::DeviceType type_ GUARDED_BY(mutex_) = c10::kCUDA;
 };
 

@@ -32,7 +32,7 @@ void load_gpu(const std::string& module_path, const std::string& nccl_path, cons
       parts.why_no_nccl = nccl.status().message();
     }
   }
-  global_accelerator().serve(*parts.runtime, type);
+  global_accelerator().serve(*parts.runtime, *parts.kernels, type);
   const py::gil_scoped_release no_gil;
   set_gpu_parts(parts);
 }

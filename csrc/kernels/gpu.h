@@ -12,6 +12,7 @@
 #include "base/gpu.h"
 #include "base/status.h"
 #include "kernels/chunks.h"
+#include "kernels/top_k.h"
 
 namespace roundelay::kernels {
 
@@ -75,6 +76,14 @@ class GpuKernels {
   [[nodiscard]] virtual Status clear_chunks(int device, std::byte* at, Chunking of,
                                             std::span<const std::uint32_t> indices, DType dtype,
                                             GpuStream stream) = 0;
+
+  // Selects what kernels::top_k() selects (top_k.h). MSTopK reads the values ceil(samplings / 4) + 3 times,
+  // once more if fewer than k reach the mean; radix reads them 10 times. `scratch` has
+  // top_k_scratch(values.size()) bytes, aligned to 8. Errors besides: kInvalidArgument (more than there are).
+  [[nodiscard]] virtual Status top_k(int device, std::span<const float> values, const TopKRule& rule,
+                                     std::span<float> chosen, std::span<std::int64_t> indices,
+                                     std::byte* scratch, GpuStream stream) = 0;
+  [[nodiscard]] virtual std::size_t top_k_scratch(std::size_t count) const = 0;
 };
 
 }  // namespace roundelay::kernels

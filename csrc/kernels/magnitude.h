@@ -32,6 +32,7 @@ struct MagnitudeSum {
 
 // Element i of a block is in partial sum i % kMagnitudeSums. The partial sums are added in halves: i and
 // i + n / 2, until one remains. The sums of blocks of kMagnitudeBlock elements are added in their order.
+// In the mean of the finite elements the others count as zeros.
 inline constexpr std::size_t kMagnitudeSums = 32;
 inline constexpr std::size_t kMagnitudeBlock = 16384;
 

@@ -44,21 +44,23 @@ std::size_t rank_in_sample(double expected) {
   return static_cast<std::size_t>(expected + 4 * std::sqrt(expected) + 4);
 }
 
-Spread finite_spread(std::span<const float> values) {
+// Values that are not finite count as zeros, which change no sum.
+Spread finite_spread(const Table& table, std::span<const float> values) {
   Spread spread;
   double sum = 0;
-  for (const float value : values) {
-    const Magnitude magnitude = magnitude_of(value);
-    if (magnitude == kInfinite) {
-      ++spread.infinite;
-    } else {
-      const auto number = static_cast<double>(number_of(magnitude));
-      sum += number;
-      spread.most = std::max(spread.most, number);
-    }
-  }
-  const std::size_t finite = values.size() - spread.infinite;
-  if (finite > 0) spread.mean = sum / static_cast<double>(finite);
+  std::vector<float> finite(kMagnitudeBlock);
+  for_each_block(values, [&](std::span<const float> block, std::size_t /*first*/) {
+    std::transform(block.begin(), block.end(), finite.begin(), [&](float value) {
+      const bool infinite = magnitude_of(value) == kInfinite;
+      spread.infinite += infinite ? 1 : 0;
+      return infinite ? 0.0F : value;
+    });
+    const MagnitudeSum found = table.magnitude_sum(finite.data(), block.size());
+    sum += found.sum;
+    spread.most = std::max(spread.most, static_cast<double>(number_of(found.most)));
+  });
+  const std::size_t count = values.size() - spread.infinite;
+  if (count > 0) spread.mean = sum / static_cast<double>(count);
   return spread;
 }
 
@@ -121,7 +123,7 @@ Spread spread_of(const Table& table, std::span<const float> values) {
     sum += found.sum;
     most = std::max(most, found.most);
   });
-  if (most == kInfinite) return finite_spread(values);
+  if (most == kInfinite) return finite_spread(table, values);
   return {sum / static_cast<double>(values.size()), static_cast<double>(number_of(most)), 0};
 }
 

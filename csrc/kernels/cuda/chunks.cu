@@ -4,17 +4,10 @@
 
 #include "kernels/cuda/accumulate.cuh"
 #include "kernels/cuda/kernels.h"
-#include "platform/cuda/device.h"
+#include "kernels/cuda/launch.cuh"
 
 namespace roundelay::kernels::cuda {
 namespace {
-
-using platform::cuda::check;
-using platform::cuda::native;
-
-__device__ __forceinline__ Thread this_thread() {
-  return {static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
-}
 
 template <typename How>
 __global__ void __launch_bounds__(kChunkThreads) flat_kernel(const __grid_constant__ FlatWork work) {
@@ -89,21 +82,6 @@ Status with_floating(DType dtype, Function function) {
       return Status::invalid("residuals and chunks are of floating types, not " +
                              std::string(name_of(dtype)));
   }
-}
-
-template <typename Work>
-Status launch(int device, void (*kernel)(Work), std::uint64_t blocks, int threads, Work work,
-              GpuStream stream) {
-  if (blocks == 0) return {};
-  if (blocks > static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max())) {
-    return Status::invalid(std::to_string(blocks) + " blocks of chunks are more than one launch can have");
-  }
-  const platform::cuda::OnDevice on(device);
-  ROUNDELAY_RETURN_IF_ERROR(on.status());
-  void* arguments[] = {&work};
-  return check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(static_cast<unsigned>(blocks)),
-                                dim3(static_cast<unsigned>(threads)), arguments, 0, native(stream)),
-               "cudaLaunchKernel(chunks)");
 }
 
 std::uint64_t blocks_of(std::uint64_t elements) { return (elements + kBlockElements - 1) / kBlockElements; }

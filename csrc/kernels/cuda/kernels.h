@@ -31,6 +31,9 @@ class CudaKernels final : public GpuKernels {
                  Chunking of, std::span<const std::uint32_t> indices, GpuStream stream) override;
   Status clear_chunks(int device, std::byte* at, Chunking of, std::span<const std::uint32_t> indices,
                       DType dtype, GpuStream stream) override;
+  Status top_k(int device, std::span<const float> values, const TopKRule& rule, std::span<float> chosen,
+               std::span<std::int64_t> indices, std::byte* scratch, GpuStream stream) override;
+  std::size_t top_k_scratch(std::size_t count) const override;
 };
 
 }  // namespace roundelay::kernels::cuda

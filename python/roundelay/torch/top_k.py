@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import torch
 
-from roundelay import _core
+from roundelay import _core, _gpu
 
 Select = Literal["mstopk", "radix", "auto"]
 
@@ -26,7 +26,8 @@ def mstopk(
     them are taken if there are more than k.
 
     Args:
-        tensor: fp32, fp16 or bf16, dense, on the CPU, of any shape; it counts as flattened.
+        tensor: fp32, fp16 or bf16, dense, of any shape, on the CPU or on a GPU; it counts as flattened. On a
+            GPU the current stream does the work, and the results are those of the CPU.
         k: how many values, from 0 to ``tensor.numel()``.
         samplings: steps of the bisection, at least 1; those after the 48th have no effect.
         seed: chooses the random run, from 0 to ``2**64 - 1``.
@@ -35,14 +36,16 @@ def mstopk(
 
     Returns:
         ``(values, indices)``, of shape ``(k,)``, in the order of the indices: values in the tensor's type,
-        with their signs, and int64 indices into the flattened tensor.
+        with their signs, and int64 indices into the flattened tensor. Both on its device.
 
     Raises:
         TypeError: ``tensor`` is no dense tensor of such a type; k, samplings or seed is no integer.
-        ValueError: ``tensor`` is not on the CPU; another argument is out of range.
+        ValueError: ``tensor`` is on a device that Roundelay does not serve; another argument is out of range.
 
     """
     _check_tensor(tensor)
+    if tensor.device.type != "cpu":
+        _gpu.load()
     k = _integer("k", k, 0, tensor.numel(), f" (the tensor has {tensor.numel()} values)")
     samplings = min(_integer("samplings", samplings, 1, None), 1 << 30)
     seed = _integer("seed", seed, 0, 2**64 - 1)
@@ -61,8 +64,6 @@ def _check_tensor(tensor: object) -> None:
     if tensor.dtype not in _FLOATS:
         cure = "; fp32 would change the order of close magnitudes" if tensor.dtype == torch.float64 else ""
         raise TypeError(f"mstopk: the tensor must be fp32, fp16 or bf16, not {tensor.dtype}{cure}")
-    if tensor.device.type != "cpu":
-        raise ValueError(f"mstopk: the tensor is on {tensor.device}; call cpu() first")
 
 
 def _integer(name: str, value: object, least: int, most: int | None, why: str = "") -> int:

@@ -5,9 +5,9 @@
 #include "compress/registry.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/inproc_levels.h"
-#include "tests/cpp/contract/session_trip.h"
 #include "tests/cpp/contract/technique_bucket.h"
 #include "tests/cpp/contract/technique_errors.h"
+#include "tests/cpp/contract/technique_join.h"
 
 namespace roundelay::contract {
 namespace {
@@ -118,31 +118,14 @@ TEST_CASE("ranks whose csc differs get both texts before anything is sent", "[se
 
 TEST_CASE("while a rank has joined, csc keeps its state and its run", "[session][technique][csc][join]") {
   constexpr std::size_t kCount = 80;
-  SessionWorld world(2);
-  world.run([](Session& session, int rank) -> std::string {
-    TechniqueBucket bucket(session, technique("csc:keep=0.5,chunk=8,norms=previous"), kCount);
-    if (!bucket.ok().ok()) return bucket.ok().message();
-    const auto step = [&] {
-      std::fill_n(bucket.elements(), kCount, 1.0F);
-      return bucket.run("b");
-    };
-    if (const Status status = step(); !status.ok()) return status.message();
-    if (!bucket.outcome().applied) return "the technique did not apply before";
-    const Bytes state = bucket.state();
+  const TechniquePtr csc = technique("csc:keep=0.5,chunk=8,norms=previous");
+  require_join_keeps_state(csc, kCount, [](TechniqueBucket& bucket) -> std::string {
     const std::vector<std::uint32_t> first = bucket.sent();
-    for (int i = 0; rank == 1 && i < 3; ++i) {
-      if (const Status status = step(); !status.ok()) return status.message();
-      if (bucket.outcome().applied) return "the technique applied while rank 0 had joined";
-      if (bucket.read() != std::vector<float>(kCount, 1.0F)) return "wrong values alone";
-    }
-    if (const auto last = join(session); !last.ok()) return last.status().message();
-    if (bucket.state() != state) return "the state has changed";
-    if (const Status status = step(); !status.ok()) return status.message();
+    if (std::string wrong = apply_to_ones(bucket, kCount); !wrong.empty()) return wrong;
     if (bucket.sent() != first) return "the norms of the last run did not choose";
-    if (const Status status = step(); !status.ok()) return status.message();
+    if (std::string wrong = apply_to_ones(bucket, kCount); !wrong.empty()) return wrong;
     return bucket.sent() != first ? "" : "the same chunks again, while others waited";
   });
-  world.shutdown();
 }
 
 }  // namespace

@@ -4,16 +4,14 @@
 
 #include "compress/registry.h"
 #include "tests/cpp/catch.h"
-#include "tests/cpp/contract/session_trip.h"
 #include "tests/cpp/contract/shard_courses.h"
-#include "tests/cpp/contract/technique_bucket.h"
 #include "tests/cpp/contract/technique_errors.h"
+#include "tests/cpp/contract/technique_join.h"
 
 namespace roundelay::contract {
 namespace {
 
 using compress::TechniquePtr;
-using runtime::Session;
 
 TechniquePtr technique(const std::string& text) { return compress::make_technique(text).value(); }
 
@@ -38,31 +36,13 @@ TEST_CASE("ranks whose power_sgd differs get both texts before anything is sent"
 TEST_CASE("while a rank has joined, power_sgd keeps its state and its run",
           "[session][technique][power_sgd][join]") {
   constexpr std::size_t kCount = 80;
-  SessionWorld world(2);
-  world.run([](Session& session, int rank) -> std::string {
-    TechniqueBucket bucket(session, technique("power_sgd:columns=10,rank=1"), kCount);
-    if (!bucket.ok().ok()) return bucket.ok().message();
-    const auto step = [&] {
-      std::fill_n(bucket.elements(), kCount, 1.0F);
-      return bucket.run("b");
-    };
-    if (const Status status = step(); !status.ok()) return status.message();
-    if (!bucket.outcome().applied) return "the technique did not apply before";
-    const Bytes state = bucket.state();
-    for (int i = 0; rank == 1 && i < 3; ++i) {
-      if (const Status status = step(); !status.ok()) return status.message();
-      if (bucket.outcome().applied) return "the technique applied while rank 0 had joined";
-      if (bucket.read() != std::vector<float>(kCount, 1.0F)) return "wrong values alone";
-    }
-    if (const auto last = join(session); !last.ok()) return last.status().message();
-    if (bucket.state() != state) return "the state has changed";
-    if (const Status status = step(); !status.ok()) return status.message();
-    if (!bucket.outcome().applied) return "the technique did not apply after";
+  const TechniquePtr power_sgd = technique("power_sgd:columns=10,rank=1");
+  require_join_keeps_state(power_sgd, kCount, [](TechniqueBucket& bucket) -> std::string {
+    if (std::string wrong = apply_to_ones(bucket, kCount); !wrong.empty()) return wrong;
     for (const float one : bucket.read())
       if (std::abs(one - 2.0F) > 1e-4F) return "a matrix of rank 1 was not sent whole";
     return {};
   });
-  world.shutdown();
 }
 
 }  // namespace

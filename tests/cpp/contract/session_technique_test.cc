@@ -6,9 +6,9 @@
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/inproc_levels.h"
 #include "tests/cpp/contract/locking_world.h"
-#include "tests/cpp/contract/session_trip.h"
 #include "tests/cpp/contract/technique_bucket.h"
 #include "tests/cpp/contract/technique_errors.h"
+#include "tests/cpp/contract/technique_join.h"
 
 namespace roundelay::contract {
 namespace {
@@ -124,33 +124,14 @@ TEST_CASE("several buckets by cyclic are under way at once, and nothing is lost"
 
 TEST_CASE("while a rank has joined, buckets go densely and keep their state", "[session][technique][join]") {
   constexpr std::size_t kCount = 100;
-  SessionWorld world(2);
-  world.run([](Session& session, int rank) -> std::string {
-    TechniqueBucket bucket(session, technique("cyclic:parts=4"), kCount);
-    if (!bucket.ok().ok()) return bucket.ok().message();
-    const auto step = [&] {
-      std::fill_n(bucket.elements(), kCount, 1.0F);
-      return bucket.run("b");
-    };
-    if (const Status status = step(); !status.ok()) return status.message();
-    if (!bucket.outcome().applied) return "the technique did not apply before";
-    const Bytes state = bucket.state();
-    for (int i = 0; rank == 1 && i < 3; ++i) {
-      if (const Status status = step(); !status.ok()) return status.message();
-      if (bucket.outcome().applied) return "the technique applied while rank 0 had joined";
-      if (bucket.read() != std::vector<float>(kCount, 1.0F)) return "wrong values alone";
-      if (bucket.state() != state) return "the state has changed";
-    }
-    if (const auto last = join(session); !last.ok()) return last.status().message();
-    if (bucket.state() != state) return "the state has changed during join()";
-    if (const Status status = step(); !status.ok()) return status.message();
-    if (!bucket.outcome().applied) return "the technique did not apply after";
+  const TechniquePtr cyclic = technique("cyclic:parts=4");
+  require_join_keeps_state(cyclic, kCount, [](TechniqueBucket& bucket) -> std::string {
+    if (std::string wrong = apply_to_ones(bucket, kCount); !wrong.empty()) return wrong;
     // The second quarter goes now: the gradients of two ranks in two steps.
     float sum = 0;
     for (const float one : bucket.read()) sum += one;
     return sum == 2.0F * 2 * 25 ? "" : "sent " + std::to_string(sum);
   });
-  world.shutdown();
 }
 
 TEST_CASE("techniques repeat under a schedule lock, and a flush in between", "[session][technique][lock]") {

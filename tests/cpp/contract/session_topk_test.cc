@@ -2,16 +2,14 @@
 
 #include "compress/registry.h"
 #include "tests/cpp/catch.h"
-#include "tests/cpp/contract/session_trip.h"
 #include "tests/cpp/contract/shard_courses.h"
-#include "tests/cpp/contract/technique_bucket.h"
 #include "tests/cpp/contract/technique_errors.h"
+#include "tests/cpp/contract/technique_join.h"
 
 namespace roundelay::contract {
 namespace {
 
 using compress::TechniquePtr;
-using runtime::Session;
 
 TechniquePtr technique(const std::string& text) { return compress::make_technique(text).value(); }
 
@@ -35,32 +33,15 @@ TEST_CASE("ranks whose topk differs get both texts before anything is sent", "[s
 
 TEST_CASE("while a rank has joined, topk keeps its state and its run", "[session][technique][topk][join]") {
   constexpr std::size_t kCount = 80;
-  SessionWorld world(2);
-  world.run([](Session& session, int rank) -> std::string {
-    TechniqueBucket bucket(session, technique("topk:density=0.25,select=radix"), kCount);
-    if (!bucket.ok().ok()) return bucket.ok().message();
-    const auto step = [&] {
-      std::fill_n(bucket.elements(), kCount, 1.0F);
-      return bucket.run("b");
-    };
-    if (const Status status = step(); !status.ok()) return status.message();
-    if (!bucket.outcome().applied) return "the technique did not apply before";
-    const Bytes state = bucket.state();
-    for (int i = 0; rank == 1 && i < 3; ++i) {
-      if (const Status status = step(); !status.ok()) return status.message();
-      if (bucket.outcome().applied) return "the technique applied while rank 0 had joined";
-      if (bucket.read() != std::vector<float>(kCount, 1.0F)) return "wrong values alone";
-    }
-    if (const auto last = join(session); !last.ok()) return last.status().message();
-    if (bucket.state() != state) return "the state has changed";
-    if (const Status status = step(); !status.ok()) return status.message();
+  const TechniquePtr topk = technique("topk:density=0.25,select=radix");
+  require_join_keeps_state(topk, kCount, [](TechniqueBucket& bucket) -> std::string {
+    if (std::string wrong = apply_to_ones(bucket, kCount); !wrong.empty()) return wrong;
     for (std::size_t i = 0; i < kCount; ++i) {  // the first quarter went before, and the next one has waited
       const float expected = i >= kCount / 4 && i < kCount / 2 ? 4.0F : 0.0F;
       if (bucket.elements()[i] != expected) return "a wrong sum at " + std::to_string(i);
     }
     return {};
   });
-  world.shutdown();
 }
 
 }  // namespace

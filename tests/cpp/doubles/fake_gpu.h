@@ -75,6 +75,11 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   [[nodiscard]] Status clear_chunks(int device, std::byte* at, kernels::Chunking of,
                                     std::span<const std::uint32_t> indices, DType dtype,
                                     GpuStream stream) override;
+  [[nodiscard]] Status top_k(int device, std::span<const float> values, const kernels::TopKRule& rule,
+                             std::span<float> chosen, std::span<std::int64_t> indices, std::byte* scratch,
+                             GpuStream stream) override;
+  // Not as many bytes as a real device needs. They are overwritten with garbage.
+  [[nodiscard]] std::size_t top_k_scratch(std::size_t count) const override;
 
   // Enqueues any work. It may block if `give_up` ends it: another thread calls that when the device fails or
   // is destroyed.

@@ -56,6 +56,7 @@ struct Bucket {
     taken->technique = technique;
     taken->state = {reinterpret_cast<std::byte*>(state.data()),
                     technique->state_bytes(kCount, DType::kFloat32, {})};
+    taken->parameters = {{0, kCount}};
     taken->outcome = &outcome;
   }
   [[nodiscard]] std::unique_ptr<Batch> batch(bool dense = false, std::vector<int> absent = {}) {
@@ -161,7 +162,10 @@ TEST_CASE("the timeline shows the work and the calls of a technique, one after t
       Shown{"csc:chunk=100,keep=0.3",
             {"norms", "selection", "gather", "scatter"},
             {{"norms", 1}, {"allreduce", 2}}},
-      Shown{"topk:density=0.3", {"selection", "sum"}, {{"gather of pairs", 1}, {"allreduce", 1}}});
+      Shown{"topk:density=0.3", {"selection", "sum"}, {{"gather of pairs", 1}, {"allreduce", 1}}},
+      Shown{"power_sgd:columns=10",
+            {"projection", "projection back", "expansion"},
+            {{"left factors", 1}, {"right factors", 1}, {"allreduce", 1}}});
   timeline::Timeline timeline(0);
   timeline.start(false);
   LaneRecorder recorder(timeline, {}, false);

@@ -122,10 +122,21 @@ def test_host_time_is_beside_ddp() -> None:
 
 def test_of_each_size_the_slowest_kernel_counts() -> None:
     sizes = [(1 << 20, {"pack": 0.9, "cast": 0.8}), (25 << 20, {"pack": 0.95, "cast": 0.9})]
-    cells = [{"bytes": size, "copy_gb_per_s": 2000.4, "fractions": found} for size, found in sizes]
+    plain = {"copy_gb_per_s": 2000.4, "copy_us": 10.0, "selections": {}}
+    cells = [{"bytes": size, "fractions": found, **plain} for size, found in sizes]
     assert [line.cells() for line in figures.kernels({"sizes": cells})] == [
         ["slowest of 2 kernels, 1 MiB", "cast", "copy of 2000 GB/s", "0.8x", ">= 0.85x", "no"],
         ["slowest of 2 kernels, 25 MiB", "cast", "copy of 2000 GB/s", "0.9x", ">= 0.85x", "yes"],
+    ]
+
+
+def test_a_selection_is_beside_its_reads() -> None:
+    selections = {"mstopk": {"us": 60.0, "reads": 8}, "radix": {"us": 120.0, "reads": 10}}
+    cell = {"bytes": 1 << 20, "fractions": {"pack": 0.9}, "copy_gb_per_s": 1.0, "copy_us": 10.0}
+    lines = figures.kernels({"sizes": [{**cell, "selections": selections}]})[1:]
+    assert [line.cells() for line in lines] == [
+        ["mstopk, 1 % of 1 MiB", "60 us", "8 reads 40 us", "1.5x", "<= 2x", "yes"],
+        ["radix, 1 % of 1 MiB", "120 us", "10 reads 50 us", "2.4x", "<= 2x", "no"],
     ]
 
 

@@ -84,7 +84,7 @@ def test_the_seed() -> None:
         (torch.ones(3, dtype=torch.int64), 1, {}, TypeError, "must be fp32, fp16 or bf16, not torch.int64"),
         (torch.ones(3, dtype=torch.float64), 1, {}, TypeError, "would change the order"),
         (torch.ones(3).to_sparse(), 1, {}, TypeError, "call to_dense"),
-        (torch.ones(3, device="meta"), 1, {}, ValueError, "is on meta; call cpu"),
+        (torch.ones(3, device="meta"), 1, {}, ValueError, "is on device meta, but"),
         ([1.0], 1, {}, TypeError, "must be a torch.Tensor, not list"),
     ],
 )

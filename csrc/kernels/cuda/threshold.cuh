@@ -1,0 +1,265 @@
+// The search for the magnitude from which on top_k() selects (kernels/top_k.h), by blocks of threads. Tests
+// compile it without CUDA.
+//
+// Launches follow each other in one stream. Spreads: the mean and the maximum, for MSTopK. Begin: one block
+// starts the search. Then rounds of two: counts, of how many magnitudes reach 16 thresholds; and a step, in
+// which one thread takes the search on. The host enqueues as many rounds as there may be; those after the
+// search's end do nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/bisection.h"
+#include "kernels/cuda/copy.cuh"
+#include "kernels/magnitude.h"
+#include "kernels/radix_search.h"
+#include "kernels/top_k.h"
+
+namespace roundelay::kernels::cuda {
+
+// The finite magnitudes of a block of kMagnitudeBlock values, and how many of its values are not finite.
+struct BlockSpread {
+  double sum;
+  Magnitude most;
+  std::uint32_t infinite;
+};
+
+struct SpreadWork {
+  BlockSpread* spreads;
+  const float* values;
+  std::uint64_t count;
+};
+
+// Block b makes spread b, a thread for each partial sum. All threads take step 0, then all take step 1, and
+// so on: the last one writes, and those between halve the number of the sums.
+inline constexpr int kSpreadThreads = kMagnitudeSums;
+inline constexpr int kSpreadSteps = 7;
+static_assert(kSpreadThreads == 1 << (kSpreadSteps - 2));
+struct SpreadShared {
+  BlockSpread of[kSpreadThreads];
+};
+
+ROUNDELAY_DEVICE BlockSpread spread_of_thread(int thread, const SpreadWork& work, std::uint64_t block) {
+  const std::uint64_t begin = block * kMagnitudeBlock;
+  const std::uint64_t left = work.count - begin;
+  const std::uint64_t end = begin + (left < kMagnitudeBlock ? left : kMagnitudeBlock);
+  BlockSpread spread{};
+  for (std::uint64_t i = begin + static_cast<unsigned>(thread); i < end; i += kSpreadThreads) {
+    const Magnitude magnitude = magnitude_of(work.values[i]);
+    const bool finite = magnitude < kInfinite;
+    spread.sum += finite ? static_cast<double>(number_of(magnitude)) : 0.0;
+    spread.most = finite && magnitude > spread.most ? magnitude : spread.most;
+    spread.infinite += finite ? 0 : 1;
+  }
+  return spread;
+}
+
+ROUNDELAY_DEVICE void add_spread(BlockSpread& to, const BlockSpread& from) {
+  to.sum += from.sum;
+  to.most = from.most > to.most ? from.most : to.most;
+  to.infinite += from.infinite;
+}
+
+ROUNDELAY_DEVICE void spread_step(int step, int thread, const SpreadWork& work, SpreadShared& shared,
+                                  std::uint64_t block) {
+  if (step == 0) {
+    shared.of[thread] = spread_of_thread(thread, work, block);
+  } else if (step < kSpreadSteps - 1) {
+    const int half = kSpreadThreads >> step;
+    if (thread < half) add_spread(shared.of[thread], shared.of[thread + half]);
+  } else if (thread == 0) {
+    work.spreads[block] = shared.of[0];
+  }
+}
+
+// What a search knows. It lies in the device's memory, where the next launch finds it.
+template <typename Search>
+struct SearchState {
+  Search search;
+  typename Search::Thresholds thresholds;
+  typename Search::Counts counts;
+  Cut cut;    // where to cut, if it is over
+  bool over;  // the next rounds do nothing
+};
+
+template <typename Search>
+struct BeginWork {
+  SearchState<Search>* state;
+  TopKRule rule;
+  std::uint64_t count, k;       // k values of so many
+  const BlockSpread* spreads;   // of all values
+  std::uint64_t spreads_count;  // 0: the search needs none
+};
+
+ROUNDELAY_DEVICE Bisection search_of(const BeginWork<Bisection>& work, const Spread& spread) {
+  return {spread, work.k, work.rule.samplings};
+}
+ROUNDELAY_DEVICE RadixSearch search_of(const BeginWork<RadixSearch>& work, const Spread& /*spread*/) {
+  return RadixSearch(work.k);
+}
+ROUNDELAY_DEVICE Cut cut_of(const Bisection& search, const TopKRule& rule) { return search.cut(rule.seed); }
+ROUNDELAY_DEVICE Cut cut_of(const RadixSearch& search, const TopKRule& /*rule*/) { return search.cut(); }
+
+// Returns how many rounds a search has at most. The first one may find that the mean is too high.
+constexpr int rounds_of(const TopKRule& rule) {
+  if (rule.how == Selection::kRadix) return RadixSearch::kRounds;
+  const int samplings = rule.samplings < Bisection::kMostSteps ? rule.samplings : Bisection::kMostSteps;
+  return 1 + (samplings + Bisection::kAtOnce - 1) / Bisection::kAtOnce;
+}
+
+// One block adds up the spreads in their order: all threads load, then one of them adds.
+inline constexpr int kBeginThreads = 1024;
+struct BeginShared {
+  BlockSpread of[kBeginThreads];
+  double sum;
+  double most;
+  std::uint64_t infinite;
+};
+
+template <typename Search>
+class BeginSteps {
+ public:
+  ROUNDELAY_DEVICE BeginSteps(const BeginWork<Search>& work, BeginShared& shared, int thread)
+      : work_(work), shared_(shared), thread_(static_cast<unsigned>(thread)) {}
+
+  [[nodiscard]] ROUNDELAY_DEVICE std::uint64_t steps() const {
+    return 2 * ((work_.spreads_count + kBeginThreads - 1) / kBeginThreads) + 1;
+  }
+  ROUNDELAY_DEVICE void take(std::uint64_t step) {
+    const std::uint64_t first = step / 2 * kBeginThreads;
+    if (step + 1 == steps()) {
+      if (thread_ == 0) begin();
+    } else if (step % 2 == 0) {
+      if (first + thread_ < work_.spreads_count) shared_.of[thread_] = work_.spreads[first + thread_];
+    } else if (thread_ == 0) {
+      add_up(first);
+    }
+  }
+
+ private:
+  ROUNDELAY_DEVICE void add_up(std::uint64_t first) {
+    if (first == 0) {
+      shared_.sum = shared_.most = 0;
+      shared_.infinite = 0;
+    }
+    const std::uint64_t left = work_.spreads_count - first;
+    const int count = static_cast<int>(left < kBeginThreads ? left : kBeginThreads);
+    for (int i = 0; i < count; ++i) {
+      const BlockSpread& one = shared_.of[i];
+      const auto most = static_cast<double>(number_of(one.most));
+      shared_.sum += one.sum;
+      shared_.most = most > shared_.most ? most : shared_.most;
+      shared_.infinite += one.infinite;
+    }
+  }
+
+  ROUNDELAY_DEVICE void begin() {
+    Spread spread{};
+    if (work_.spreads_count > 0) {
+      const std::uint64_t finite = work_.count - shared_.infinite;
+      spread = {finite > 0 ? shared_.sum / static_cast<double>(finite) : 0.0, shared_.most, shared_.infinite};
+    }
+    SearchState<Search> state{search_of(work_, spread), {}, {}, {}, work_.k == work_.count};
+    if (spread.infinite > work_.k) {
+      state.cut = {kInfinite + 1, kInfinite, 0, work_.k};
+      state.over = true;
+    } else if (!state.over && state.search.done()) {
+      state.cut = cut_of(state.search, work_.rule);
+      state.over = true;
+    }
+    state.thresholds = state.search.thresholds();
+    *work_.state = state;
+  }
+
+  const BeginWork<Search>& work_;
+  BeginShared& shared_;
+  const std::uint64_t thread_;
+};
+
+// Adds to a number that other blocks add to, too.
+ROUNDELAY_DEVICE void add_shared(std::uint64_t& to, std::uint64_t number) {
+#ifdef __CUDA_ARCH__
+  static_assert(sizeof(unsigned long long) == sizeof to);
+  atomicAdd(reinterpret_cast<unsigned long long*>(&to), static_cast<unsigned long long>(number));
+#else
+  to += number;
+#endif
+}
+
+template <typename Search>
+struct CountWork {
+  SearchState<Search>* state;
+  const float* values;
+  std::uint64_t count;
+};
+
+inline constexpr int kCountThreads = 256;
+inline constexpr std::uint64_t kCountValues = 8192;  // of a block
+inline constexpr int kCountSteps = 3;
+struct CountShared {
+  static constexpr int kParts = kCountThreads / Bisection::kThresholds;
+
+  std::uint32_t of[Bisection::kThresholds][kCountThreads];
+  std::uint32_t parts[Bisection::kThresholds][kParts];
+};
+
+// Counts a thread's values, in registers.
+template <typename Search>
+ROUNDELAY_DEVICE void count_of_thread(int thread, const CountWork<Search>& work, CountShared& shared,
+                                      std::uint64_t block) {
+  Magnitude thresholds[Bisection::kThresholds];
+  std::uint32_t counts[Bisection::kThresholds] = {};
+  ROUNDELAY_UNROLL
+  for (int t = 0; t < Bisection::kThresholds; ++t) thresholds[t] = work.state->thresholds[t];
+  const std::uint64_t begin = block * kCountValues, left = work.count - begin;
+  const std::uint64_t end = begin + (left < kCountValues ? left : kCountValues);
+  for (std::uint64_t i = begin + static_cast<unsigned>(thread); i < end; i += kCountThreads) {
+    const Magnitude magnitude = magnitude_of(work.values[i]);
+    ROUNDELAY_UNROLL
+    for (int t = 0; t < Bisection::kThresholds; ++t) counts[t] += magnitude >= thresholds[t] ? 1 : 0;
+  }
+  ROUNDELAY_UNROLL
+  for (int t = 0; t < Bisection::kThresholds; ++t) shared.of[t][thread] = counts[t];
+}
+
+template <typename Search>
+ROUNDELAY_DEVICE void count_step(int step, int thread, const CountWork<Search>& work, CountShared& shared,
+                                 std::uint64_t block) {
+  if (work.state->over) return;
+  const int t = thread / CountShared::kParts, part = thread % CountShared::kParts;
+  if (step == 0) {
+    count_of_thread(thread, work, shared, block);
+  } else if (step == 1) {
+    std::uint32_t sum = 0;
+    for (int i = part; i < kCountThreads; i += CountShared::kParts) sum += shared.of[t][i];
+    shared.parts[t][part] = sum;
+  } else if (part == 0) {
+    std::uint64_t sum = 0;
+    for (const std::uint32_t one : shared.parts[t]) sum += one;
+    add_shared(work.state->counts[t], sum);
+  }
+}
+
+template <typename Search>
+struct NextWork {
+  SearchState<Search>* state;
+  TopKRule rule;
+};
+
+// One thread takes the search on.
+template <typename Search>
+ROUNDELAY_DEVICE void next_round(const NextWork<Search>& work) {
+  SearchState<Search>& state = *work.state;
+  if (state.over) return;
+  state.search.take(state.counts);
+  state.counts = {};
+  state.over = state.search.done();
+  if (state.over) {
+    state.cut = cut_of(state.search, work.rule);
+  } else {
+    state.thresholds = state.search.thresholds();
+  }
+}
+
+}  // namespace roundelay::kernels::cuda
