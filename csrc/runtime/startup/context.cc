@@ -218,6 +218,11 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   auto made = fabrics.make(world);
   Status outcome = made.status();
   if (outcome.code() == StatusCode::kInvalidArgument) return outcome;  // the same on all ranks
+  if (outcome.ok()) {
+    auto medium = fabrics.make_device_medium(world);
+    outcome = medium.status();
+    if (medium.ok()) parts.device_medium = std::move(medium).value();
+  }
   std::shared_ptr<std::byte> rings;
   if (outcome.ok() && everyone_listens) {
     auto shared = share_rings(config, fabrics, parts.rank_info);
@@ -253,11 +258,13 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   SessionParts parts;
   parts.config = config;
   parts.gpu = start.gpu;
+  parts.gpu.pointers.count_from_now();
   if (config.stall_stacks) parts.whereabouts = start.whereabouts;
   parts.ranks_may_share_gpu = ranks_may_share_gpu();
   parts.bootstrap = (*ranks)->name();
   const auto fabrics = std::make_shared<Fabrics>(config, backend);
   parts.make_fabrics = [fabrics](const Group& group) { return fabrics->make(group); };
+  parts.make_device_medium = [fabrics](const Group& group) { return fabrics->make_device_medium(group); };
   if ((*ranks)->size() == 1) {
     auto topology = agreed_topology({introduction_of(config, start)}, config.topology);
     if (!topology.ok()) return topology.status();

@@ -1,0 +1,56 @@
+#include "preload/self_test.h"
+
+#include <dlfcn.h>
+
+#include "preload/hooks.h"
+#include "preload/shim.h"
+
+namespace roundelay::preload {
+namespace {
+
+// Whether a call of this function is heard of, as a program calls it that looks it up by name.
+template <class... Args, class... Values>
+bool heard(void* library, const char* name, int& result, Values... values) {
+  using Function = int(Args...);
+  auto* const function = reinterpret_cast<Function*>(::dlsym(library, name));
+  if (function == nullptr) return false;
+  const std::uint64_t before = Shim::get().changes();
+  result = function(values...);
+  return Shim::get().changes() != before;
+}
+
+std::string driver_unheard() {
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return "the driver";
+  int result = 0;
+  CUdeviceptr memory = 0;
+  if (!heard<CUdeviceptr*, std::size_t>(driver, "cuMemAlloc_v2", result, &memory, std::size_t{1}))
+    return "cuMemAlloc";
+  if (result != 0) return "cuMemAlloc failed: its cuMemFree";
+  if (!heard<CUdeviceptr>(driver, "cuMemFree_v2", result, memory)) return "cuMemFree";
+  return {};
+}
+
+// The runtime may have ways into the driver of its own.
+std::string runtime_unheard() {
+  for (const char* const name : {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"}) {
+    void* const runtime = ::dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    if (runtime == nullptr) continue;
+    int result = 0;
+    void* memory = nullptr;
+    if (!heard<void**, std::size_t>(runtime, "cudaMalloc", result, &memory, std::size_t{1}))
+      return "cudaMalloc";
+    if (result != 0) return "cudaMalloc failed: its cudaFree";
+    if (!heard<void*>(runtime, "cudaFree", result, memory)) return "cudaFree";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string what_goes_unheard() {
+  const std::string driver = driver_unheard();
+  return driver.empty() ? runtime_unheard() : driver;
+}
+
+}  // namespace roundelay::preload
