@@ -35,3 +35,17 @@ def kernels(found: Mapping[str, Any]) -> list[Line]:
         copy = f"{cell['copy_gb_per_s']:.0f} GB/s"
         made.append(Line(work, name, "copy of", copy, share, "x", Goal(_BANDWIDTH)))
     return made
+
+
+def pointers(found: Mapping[str, Any]) -> list[Line]:
+    """Compare the pointer cache with the driver, and sums on the device with those over the host."""
+    made = []
+    for threads, cell in found["questions"]["threads"].items():
+        work = f"a question where memory lies, {threads} thread{'s' if threads != '1' else ''}"
+        own, theirs = float(cell["cache_ns"]), float(cell["driver_ns"])
+        made.append(Line(work, f"{own:.0f} ns", "driver", f"{theirs:.0f} ns", own / theirs, "x"))
+    for cell in found["sums"]:
+        own, theirs = float(cell["device_gb_per_s"]), float(cell["host_gb_per_s"])
+        work = f"a sum on the device, {show.size_text(cell['bytes'])}"
+        made.append(Line(work, f"{own:.3g} GB/s", "over the host", f"{theirs:.3g} GB/s", own / theirs, "x"))
+    return made

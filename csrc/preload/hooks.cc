@@ -7,7 +7,7 @@
 #include <string>
 
 extern "C" {
-#define ROUNDELAY_DECLARE(name) void roundelay_stand_in_##name() __asm__(#name);
+#define ROUNDELAY_DECLARE(name) void roundelay_hook_##name() __asm__(#name);
 ROUNDELAY_HOOKED(ROUNDELAY_DECLARE)
 #undef ROUNDELAY_DECLARE
 }
@@ -17,10 +17,10 @@ namespace {
 
 struct Row {
   std::string_view name;
-  void (*stand_in)();
+  void (*hook_for)();
 };
 constexpr Row kRows[] = {
-#define ROUNDELAY_ROW(name) {#name, &roundelay_stand_in_##name},
+#define ROUNDELAY_ROW(name) {#name, &roundelay_hook_##name},
     ROUNDELAY_HOOKED(ROUNDELAY_ROW)
 #undef ROUNDELAY_ROW
 };
@@ -42,12 +42,12 @@ void* driver() {
 
 }  // namespace
 
-void* stand_in(Hook hook) { return reinterpret_cast<void*>(kRows[index_of(hook)].stand_in); }
+void* hook_for(Hook hook) { return reinterpret_cast<void*>(kRows[index_of(hook)].hook_for); }
 
-void* stand_in(std::string_view name) {
+void* hook_for(std::string_view name) {
   if (!name.starts_with("cu")) return nullptr;
   for (const Row& row : kRows) {
-    if (row.name == name) return reinterpret_cast<void*>(row.stand_in);
+    if (row.name == name) return reinterpret_cast<void*>(row.hook_for);
   }
   return nullptr;
 }
@@ -64,7 +64,7 @@ Hook hook_of(std::string_view plain_name, bool per_thread) {
 }
 
 void found(Hook hook, void* function) {
-  if (function == stand_in(hook)) return;
+  if (function == hook_for(hook)) return;
   g_real[index_of(hook)].store(function, std::memory_order_release);
 }
 

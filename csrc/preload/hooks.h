@@ -1,4 +1,4 @@
-// The table of hooks: what stands in for which of the driver's functions.
+// The table of hooks: which function of this library comes before which of the driver's.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace roundelay::preload {
 
-// Returns the function that stands in for a name, or null: the name is not hooked.
-void* stand_in(std::string_view name);
+// Returns this library's function of a name, or null: the name is not hooked.
+void* hook_for(std::string_view name);
 // Returns the driver's own function. Null: the process has no driver, or it lacks the function. Thread-safe.
 void* real_address(Hook hook);
 // Returns the driver's own function; it is there, as the program could not have come here without it.
@@ -21,8 +21,8 @@ void found(Hook hook, void* function);
 // Returns the hook of a name that cuGetProcAddress() takes, which is without "_v2"; kCount: it is not hooked.
 // `per_thread`: for programs whose default stream is each thread's own.
 Hook hook_of(std::string_view plain_name, bool per_thread);
-// Returns the address of a hook's stand-in.
-void* stand_in(Hook hook);
+// Returns this library's function of a hook.
+void* hook_for(Hook hook);
 // The C library's dlsym(), which this library hides.
 void* real_dlsym(void* handle, const char* name);
 

@@ -29,12 +29,12 @@ Dlsym* the_dlsym() {
 
 constexpr std::uint64_t kPerThreadDefaultStream = 2;  // CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
 
-void put_stand_in(const char* name, void** function, std::uint64_t flags) {
+void put_hook(const char* name, void** function, std::uint64_t flags) {
   if (function == nullptr || *function == nullptr) return;
   const Hook hook = hook_of(name, (flags & kPerThreadDefaultStream) != 0);
   if (hook == Hook::kCount) return;
   found(hook, *function);
-  *function = stand_in(hook);
+  *function = hook_for(hook);
 }
 
 }  // namespace
@@ -43,12 +43,12 @@ void* real_dlsym(void* handle, const char* name) { return the_dlsym()(handle, na
 
 }  // namespace roundelay::preload
 
-// RTLD_NEXT depends on who calls. So that call is a jump, which leaves the caller's return address in place.
-extern "C" __attribute__((visibility("default"), optimize("O2"))) void* dlsym(void* handle,
-                                                                              const char* name) noexcept {
+// RTLD_NEXT depends on who calls. So that call is a jump, which leaves the caller's return address in place;
+// only builds without optimisation make it a call.
+extern "C" __attribute__((visibility("default"))) void* dlsym(void* handle, const char* name) noexcept {
   using namespace roundelay::preload;
   if (handle != RTLD_NEXT) {
-    if (void* const instead = stand_in(name)) {
+    if (void* const instead = hook_for(name)) {
       return real_dlsym(handle, name) == nullptr ? nullptr : instead;
     }
   }
@@ -61,7 +61,7 @@ extern "C" __attribute__((visibility("default"))) CUresult cuGetProcAddress(cons
   using namespace roundelay::preload;
   const CUresult result = real<CUresult(const char*, void**, int, std::uint64_t)>(Hook::cuGetProcAddress)(
       name, function, version, flags);
-  if (result == 0) put_stand_in(name, function, flags);
+  if (result == 0) put_hook(name, function, flags);
   return result;
 }
 
@@ -72,6 +72,6 @@ extern "C" __attribute__((visibility("default"))) CUresult cuGetProcAddress_v2(c
   using namespace roundelay::preload;
   const CUresult result = real<CUresult(const char*, void**, int, std::uint64_t, int*)>(
       Hook::cuGetProcAddress_v2)(name, function, version, flags, status);
-  if (result == 0) put_stand_in(name, function, flags);
+  if (result == 0) put_hook(name, function, flags);
   return result;
 }

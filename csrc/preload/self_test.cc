@@ -2,6 +2,10 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
 #include "preload/hooks.h"
 #include "preload/shim.h"
 
@@ -19,6 +23,17 @@ bool heard(void* library, const char* name, int& result, Values... values) {
   return Shim::get().changes() != before;
 }
 
+// Returns how many bytes the driver writes to say that memory is not managed.
+std::size_t written_for_managed(CUdeviceptr memory) {
+  unsigned char answer[8];
+  std::memset(answer, 0xFF, sizeof answer);
+  int which[] = {kIsManaged};
+  void* into[] = {answer};
+  using Ask = CUresult(unsigned, int*, void**, CUdeviceptr);
+  if (real<Ask>(Hook::cuPointerGetAttributes)(1, which, into, memory) != 0) return 0;
+  return static_cast<std::size_t>(std::find(std::begin(answer), std::end(answer), 0xFF) - std::begin(answer));
+}
+
 std::string driver_unheard() {
   void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (driver == nullptr) return "the driver";
@@ -27,6 +42,7 @@ std::string driver_unheard() {
   if (!heard<CUdeviceptr*, std::size_t>(driver, "cuMemAlloc_v2", result, &memory, std::size_t{1}))
     return "cuMemAlloc";
   if (result != 0) return "cuMemAlloc failed: its cuMemFree";
+  Shim::get().set_managed_bytes(written_for_managed(memory));
   if (!heard<CUdeviceptr>(driver, "cuMemFree_v2", result, memory)) return "cuMemFree";
   return {};
 }

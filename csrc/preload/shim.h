@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/memory_place.h"
-#include "platform/pointers/pointer_cache.h"
+#include "platform/device/pointer_cache.h"
 #include "preload/driver.h"
 
 namespace roundelay::preload {
@@ -38,6 +38,10 @@ class Shim {
   // Tells this listener too, until the process ends. False: there is no room for one more.
   bool add(MemoryListener* listener);
 
+  // The bytes that the driver writes for kIsManaged, which is not documented; 0: not known.
+  void set_managed_bytes(std::size_t bytes) { managed_bytes_ = bytes; }
+  [[nodiscard]] std::size_t managed_bytes() const { return managed_bytes_; }
+
   // Count questions that come to this library, and those that it passes on.
   void count_question() { questions_.fetch_add(1, std::memory_order_relaxed); }
   void count_passed_on() { passed_on_.fetch_add(1, std::memory_order_relaxed); }
@@ -51,6 +55,7 @@ class Shim {
   const std::unique_ptr<pointers::PointerCache> cache_ = std::make_unique<pointers::PointerCache>(driver_);
   std::atomic<State> state_{State::kUntested};
   std::atomic<std::uint64_t> changes_{0};
+  std::atomic<std::size_t> managed_bytes_{0};
   std::atomic<std::int64_t> questions_{0}, passed_on_{0};
   std::atomic<MemoryListener*> listeners_[8] = {};
 };

@@ -24,14 +24,18 @@ using StreamPtr = std::shared_ptr<DeviceStream>;
 // A call that is over for the host when the caller's stream waits for its last kernel.
 class DevicePending final : public Pending {
  public:
-  DevicePending(std::unique_ptr<Pending> program, StreamPtr work, GpuStream callers)
-      : program_(std::move(program)), work_(std::move(work)), callers_(callers) {}
+  DevicePending(std::shared_ptr<FabricState> state, std::unique_ptr<Pending> program, StreamPtr work,
+                GpuStream callers)
+      : state_(std::move(state)), program_(std::move(program)), work_(std::move(work)), callers_(callers) {}
 
   Result<bool> test() override {
     Result<bool> done = program_->test();
     if (!done.ok() || !*done || led_) return done;
-    ROUNDELAY_RETURN_IF_ERROR(work_->lead(callers_));
     led_ = true;
+    if (Status error = work_->lead(callers_); !error.ok()) {
+      state_->fail(error);
+      return error;
+    }
     return done;
   }
   [[nodiscard]] int waiting_for() const override { return program_->waiting_for(); }
@@ -40,6 +44,7 @@ class DevicePending final : public Pending {
   Nap idle(Backoff& backoff) override { return program_->idle(backoff); }
 
  private:
+  const std::shared_ptr<FabricState> state_;
   const std::unique_ptr<Pending> program_;
   const StreamPtr work_;
   const GpuStream callers_;
@@ -105,7 +110,7 @@ class DeviceFabric final : public Fabric {
     auto program = programs_.start(call);
     if (!program.ok()) return program.status();
     return std::unique_ptr<Pending>(
-        std::make_unique<DevicePending>(std::move(program).value(), stream_, callers));
+        std::make_unique<DevicePending>(parts_.medium.state, std::move(program).value(), stream_, callers));
   }
 
  private:

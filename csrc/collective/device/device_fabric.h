@@ -11,7 +11,7 @@
 #include "collective/program_pending.h"
 #include "collective/select.h"
 #include "kernels/gpu.h"
-#include "platform/pointers/pointer_cache.h"
+#include "platform/device/pointer_cache.h"
 
 namespace roundelay::collective {
 

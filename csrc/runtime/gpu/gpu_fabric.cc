@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "collective/device/device_probe.h"
 #include "collective/nccl/nccl_fabric.h"
+#include "runtime/gpu/gpu_info.h"
 
 namespace roundelay::runtime {
 
@@ -77,37 +78,12 @@ class GpuFabric::CommunicatorSetup final : public Pending {
   [[nodiscard]] std::size_t members() const { return static_cast<std::size_t>(fabric_.group().size()); }
 
   Status write_gpu_info() {
-    const GpuParts& parts = fabric_.parts_;
-    GpuInfo gpu_info;
-    const Result<std::string> identity = parts.runtime->identity(fabric_.device_);
-    if (!identity.ok()) return identity.status();
-    identity->copy(gpu_info.identity.data(), gpu_info.identity.size() - 1);
-    gpu_info.may_share = fabric_.options_.may_share ? 1 : 0;
-    gpu_info.has_levels = fabric_.levels_.empty() ? 0 : 1;
-    fabric_.options_.node.copy(gpu_info.node.data(), gpu_info.node.size() - 1);
-    const GpuFabricWish wish = fabric_.options_.wish;
-    if (wish == GpuFabricWish::kMpi) {
-      why_not_mpi().copy(gpu_info.why_not_mpi.data(), gpu_info.why_not_mpi.size() - 1);
-    } else if (parts.nccl != nullptr && wish != GpuFabricWish::kStaged) {
-      gpu_info.nccl_version = parts.nccl->version();
-      if (fabric_.joining().index == 0) {
-        const Result<platform::NcclId> id = parts.nccl->make_id();
-        if (!id.ok()) return id.status();
-        gpu_info.id = *id;
-      }
-    } else if (!parts.why_no_nccl.empty() && wish != GpuFabricWish::kStaged) {
-      log(LogLevel::kWarning, "no NCCL: " + parts.why_no_nccl);
-    }
-    mine_.resize(sizeof gpu_info);
-    std::memcpy(mine_.data(), &gpu_info, sizeof gpu_info);
+    const auto gpu_info = own_gpu_info(fabric_.parts_, fabric_.device_, fabric_.options_,
+                                       {!fabric_.levels_.empty(), fabric_.joining().index == 0});
+    if (!gpu_info.ok()) return gpu_info.status();
+    mine_.resize(sizeof *gpu_info);
+    std::memcpy(mine_.data(), &*gpu_info, sizeof *gpu_info);
     return {};
-  }
-
-  [[nodiscard]] std::string why_not_mpi() const {
-    const auto& medium = fabric_.options_.medium;
-    if (medium == nullptr) return "the job has no MPI";
-    const bool any_library = medium->state != nullptr && fabric_.parts_.runtime->host_reaches_memory();
-    return any_library ? "" : medium->why_not;
   }
 
   [[nodiscard]] collective::CallOptions cpu_options(Deadline deadline) const {

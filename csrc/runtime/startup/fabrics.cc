@@ -139,15 +139,6 @@ Result<TrackFabrics> Fabrics::make(const Group& group) {
   return levels ? make_tracks(group, *plan) : make_flat(group);
 }
 
-Result<std::shared_ptr<collective::DeviceMedium>> Fabrics::make_device_medium(const Group& group) {
-  if (gpu_fabric_wish(config_.gpu_fabric) != GpuFabricWish::kMpi || group.size() == 1)
-    return std::shared_ptr<collective::DeviceMedium>();
-  auto medium = backend_->device_medium(group, config_);
-  if (!medium.ok()) return medium.status();
-  medium->select = algorithms_.on_device();
-  return std::make_shared<collective::DeviceMedium>(std::move(medium).value());
-}
-
 Result<TrackFabrics> Fabrics::make_flat(const Group& group) {
   if (!shuns_memory() && on_one_node(group)) {
     std::string why_not = why_not_shm(group);

@@ -65,9 +65,7 @@ class Fabrics {
   // (runtime/lane/tracks.h) if the group has levels, else one. All members call it. Errors: kUnavailable with
   // cause and cure.
   Result<TrackFabrics> make(const Group& group);
-  // Makes the group's medium for memory on GPUs, if ROUNDELAY_GPU_FABRIC asks for MPI; null if not, or if the
-  // group has one member. All members call it after make(). Errors: as Backend::fabric().
-  Result<std::shared_ptr<collective::DeviceMedium>> make_device_medium(const Group& group);
+  [[nodiscard]] const AlgorithmChoice& algorithms() const { return algorithms_; }
 
  private:
   using FabricPtr = std::unique_ptr<collective::Fabric>;

@@ -1,5 +1,5 @@
 // The pointer cache against an oracle that knows every byte, and against a driver that answers late.
-#include "platform/pointers/pointer_cache.h"
+#include "platform/device/pointer_cache.h"
 
 #include <array>
 #include <random>
@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "tests/cpp/catch.h"
-#include "tests/cpp/doubles/stand_in_driver.h"
+#include "tests/cpp/doubles/fake_driver.h"
 #include "tests/cpp/effort.h"
 
 namespace roundelay::gpu_test {
 namespace {
 
-using doubles::StandInDriver;
+using doubles::FakeDriver;
 using pointers::AllocationTable;
 using pointers::PointerCache;
 
@@ -106,7 +106,7 @@ struct Fuzz {
   }
 
   std::minstd_rand random;
-  StandInDriver driver;
+  FakeDriver driver;
   PointerCache cache{driver};
   Oracle oracle;
 };
@@ -114,10 +114,11 @@ struct Fuzz {
 TEST_CASE("pointer cache: a million random steps agree with an oracle", "[gpu][pointers]") {
   Fuzz fuzz(1);
   fuzz.driver.tell(fuzz.cache);
-  CHECK(fuzz.run(testing::quick() ? 200'000 : 1'000'000) == 0);
+  const int steps = testing::quick() ? 200'000 : 1'000'000;
+  CHECK(fuzz.run(steps) == 0);
   const PointerCache::Counts counts = fuzz.cache.counts();
   CHECK(counts.misses == fuzz.driver.questions());
-  CHECK(counts.hits > counts.misses);
+  CHECK(counts.hits > steps / 4);  // a part of the questions is about memory that nobody has
 }
 
 // The fuzz would find a cache that does not hear of changes.
@@ -127,7 +128,7 @@ TEST_CASE("pointer cache: without a listener its answers grow old", "[gpu][point
 }
 
 TEST_CASE("pointer cache: an answer that is old when it comes is not kept", "[gpu][pointers]") {
-  StandInDriver driver;
+  FakeDriver driver;
   PointerCache cache(driver);
   driver.tell(cache);
   const std::uintptr_t base = Oracle::kBase;
@@ -167,7 +168,7 @@ TEST_CASE("pointer cache: an answer that is old when it comes is not kept", "[gp
 }
 
 TEST_CASE("pointer cache: host memory is kept only while it is registered", "[gpu][pointers]") {
-  StandInDriver driver;
+  FakeDriver driver;
   PointerCache cache(driver);
   driver.tell(cache);
   const std::uintptr_t base = Oracle::kBase;
@@ -182,7 +183,7 @@ TEST_CASE("pointer cache: host memory is kept only while it is registered", "[gp
 }
 
 TEST_CASE("pointer cache: forget_all() asks anew", "[gpu][pointers]") {
-  StandInDriver driver;
+  FakeDriver driver;
   PointerCache cache(driver);
   driver.begin({Oracle::kBase, 64, kGpu0});
   for (int i = 0; i < 2; ++i) CHECK(cache.locate(at(Oracle::kBase)).value() == kGpu0);
@@ -206,7 +207,7 @@ TEST_CASE("pointer cache: its memory is bounded", "[gpu][pointers]") {
 
 // Threads ask about memory that stays, while another one begins and ends memory all around it.
 TEST_CASE("pointer cache: readers without a lock get the right answers", "[gpu][pointers]") {
-  StandInDriver driver;
+  FakeDriver driver;
   PointerCache cache(driver);
   driver.tell(cache);
   constexpr std::size_t kRanges = 64, kBytes = 256;
@@ -215,7 +216,7 @@ TEST_CASE("pointer cache: readers without a lock get the right answers", "[gpu][
   for (std::size_t i = 0; i < kRanges; i += 2) driver.begin({base_of(i), kBytes, place_of(i)});
 
   std::atomic<bool> over{false};
-  std::atomic<std::int64_t> wrong{0};
+  std::atomic<std::int64_t> wrong{0}, asked{0};
   std::vector<std::thread> readers;
   for (unsigned seed = 1; seed <= 3; ++seed) {
     readers.emplace_back([&, seed] {
@@ -223,11 +224,12 @@ TEST_CASE("pointer cache: readers without a lock get the right answers", "[gpu][
       while (!over) {
         const std::size_t i = random() % (kRanges / 2) * 2;
         if (cache.locate(at(base_of(i) + random() % kBytes)).value() != place_of(i)) ++wrong;
+        ++asked;
       }
     });
   }
   std::minstd_rand random(7);
-  for (int i = 0; i < 2'000; ++i) {
+  for (int i = 0; i < 2'000 || asked < 10'000; ++i) {
     const std::size_t range = random() % (kRanges / 2) * 2 + 1;
     driver.begin({base_of(range), kBytes, place_of(range)});
     CHECK(cache.locate(at(base_of(range))).value() == place_of(range));

@@ -1,4 +1,4 @@
-#include "platform/pointers/allocation_table.h"
+#include "platform/device/allocation_table.h"
 
 #include <sched.h>
 

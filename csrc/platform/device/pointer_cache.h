@@ -15,10 +15,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/annotations.h"
 #include "base/memory_place.h"
-#include "platform/pointers/allocation_table.h"
+#include "platform/device/allocation_table.h"
 
 namespace roundelay::pointers {
 
@@ -30,6 +31,8 @@ class PointerCache final : public MemoryListener {
 
   // Returns where an address lies, which stays allocated meanwhile. Errors: as PointerDriver::ask().
   [[nodiscard]] Result<MemoryPlace> locate(const void* address);
+  // Returns the same from the cache alone; nothing if it does not know. Counts hits.
+  [[nodiscard]] std::optional<MemoryPlace> known(const void* address);
 
   void begin_change(std::uintptr_t base, std::size_t bytes) override EXCLUDES(mutex_);
   void end_change() override EXCLUDES(mutex_);

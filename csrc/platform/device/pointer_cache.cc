@@ -1,6 +1,4 @@
-#include "platform/pointers/pointer_cache.h"
-
-#include <optional>
+#include "platform/device/pointer_cache.h"
 
 namespace roundelay::pointers {
 
@@ -10,14 +8,15 @@ PointerCache::Counter& PointerCache::own_counter() {
   return counters_[number % counters_.size()];
 }
 
+std::optional<MemoryPlace> PointerCache::known(const void* address) {
+  const std::optional<MemoryPlace> found = table_.find(reinterpret_cast<std::uintptr_t>(address));
+  if (found) own_counter().hits.fetch_add(1, std::memory_order_relaxed);
+  return found;
+}
+
 Result<MemoryPlace> PointerCache::locate(const void* address) {
-  Counter& counter = own_counter();
-  const auto number = reinterpret_cast<std::uintptr_t>(address);
-  if (const std::optional<MemoryPlace> known = table_.find(number)) {
-    counter.hits.fetch_add(1, std::memory_order_relaxed);
-    return *known;
-  }
-  counter.misses.fetch_add(1, std::memory_order_relaxed);
+  if (const std::optional<MemoryPlace> found = known(address)) return *found;
+  own_counter().misses.fetch_add(1, std::memory_order_relaxed);
   const std::uint64_t changes_before = changes_.load(std::memory_order_acquire);
   const Result<Allocation> answer = driver_.ask(address);
   if (!answer.ok()) return answer.status();

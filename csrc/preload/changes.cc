@@ -1,5 +1,5 @@
-// The functions that stand in for the driver's where memory begins and ends. The dynamic linker finds them
-// first, as this library is preloaded.
+// The hooks of functions with which memory begins and ends. The dynamic linker finds them before the
+// driver's, as this library is preloaded.
 #include <cstdint>
 
 #include "preload/driver.h"

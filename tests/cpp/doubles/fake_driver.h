@@ -1,4 +1,4 @@
-// Stands in for a GPU's driver where only its knowledge of addresses matters. It counts questions, takes a
+// A fake of a GPU's driver where only its knowledge of addresses matters. It counts questions, takes a
 // set time for each, and can be made to answer late: see during_question().
 //
 // What it leaves out: memory is numbers, nothing is at them. Every range is one allocation (no pool hands out
@@ -17,9 +17,9 @@
 namespace roundelay::doubles {
 
 // Thread-safe. Changes are told to the listener, as an interposed driver's are.
-class StandInDriver final : public PointerDriver {
+class FakeDriver final : public PointerDriver {
  public:
-  explicit StandInDriver(Duration question_takes = {}) : question_takes_(question_takes) {}
+  explicit FakeDriver(Duration question_takes = {}) : question_takes_(question_takes) {}
 
   [[nodiscard]] Result<Allocation> ask(const void* address) override EXCLUDES(mutex_);
   [[nodiscard]] std::int64_t questions() const { return questions_; }

@@ -1,8 +1,8 @@
-#include "tests/cpp/doubles/stand_in_driver.h"
+#include "tests/cpp/doubles/fake_driver.h"
 
 namespace roundelay::doubles {
 
-Result<Allocation> StandInDriver::ask(const void* address) {
+Result<Allocation> FakeDriver::ask(const void* address) {
   ++questions_;
   const auto number = reinterpret_cast<std::uintptr_t>(address);
   Allocation answer;
@@ -21,7 +21,7 @@ Result<Allocation> StandInDriver::ask(const void* address) {
   return answer;
 }
 
-void StandInDriver::begin(const Allocation& allocation) {
+void FakeDriver::begin(const Allocation& allocation) {
   tell_begin(allocation.base, allocation.bytes);
   {
     const MutexLock lock(mutex_);
@@ -30,7 +30,7 @@ void StandInDriver::begin(const Allocation& allocation) {
   tell_end();
 }
 
-void StandInDriver::end(std::uintptr_t base, std::size_t told_bytes) {
+void FakeDriver::end(std::uintptr_t base, std::size_t told_bytes) {
   tell_begin(base, told_bytes);
   if (during_end_) during_end_();
   {
@@ -40,11 +40,11 @@ void StandInDriver::end(std::uintptr_t base, std::size_t told_bytes) {
   tell_end();
 }
 
-void StandInDriver::tell_begin(std::uintptr_t base, std::size_t bytes) {
+void FakeDriver::tell_begin(std::uintptr_t base, std::size_t bytes) {
   if (listener_ != nullptr) listener_->begin_change(base, bytes);
 }
 
-void StandInDriver::tell_end() {
+void FakeDriver::tell_end() {
   if (listener_ != nullptr) listener_->end_change();
 }
 
