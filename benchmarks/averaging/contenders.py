@@ -45,9 +45,10 @@ def _local_sgd(period: int) -> Contender:
     return Contender(f"local SGD, period {period}", f"local_sgd:period={period}", period)
 
 
-ALONE, DENSE = "alone", "dense"
+ALONE, NODE, DENSE = "alone", "node", "dense"
 CONTENDERS = {
     ALONE: Contender("no communication"),
+    NODE: Contender("gradients in the node alone", "local_sgd:period=1000000"),
     DENSE: Contender("dense", "dense", 1),
     "local-4": _local_sgd(4),
     "local-8": _local_sgd(8),
@@ -55,6 +56,7 @@ CONTENDERS = {
     "daso-4-4": _daso(4, 4),
     "daso-8-4": _daso(8, 4),
     "daso-8-8": _daso(8, 8),
+    "daso-16-16": _daso(16, 16),
 }
 
 

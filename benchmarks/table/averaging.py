@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from benchmarks.averaging.contenders import ALONE, CONTENDERS, DENSE
+from benchmarks.averaging.contenders import CONTENDERS, DENSE, NODE
 from benchmarks.table.nodes import command
 from benchmarks.table.result import Result
 from benchmarks.table.row import Row
@@ -28,16 +28,16 @@ def _measure(run: Run, quick: bool, contenders: tuple[str, ...]) -> dict[str, An
     """Run the benchmark as a command."""
     if quick:
         return {"missing": "not in a quick run"}
-    return command(_MODULE, "--nodes", str(_NODES), "--contenders", DENSE, *contenders)
+    return command(_MODULE, "--nodes", str(_NODES), "--contenders", DENSE, NODE, *contenders)
 
 
 def results(found: dict[str, Any], contenders: tuple[str, ...]) -> list[Result]:
-    """Compare steps with those of dense training, and with those without communication."""
+    """Compare steps with those of dense training, and with those without communication between nodes."""
     if "missing" in found:
         return [Result(work(name), why=found["missing"]) for name in contenders]
     rig = next(rig for rig in found["rigs"] if rig["nodes"] == _NODES)
     samples = Samples(rig["seconds"], rig["others"])
-    floor = ALONE, CONTENDERS[ALONE].name
+    floor = NODE, CONTENDERS[NODE].name
     return [compare(work(name), samples, {DENSE: _SYNCHRONOUS}, name, floor) for name in contenders]
 
 

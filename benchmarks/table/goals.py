@@ -9,7 +9,19 @@ from dataclasses import dataclass
 from benchmarks import data_cache, show
 from benchmarks import levels as ways_over_levels
 from benchmarks.shapes import resnet50
-from benchmarks.table import alone, cache, levels, small, start, straggler, submit, tensors, train
+from benchmarks.table import (
+    alone,
+    averaging,
+    cache,
+    levels,
+    small,
+    start,
+    straggler,
+    submit,
+    tensors,
+    topk,
+    train,
+)
 from benchmarks.table.allreduce import OWN_FP32
 from benchmarks.table.line import Goal, Line, missing
 from benchmarks.table.result import Estimate, Result
@@ -180,6 +192,9 @@ AIMS: Sequence[Aim] = (
     times_as_fast(levels.TIME, ways_over_levels.RING, 1 / 0.75),
     times_the_floor(levels.TIME, 1.1),
     times_the_floor(levels.BYTES, 1.02),
+    at_most(topk.TOP_K, 0.1),
+    at_most(topk.CSC, 0.16),
+    times_the_floor(averaging.work("daso-8-8"), 1.1),
 )
 
 

@@ -15,7 +15,6 @@ import pytest
 # The beginning of each allowed reason, and the number of tests that it may skip.
 ALLOWED = {
     "needs 14 GB of free memory": 1,  # matrix/test_huge.py: two tensors of 2 GB on each of two ranks
-    "not measured yet": 1,  # unit/test_bench_crossover.py, until docs/techniques/topk.md has the measurement
 }
 
 

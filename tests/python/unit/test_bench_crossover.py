@@ -39,7 +39,6 @@ def test_where_the_costs_cross() -> None:
     assert crossover.rows([cell])[1] == ["2", "0.1", "0.20x", "20 B", "0.200x", "20 s", "0.067x"]
 
 
-@pytest.mark.skipif(not crossover.STORED.exists(), reason="not measured yet")
 def test_the_page_holds_what_the_json_says() -> None:
     page, found = crossover.PAGE.read_text(), json.loads(crossover.STORED.read_text())
     assert with_table(page, crossover.page_text(found), crossover.BEGIN) == page
