@@ -2,8 +2,10 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <iterator>
 #include <string>
 
 extern "C" {
@@ -17,7 +19,7 @@ namespace {
 
 struct Row {
   std::string_view name;
-  void (*hook_for)();
+  void (*function)();
 };
 constexpr Row kRows[] = {
 #define ROUNDELAY_ROW(name) {#name, &roundelay_hook_##name},
@@ -42,29 +44,26 @@ void* driver() {
 
 }  // namespace
 
-void* hook_for(Hook hook) { return reinterpret_cast<void*>(kRows[index_of(hook)].hook_for); }
+void* function_of(Hook hook) { return reinterpret_cast<void*>(kRows[index_of(hook)].function); }
 
-void* hook_for(std::string_view name) {
-  if (!name.starts_with("cu")) return nullptr;
-  for (const Row& row : kRows) {
-    if (row.name == name) return reinterpret_cast<void*>(row.hook_for);
-  }
-  return nullptr;
+Hook hook_named(std::string_view name) {
+  if (!name.starts_with("cu")) return Hook::kCount;
+  const auto* const found = std::ranges::find(kRows, name, &Row::name);
+  return static_cast<Hook>(found - std::begin(kRows));
 }
 
-Hook hook_of(std::string_view plain_name, bool per_thread) {
+Hook hook_wanted(std::string_view plain_name, int version, bool per_thread) {
+  // The only one whose second version has other parameters, and that programs may want in its first.
+  if (plain_name == "cuGetProcAddress" && version < 12000) return Hook::cuGetProcAddress;
   const std::string plain(plain_name);
-  Hook best = Hook::kCount;
-  for (std::size_t i = 0; i < std::size(kRows); ++i) {
-    const std::string_view name = kRows[i].name;
-    if (per_thread && name == plain + "_ptsz") return static_cast<Hook>(i);
-    if (name == plain || name == plain + "_v2") best = static_cast<Hook>(i);
+  for (const char* const ending : {per_thread ? "_ptsz" : "_v2", "_v2", ""}) {
+    if (const Hook hook = hook_named(plain + ending); hook != Hook::kCount) return hook;
   }
-  return best;
+  return Hook::kCount;
 }
 
 void found(Hook hook, void* function) {
-  if (function == hook_for(hook)) return;
+  if (function == function_of(hook)) return;
   g_real[index_of(hook)].store(function, std::memory_order_release);
 }
 

@@ -29,12 +29,12 @@ Dlsym* the_dlsym() {
 
 constexpr std::uint64_t kPerThreadDefaultStream = 2;  // CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
 
-void put_hook(const char* name, void** function, std::uint64_t flags) {
+void put_hook(const char* name, void** function, int version, std::uint64_t flags) {
   if (function == nullptr || *function == nullptr) return;
-  const Hook hook = hook_of(name, (flags & kPerThreadDefaultStream) != 0);
+  const Hook hook = hook_wanted(name, version, (flags & kPerThreadDefaultStream) != 0);
   if (hook == Hook::kCount) return;
   found(hook, *function);
-  *function = hook_for(hook);
+  *function = function_of(hook);
 }
 
 }  // namespace
@@ -47,10 +47,11 @@ void* real_dlsym(void* handle, const char* name) { return the_dlsym()(handle, na
 // only builds without optimisation make it a call.
 extern "C" __attribute__((visibility("default"))) void* dlsym(void* handle, const char* name) noexcept {
   using namespace roundelay::preload;
-  if (handle != RTLD_NEXT) {
-    if (void* const instead = hook_for(name)) {
-      return real_dlsym(handle, name) == nullptr ? nullptr : instead;
-    }
+  const Hook hook = handle == RTLD_NEXT ? Hook::kCount : hook_named(name);
+  if (hook != Hook::kCount) {
+    // In a process without a driver, all that may be found is this library's own function.
+    void* const theirs = real_dlsym(handle, name);
+    return theirs == nullptr || real_address(hook) == nullptr ? nullptr : function_of(hook);
   }
   return the_dlsym()(handle, name);
 }
@@ -61,7 +62,7 @@ extern "C" __attribute__((visibility("default"))) CUresult cuGetProcAddress(cons
   using namespace roundelay::preload;
   const CUresult result = real<CUresult(const char*, void**, int, std::uint64_t)>(Hook::cuGetProcAddress)(
       name, function, version, flags);
-  if (result == 0) put_hook(name, function, flags);
+  if (result == 0) put_hook(name, function, version, flags);
   return result;
 }
 
@@ -72,6 +73,6 @@ extern "C" __attribute__((visibility("default"))) CUresult cuGetProcAddress_v2(c
   using namespace roundelay::preload;
   const CUresult result = real<CUresult(const char*, void**, int, std::uint64_t, int*)>(
       Hook::cuGetProcAddress_v2)(name, function, version, flags, status);
-  if (result == 0) put_hook(name, function, flags);
+  if (result == 0) put_hook(name, function, version, flags);
   return result;
 }

@@ -13,9 +13,8 @@ namespace roundelay::preload {
 namespace {
 
 // Whether a call of this function is heard of, as a program calls it that looks it up by name.
-template <class... Args, class... Values>
+template <class Function, class... Values>
 bool heard(void* library, const char* name, int& result, Values... values) {
-  using Function = int(Args...);
   auto* const function = reinterpret_cast<Function*>(::dlsym(library, name));
   if (function == nullptr) return false;
   const std::uint64_t before = Shim::get().changes();
@@ -39,11 +38,11 @@ std::string driver_unheard() {
   if (driver == nullptr) return "the driver";
   int result = 0;
   CUdeviceptr memory = 0;
-  if (!heard<CUdeviceptr*, std::size_t>(driver, "cuMemAlloc_v2", result, &memory, std::size_t{1}))
+  if (!heard<CUresult(CUdeviceptr*, std::size_t)>(driver, "cuMemAlloc_v2", result, &memory, std::size_t{1}))
     return "cuMemAlloc";
   if (result != 0) return "cuMemAlloc failed: its cuMemFree";
   Shim::get().set_managed_bytes(written_for_managed(memory));
-  if (!heard<CUdeviceptr>(driver, "cuMemFree_v2", result, memory)) return "cuMemFree";
+  if (!heard<CUresult(CUdeviceptr)>(driver, "cuMemFree_v2", result, memory)) return "cuMemFree";
   return {};
 }
 
@@ -54,10 +53,10 @@ std::string runtime_unheard() {
     if (runtime == nullptr) continue;
     int result = 0;
     void* memory = nullptr;
-    if (!heard<void**, std::size_t>(runtime, "cudaMalloc", result, &memory, std::size_t{1}))
+    if (!heard<int(void**, std::size_t)>(runtime, "cudaMalloc", result, &memory, std::size_t{1}))
       return "cudaMalloc";
     if (result != 0) return "cudaMalloc failed: its cudaFree";
-    if (!heard<void*>(runtime, "cudaFree", result, memory)) return "cudaFree";
+    if (!heard<int(void*)>(runtime, "cudaFree", result, memory)) return "cudaFree";
   }
   return {};
 }

@@ -16,6 +16,7 @@ void say(const std::string& text) { std::fprintf(stderr, "roundelay: pointer cac
 }  // namespace
 
 Result<Allocation> RealDriver::ask(const void* address) {
+  Shim::get().count_passed_on();
   std::uint64_t managed = 0;
   unsigned type = 0;
   int device = -1;
