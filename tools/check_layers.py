@@ -31,6 +31,7 @@ TABLE: dict[str, set[str]] = {
 }
 BELOW_RUNTIME = set(TABLE)
 TABLE["launcher"] = {"base"}
+TABLE["preload"] = {"base", "platform/device/pointer_cache.h"}
 TABLE["runtime"] = BELOW_RUNTIME
 TABLE["adapter"] = BELOW_RUNTIME | {"runtime"}
 TABLE["bindings"] = BELOW_RUNTIME | {"runtime", "adapter"}

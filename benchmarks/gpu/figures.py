@@ -46,3 +46,17 @@ def _selection(name: str, found: Mapping[str, Any], cell: Mapping[str, Any]) -> 
     texts = show.seconds_text(found["us"] * 1e-6), show.seconds_text(reads * 1e-6)
     goal = Goal(_SELECTION, at_least=False)
     return Line(work, texts[0], f"{found['reads']} reads", texts[1], found["us"] / reads, "x", goal)
+
+
+def pointers(found: Mapping[str, Any]) -> list[Line]:
+    """Compare the pointer cache with the driver, and sums on the device with those over the host."""
+    made = []
+    for threads, cell in found["questions"]["threads"].items():
+        work = f"a question where memory lies, {threads} thread{'s' if threads != '1' else ''}"
+        own, theirs = float(cell["cache_ns"]), float(cell["driver_ns"])
+        made.append(Line(work, f"{own:.0f} ns", "driver", f"{theirs:.0f} ns", own / theirs, "x"))
+    for cell in found["sums"]:
+        own, theirs = float(cell["device_gb_per_s"]), float(cell["host_gb_per_s"])
+        work = f"a sum on the device, {show.size_text(cell['bytes'])}"
+        made.append(Line(work, f"{own:.3g} GB/s", "over the host", f"{theirs:.3g} GB/s", own / theirs, "x"))
+    return made

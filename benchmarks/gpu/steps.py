@@ -41,12 +41,24 @@ def _ranks(name: str, file: str, ranks: int, budget_s: float, **environment: str
 _BUILDING = (
     Step("configure", 60, _CONFIGURE, dry=_BUILT, vital=True),
     Step("build", 240, (*_BUILD, "modules"), dry=_BUILT, vital=True),
-    Step("build of the C++ checks", 120, (*_BUILD, "test_cuda", "bench_gpu_kernels"), dry=_BUILT),
+    Step(
+        "build of the C++ checks",
+        120,
+        (*_BUILD, "test_cuda", "bench_gpu_kernels", "bench_gpu_pointers"),
+        dry=_BUILT,
+    ),
 )
 _KERNELS = (
     Step("kernels and runtime", 60, ("{build}/tests/cpp/test_cuda",), dry=_ON_DEVICE),
     Step(
         "bandwidth of kernels", 60, ("{build}/csrc/bench_gpu_kernels",), dry=_ON_DEVICE, lines=figures.kernels
+    ),
+    Step(
+        "questions where memory lies, and sums",
+        60,
+        ("{build}/csrc/bench_gpu_pointers",),
+        dry=_ON_DEVICE,
+        lines=figures.pointers,
     ),
 )
 _OPERATIONS = (

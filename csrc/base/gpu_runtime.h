@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/gpu.h"
+#include "base/memory_place.h"
 #include "base/status.h"
 
 namespace roundelay {
@@ -20,16 +21,20 @@ namespace roundelay {
 // done.
 using GpuMemory = std::shared_ptr<std::byte>;
 
-class GpuRuntime {
+class GpuRuntime : public PointerDriver {
  public:
-  virtual ~GpuRuntime() = default;
-
   // Returns the versions: "CUDA 13.0, driver 580.65.06".
   [[nodiscard]] virtual Result<std::string> description() = 0;
   // Returns the number of devices that this process sees.
   [[nodiscard]] virtual Result<int> device_count() = 0;
   // Returns a name of the physical device: every process gets the same one, and no other device has it.
   [[nodiscard]] virtual Result<std::string> identity(int device) = 0;
+
+  // Returns whether the host, and so any library, can read and write the device's memory as its own.
+  [[nodiscard]] virtual bool host_reaches_memory() = 0;
+  // Tells the listener from now on of all memory that begins or ends. False: the runtime cannot hear of all
+  // of it, and tells nothing.
+  [[nodiscard]] virtual bool tell(std::shared_ptr<MemoryListener> listener) = 0;
 
   // Makes a stream of the highest priority. It and the default stream do not wait for each other.
   [[nodiscard]] virtual Result<GpuStream> make_stream(int device) = 0;

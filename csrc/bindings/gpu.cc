@@ -25,6 +25,7 @@ void load_gpu(const std::string& module_path, const std::string& nccl_path, cons
     const runtime::GpuModule* const module = value_of(runtime::load_gpu_module(module_path));
     parts.runtime = module->runtime;
     parts.kernels = module->kernels;
+    parts.pointers = runtime::pointers_of(*parts.runtime);
     auto nccl = platform::open_nccl(nccl_path);
     if (nccl.ok()) {
       parts.nccl = std::move(nccl).value().release();  // stays open until the process ends

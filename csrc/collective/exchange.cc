@@ -5,8 +5,10 @@
 
 namespace roundelay::collective {
 
-Exchange::Exchange(Transport& transport, std::vector<int> members, ScratchPool& pool, int tag)
+Exchange::Exchange(Transport& transport, LocalWork& work, std::vector<int> members, ScratchPool& pool,
+                   int tag)
     : transport_(transport),
+      work_(work),
       members_(std::move(members)),
       index_(static_cast<int>(std::lower_bound(members_.begin(), members_.end(), transport.index()) -
                               members_.begin())),
@@ -69,7 +71,7 @@ bool Exchange::finished(Transfer transfer) {
   Result<bool> done = transport_.test(posted.id);
   if (!done.ok()) error_ = done.status();
   posted.done = done.ok() && *done;
-  if (!posted.done) waiting_for_ = posted.peer;
+  if (!posted.done) waiting_for_ = transport_.waits_for_peer(posted.id) ? posted.peer : -1;
   return posted.done;
 }
 

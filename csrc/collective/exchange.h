@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "collective/local_work.h"
 #include "collective/scratch.h"
 #include "collective/transport.h"
 
@@ -21,9 +22,9 @@ inline constexpr Transfer kNoTransfer = UINT32_MAX;  // a wait for it ends at on
 class Exchange {
  public:
   // `members` are ascending indices of the transport's group, this one among them. All other functions count
-  // members by their position in this list. `tag` and `tag` + 1 belong to this call alone. `transport` and
-  // `pool` outlive it.
-  Exchange(Transport& transport, std::vector<int> members, ScratchPool& pool, int tag);
+  // members by their position in this list. `tag` and `tag` + 1 belong to this call alone. `transport`,
+  // `work` and `pool` outlive it.
+  Exchange(Transport& transport, LocalWork& work, std::vector<int> members, ScratchPool& pool, int tag);
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -35,6 +36,8 @@ class Exchange {
   // in the order of posting, in each of the streams 0 and 1 by itself. Return kNoTransfer after an error.
   Transfer send(int peer, ConstByteSpan data, int stream = 0);
   Transfer receive(int peer, ByteSpan data, int stream = 0);
+  // Does what needs no peer.
+  [[nodiscard]] LocalWork& work() const { return work_; }
   // Returns memory that is valid until the call ends.
   std::byte* scratch(std::size_t bytes);
 
@@ -70,6 +73,7 @@ class Exchange {
   [[nodiscard]] int in_group(int peer) const { return members_[static_cast<std::size_t>(peer)]; }
 
   Transport& transport_;
+  LocalWork& work_;
   const std::vector<int> members_;
   const int index_;
   ScratchPool& pool_;

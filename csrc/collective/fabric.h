@@ -34,6 +34,8 @@ struct FabricCounters {
   std::atomic<std::int64_t> bytes_staged{0};  // copied into the fabric's own memory for the peers
   std::atomic<std::int64_t> sleeps{0};        // of this member's threads in a call
   std::atomic<std::int64_t> wakes{0};         // of sleeping peers
+  // Kernels that added up parts from several members, and the bytes of their results.
+  std::atomic<std::int64_t> gpu_sums{0}, gpu_sum_bytes{0};
 
   static void add(std::atomic<std::int64_t>& counter, std::size_t n = 1) {
     const std::int64_t now = counter.load(std::memory_order_relaxed);

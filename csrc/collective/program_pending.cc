@@ -12,8 +12,8 @@ ProgramPending::ProgramPending(std::shared_ptr<FabricState> state, const Call& c
     : state_(std::move(state)),
       call_(among_present(call, state_->group.size())),
       watch_(call_, state_->group),
-      exchange_(*state_->transport, present_members(options_of(call), state_->group.size()), state_->scratch,
-                tag),
+      exchange_(*state_->transport, *state_->work, present_members(options_of(call), state_->group.size()),
+                state_->scratch, tag),
       algorithm_(select(call_, exchange_.size())),
       program_(algorithm_.program(exchange_, call_)) {
   program_.resume();  // the first transfers start now

@@ -17,6 +17,7 @@ namespace roundelay::collective {
 struct FabricState {
   Group group;
   std::unique_ptr<Transport> transport;
+  std::shared_ptr<LocalWork> work = host_work();
   bool crowded = false;  // ranks outnumber cores
   // Calls of more bytes end in a barrier. A medium that moves bytes only while its functions are called (MPI)
   // needs it: a member that has all of its own bytes may still owe a peer the end of a message.

@@ -1,6 +1,7 @@
 #include "collective/scratch.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/leak.h"
@@ -13,7 +14,12 @@ ScratchPool::Block ScratchPool::take(std::size_t bytes) {
     if (it->bytes >= bytes && (best == free_.end() || it->bytes < best->bytes)) best = it;
   }
   if (best == free_.end()) {
-    return Block{std::unique_ptr<std::byte[]>(new std::byte[bytes]), bytes};  // not zeroed
+    if (!allocate_) {
+      return {{new std::byte[bytes], std::default_delete<std::byte[]>()}, bytes};  // not zeroed
+    }
+    Block block{allocate_(bytes), bytes};
+    if (block.memory == nullptr && bytes > 0) throw std::bad_alloc();
+    return block;
   }
   Block block = std::move(*best);
   free_.erase(best);

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace roundelay::collective {
@@ -12,16 +14,21 @@ namespace roundelay::collective {
 class ScratchPool {
  public:
   struct Block {
-    std::unique_ptr<std::byte[]> memory;
+    std::shared_ptr<std::byte> memory;
     std::size_t bytes = 0;
   };
+  // Allocates memory of any content. Null: there is none.
+  using Allocate = std::function<std::shared_ptr<std::byte>(std::size_t bytes)>;
 
   ScratchPool() = default;
   ~ScratchPool() = default;
   ScratchPool(const ScratchPool&) = delete;
   ScratchPool& operator=(const ScratchPool&) = delete;
 
-  // Returns the smallest free block that is large enough, or a new one. Its content is anything.
+  // Takes other memory than the host's. Call it before the first take().
+  void allocate_by(Allocate allocate) { allocate_ = std::move(allocate); }
+  // Returns the smallest free block that is large enough, or a new one. Its content is anything. Throws
+  // std::bad_alloc if memory has run out.
   Block take(std::size_t bytes);
   // Takes a block back for later calls.
   void give(Block block);
@@ -29,6 +36,7 @@ class ScratchPool {
   static void abandon(Block block);
 
  private:
+  Allocate allocate_;  // empty: the host's memory
   std::vector<Block> free_;
 };
 

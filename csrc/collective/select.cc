@@ -21,6 +21,8 @@ struct Row {
 constexpr int kAnySize = 1 << 30;
 constexpr int kNoSize = 0;  // only ROUNDELAY_ALGORITHM takes this row
 constexpr std::size_t kAnyBytes = SIZE_MAX;
+// Where halving begins to pay on a device. Not measured: it is the host's threshold of recursive doubling.
+constexpr std::size_t kDeviceDoublingBytes = 256 << 10;
 
 constexpr Algorithm kSingle{"local", single};
 constexpr Algorithm kDoubling =
@@ -132,6 +134,18 @@ Result<Select> Select::with(const Tuning& tuning, std::string_view level, bool k
   Select with = *this;
   with.tuned_ = std::make_shared<const TunedRows>(std::move(rows));
   return with;
+}
+
+Select Select::on_device() const {
+  TunedRows rows = tuned_ == nullptr ? TunedRows() : *tuned_;
+  const auto add = [&rows](std::size_t most_bytes, std::string_view name) {
+    rows.push_back({Operation::kAllreduce, 2, most_bytes, algorithm_named(Operation::kAllreduce, name)});
+  };
+  add(kDeviceDoublingBytes, "recursive_doubling");
+  add(kAnyBytes, "halving_doubling");
+  Select on_device = *this;
+  on_device.tuned_ = std::make_shared<const TunedRows>(std::move(rows));
+  return on_device;
 }
 
 const Algorithm* Select::tuned(Operation operation, std::size_t bytes, int size) const {

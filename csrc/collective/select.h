@@ -38,6 +38,10 @@ class Select {
   // algorithm that the operation does not have.
   [[nodiscard]] Result<Select> with(const Tuning& tuning, std::string_view level, bool keeps_sums) const;
 
+  // Returns this rule for calls on a device. Where neither a name nor a tuning decides, an allreduce takes
+  // recursive doubling if it is small, and halving and doubling if it is not: both add in log2 P kernels.
+  [[nodiscard]] Select on_device() const;
+
   // Returns the algorithm for a call as the present members see it (present.h); `size` is their number.
   const Algorithm& operator()(const Call& call, int size) const;
 

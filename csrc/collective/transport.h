@@ -25,6 +25,9 @@ class Transport {
   virtual Result<TransferId> receive(int peer, ByteSpan data, int tag) = 0;
   // Returns true once the transfer is done; the id is then free. Never blocks.
   virtual Result<bool> test(TransferId id) = 0;
+  // Returns whether a transfer that is not done waits for the peer or the medium. False: for this member's
+  // own device.
+  [[nodiscard]] virtual bool waits_for_peer(TransferId /*id*/) { return true; }
 };
 
 }  // namespace roundelay::collective

@@ -12,6 +12,7 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/rendezvous.h"
 #include "channel/channel.h"
+#include "collective/device/device_fabric.h"
 #include "collective/fabric.h"
 #include "collective/select.h"
 #include "runtime/gpu/module.h"
@@ -52,6 +53,9 @@ class Backend {
   // kUnavailable, kAborted.
   virtual Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config,
                                                              const collective::Select& select) = 0;
+  // Makes a medium for memory on GPUs for such a group. The same rules. Where the library cannot take such
+  // memory, the medium says why, and need not have a state.
+  virtual Result<collective::DeviceMedium> device_medium(const Group& group, const Config& config) = 0;
   // Makes the channel of the world, for ranks that cannot use TCP. Collective. Errors: kUnavailable.
   virtual Result<std::unique_ptr<channel::Channel>> channel(const Group& world) = 0;
   // Returns the library and its version, for `roundelay doctor`: "Open MPI v5.0.11, MPI_THREAD_MULTIPLE".

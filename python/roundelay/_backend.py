@@ -34,6 +34,11 @@ def launcher_module() -> str | None:
     return _module("_launcher")
 
 
+def pointer_cache_library() -> str | None:
+    """Returns the path of the pointer cache for LD_PRELOAD; None only if the build is broken."""
+    return _module("libroundelay_pointer_cache")
+
+
 def choose(bootstrap: str, environment: Mapping[str, str] = os.environ) -> tuple[str | None, Launch]:
     """Returns the module to load at init (None for a single process), and how the ranks find each other.
 

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "collective/algorithms/algorithms.h"
-#include "kernels/kernels.h"
 
 namespace roundelay::collective {
 
@@ -21,8 +20,7 @@ Program direct_allreduce(Exchange& net, const AllreduceCall& call) {
     net.send((net.index() + step) % size, {call.buffer.data(), bytes});
   }
   co_await net.all();
-  kernels::reduce_parts(call.buffer.data(), parts, bytes / size_of(call.dtype), call.dtype, call.reduce_op,
-                        call.prescale, call.scale);
+  net.work().reduce_parts(call, call.buffer.data(), parts, bytes / size_of(call.dtype));
 }
 
 }  // namespace roundelay::collective

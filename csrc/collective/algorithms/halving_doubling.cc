@@ -8,7 +8,6 @@
 #include "collective/algorithms/algorithms.h"
 #include "collective/algorithms/piece_exchange.h"
 #include "collective/doubling.h"
-#include "kernels/kernels.h"
 
 namespace roundelay::collective {
 namespace {
@@ -24,8 +23,8 @@ Halves halves(ByteSpan range, std::size_t element, bool lower) {
   return lower ? Halves{low, high} : Halves{high, low};
 }
 
-void scale(ByteSpan range, DType dtype, Scale by) {
-  kernels::scale_copy(range.data(), range.data(), range.size() / size_of(dtype), dtype, by);
+void scale(LocalWork& work, ByteSpan range, DType dtype, Scale by) {
+  work.scale_copy(range.data(), range.data(), range.size() / size_of(dtype), dtype, by);
 }
 
 }  // namespace
@@ -33,7 +32,7 @@ void scale(ByteSpan range, DType dtype, Scale by) {
 Program halving_doubling_allreduce(Exchange& net, const AllreduceCall& call) {
   const Doubling doubling(net.size());
   const ByteSpan whole(call.buffer.data(), call.buffer.bytes);
-  scale(whole, call.dtype, call.prescale);
+  scale(net.work(), whole, call.dtype, call.prescale);
 
   if (doubling.in_pair(net.index())) {
     const bool gives = doubling.gives_away(net.index());
@@ -63,7 +62,7 @@ Program halving_doubling_allreduce(Exchange& net, const AllreduceCall& call) {
       step.reduce(piece);
     }
   }
-  scale(mine, call.dtype, call.scale);
+  scale(net.work(), mine, call.dtype, call.scale);
   for (int distance = doubling.members / 2; distance > 0; distance /= 2) {
     const int peer = doubling.partner(net.index(), distance);
     const Halves& round = rounds.back();

@@ -1,7 +1,6 @@
 // All-gather and alltoall by pairwise exchange. In step s every member sends to the one s places on and
 // receives from the one s places back, so that no member is the target of many at once. A few steps are on
 // their way at once.
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -42,7 +41,7 @@ Program exchange_all(Exchange& net, std::vector<ConstByteSpan> given, std::vecto
   }
   const ConstByteSpan own = given[self];
   if (!own.empty() && own.data() != taken[self].data()) {
-    std::memcpy(taken[self].data(), own.data(), own.size());
+    net.work().copy(taken[self].data(), own.data(), own.size());
   }
   co_await net.all();
 }

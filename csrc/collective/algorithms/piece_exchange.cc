@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/kernels.h"
-
 namespace roundelay::collective {
 namespace {
 
@@ -41,7 +39,7 @@ void PieceExchange::reduce(std::size_t piece) {
   const ByteSpan own = piece_of(own_, piece, piece_bytes_);
   if (own.empty()) return;
   const std::byte* const slot = slots_ + (piece % window_) * piece_bytes_;
-  kernels::reduce(own.data(), slot, own.size() / size_of(how_.dtype), how_.dtype, how_.reduce_op);
+  net_.work().reduce(how_, own.data(), slot, own.size() / size_of(how_.dtype));
 }
 
 }  // namespace roundelay::collective

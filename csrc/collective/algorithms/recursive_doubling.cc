@@ -2,15 +2,25 @@
 // messages. Members beyond the largest power of two give their vector to a neighbour first, and get the
 // result from it. Adasum reduces whole vectors, so that it goes no other way. An all-gather exchanges all
 // parts that a member has so far.
-#include <cstring>
 #include <utility>
 
 #include "collective/algorithms/algorithms.h"
 #include "collective/algorithms/numbered_parts.h"
 #include "collective/doubling.h"
-#include "kernels/kernels.h"
 
 namespace roundelay::collective {
+namespace {
+
+// Adasum needs the host: its factors depend on sums over the whole vectors.
+void unite(LocalWork& work, const Reduction& how, std::byte* a, const std::byte* b, std::size_t count) {
+  if (how.reduce_op == ReduceOp::kAdasum) {
+    merge(how, a, b, count);
+  } else {
+    work.reduce(how, a, b, count);
+  }
+}
+
+}  // namespace
 
 Program recursive_doubling_allreduce(Exchange& net, const AllreduceCall& call) {
   const std::size_t count = call.buffer.bytes / size_of(call.dtype);
@@ -19,8 +29,8 @@ Program recursive_doubling_allreduce(Exchange& net, const AllreduceCall& call) {
   const Doubling doubling(net.size());
   std::byte* const buffer = call.buffer.data();
   std::byte* mine = dtype == call.dtype ? buffer : net.scratch(bytes);
-  kernels::scale_copy(buffer, buffer, count, call.dtype, call.prescale);
-  kernels::cast(mine, dtype, buffer, call.dtype, count);
+  net.work().scale_copy(buffer, buffer, count, call.dtype, call.prescale);
+  net.work().cast(mine, dtype, buffer, call.dtype, count);
 
   if (doubling.gives_away(net.index())) {
     const Transfer given = net.send(net.index() - 1, {mine, bytes});
@@ -33,7 +43,7 @@ Program recursive_doubling_allreduce(Exchange& net, const AllreduceCall& call) {
   if (doubling.in_pair(net.index())) {
     const Transfer taken = net.receive(net.index() + 1, {other, bytes});
     co_await net.done(taken);
-    merge(call, mine, other, count);
+    unite(net.work(), call, mine, other, count);
   }
   for (int distance = 1; distance < doubling.members; distance *= 2) {
     const int peer = doubling.partner(net.index(), distance);
@@ -42,10 +52,10 @@ Program recursive_doubling_allreduce(Exchange& net, const AllreduceCall& call) {
     co_await net.done(incoming, outgoing);
     // Both sides compute "lower op higher", so that they get the same bits.
     if (net.index() > peer) std::swap(mine, other);
-    merge(call, mine, other, count);
+    unite(net.work(), call, mine, other, count);
   }
-  kernels::cast(buffer, call.dtype, mine, dtype, count);
-  kernels::scale_copy(buffer, buffer, count, call.dtype, call.scale);
+  net.work().cast(buffer, call.dtype, mine, dtype, count);
+  net.work().scale_copy(buffer, buffer, count, call.dtype, call.scale);
   if (doubling.in_pair(net.index())) {
     const Transfer result = net.send(net.index() + 1, {buffer, call.buffer.bytes});
     co_await net.done(result);
@@ -57,7 +67,7 @@ Program recursive_doubling_all_gather(Exchange& net, const AllgatherCall& call) 
   const NumberedParts parts(doubling, call.receive_bytes);
   const auto place = [&](ByteRange range) { return call.output.subspan(range.offset, range.bytes); };
   const ByteSpan own = place(parts.of_member(net.index()));
-  if (!own.empty() && own.data() != call.input) std::memcpy(own.data(), call.input, own.size());
+  if (!own.empty() && own.data() != call.input) net.work().copy(own.data(), call.input, own.size());
 
   if (doubling.gives_away(net.index())) {
     const Transfer given = own.empty() ? kNoTransfer : net.send(net.index() - 1, own);

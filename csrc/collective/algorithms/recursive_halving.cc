@@ -1,13 +1,11 @@
 // Reduce-scatter by recursive halving. In each round members at half the distance of the last one exchange
 // their parts of the shards that the other side still works on. Members beyond the largest power of two give
 // their vector to a neighbour first, and get their shard from it.
-#include <cstring>
 
 #include "collective/algorithms/algorithms.h"
 #include "collective/algorithms/numbered_parts.h"
 #include "collective/algorithms/piece_exchange.h"
 #include "collective/doubling.h"
-#include "kernels/kernels.h"
 
 namespace roundelay::collective {
 
@@ -15,16 +13,16 @@ Program recursive_halving_reduce_scatter(Exchange& net, const ReducescatterCall&
   const Doubling doubling(net.size());
   const std::size_t element = size_of(call.dtype);
   const NumberedParts parts(doubling, call.shard_bytes);
-  const ByteSpan work(net.scratch(parts.bytes()), parts.bytes());  // the input stays as it is
+  const ByteSpan vector(net.scratch(parts.bytes()), parts.bytes());  // the input stays as it is
   const auto shards = [&](int first, int count) {
     const ByteRange range = parts.of_numbers(first, count);
-    return work.subspan(range.offset, range.bytes);
+    return vector.subspan(range.offset, range.bytes);
   };
-  kernels::scale_copy(work.data(), call.input, work.size() / element, call.dtype, call.prescale);
+  net.work().scale_copy(vector.data(), call.input, vector.size() / element, call.dtype, call.prescale);
 
   const bool gives = doubling.gives_away(net.index());
   if (doubling.in_pair(net.index())) {
-    PieceExchange fold(net, call, net.index() ^ 1, gives ? work : ByteSpan{}, gives ? ByteSpan{} : work);
+    PieceExchange fold(net, call, net.index() ^ 1, gives ? vector : ByteSpan{}, gives ? ByteSpan{} : vector);
     for (std::size_t piece = 0; piece < fold.pieces(); ++piece) {
       fold.post_up_to(piece);
       co_await net.done(fold.received(piece), fold.sent(piece));
@@ -50,8 +48,8 @@ Program recursive_halving_reduce_scatter(Exchange& net, const ReducescatterCall&
     }
   }
   const ByteSpan mine = shards(number, 1);  // of the pair, if there is one
-  kernels::scale_copy(mine.data(), mine.data(), mine.size() / element, call.dtype, call.scale);
-  if (!call.output.empty()) std::memcpy(call.output.data(), mine.data(), call.output.size());
+  net.work().scale_copy(mine.data(), mine.data(), mine.size() / element, call.dtype, call.scale);
+  if (!call.output.empty()) net.work().copy(call.output.data(), mine.data(), call.output.size());
   const ByteSpan others = mine.subspan(call.output.size());
   if (!others.empty()) {
     const Transfer result = net.send(net.index() + 1, others);

@@ -5,11 +5,9 @@
 // reducing one overlaps receiving the next, also across steps. An all-gather is the second half, of parts of
 // any sizes.
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "collective/algorithms/algorithms.h"
-#include "kernels/kernels.h"
 
 namespace roundelay::collective {
 namespace {
@@ -60,11 +58,11 @@ class Cut {
   std::size_t pieces_ = 1, piece_count_ = 0;
 };
 
-void add(const Reduction& how, ByteSpan own, const std::byte* incoming, bool finished) {
+void add(LocalWork& work, const Reduction& how, ByteSpan own, const std::byte* incoming, bool finished) {
   const std::size_t count = own.size() / size_of(how.dtype);
-  kernels::reduce(own.data(), incoming, count, how.dtype, how.reduce_op);
+  work.reduce(how, own.data(), incoming, count);
   if (finished && !how.scale.identity()) {
-    kernels::scale_copy(own.data(), own.data(), count, how.dtype, how.scale);
+    work.scale_copy(own.data(), own.data(), count, how.dtype, how.scale);
   }
 }
 
@@ -72,8 +70,8 @@ void add(const Reduction& how, ByteSpan own, const std::byte* incoming, bool fin
 
 Program ring_allreduce(Exchange& net, const AllreduceCall& call) {
   const Cut cut(call, net.size(), net.index());
-  kernels::scale_copy(call.buffer.data(), call.buffer.data(), call.buffer.bytes / size_of(call.dtype),
-                      call.dtype, call.prescale);
+  net.work().scale_copy(call.buffer.data(), call.buffer.data(), call.buffer.bytes / size_of(call.dtype),
+                        call.dtype, call.prescale);
   const int right = (net.index() + 1) % net.size();
   const int left = (net.index() + net.size() - 1) % net.size();
   const std::size_t window = std::min(kWindow, static_cast<std::size_t>(net.size()) * cut.pieces());
@@ -102,7 +100,7 @@ Program ring_allreduce(Exchange& net, const AllreduceCall& call) {
     const ByteSpan place = cut.received(unit);
     if (place.empty()) continue;
     if (unit < cut.reduced_units()) {
-      add(call, place, scratch + (unit % window) * cut.piece_bytes(), cut.finishes_shard(unit));
+      add(net.work(), call, place, scratch + (unit % window) * cut.piece_bytes(), cut.finishes_shard(unit));
     }
     if (unit + cut.pieces() < cut.units()) sent[unit + cut.pieces()] = net.send(right, place, kLaterSteps);
   }
@@ -119,7 +117,7 @@ Program ring_all_gather(Exchange& net, const AllgatherCall& call) {
     begin += bytes;
   }
   const ByteSpan own = parts[static_cast<std::size_t>(net.index())];
-  if (!own.empty() && own.data() != call.input) std::memcpy(own.data(), call.input, own.size());
+  if (!own.empty() && own.data() != call.input) net.work().copy(own.data(), call.input, own.size());
   for (int step = 1; step < size; ++step) {
     const ByteSpan given = parts[static_cast<std::size_t>((net.index() + size - step + 1) % size)];
     const ByteSpan taken = parts[static_cast<std::size_t>((net.index() + size - step) % size)];

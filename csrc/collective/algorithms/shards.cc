@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "collective/algorithms/algorithms.h"
-#include "kernels/kernels.h"
 
 namespace roundelay::collective {
 namespace {
@@ -62,8 +61,7 @@ void Shards::reduce(std::size_t piece, std::byte* to) {
   for (int step = 1; step < size_; ++step) {
     parts_[static_cast<std::size_t>(source(step))] = slot(piece, step);
   }
-  kernels::reduce_parts(to, parts_, bytes / size_of(how_.dtype), how_.dtype, how_.reduce_op, how_.prescale,
-                        how_.scale);
+  net_.work().reduce_parts(how_, to, parts_, bytes / size_of(how_.dtype));
 }
 
 }  // namespace roundelay::collective

@@ -1,10 +1,9 @@
-#include "collective/single.h"
 #include "collective/algorithms/algorithms.h"
 
 namespace roundelay::collective {
 
-Program single(Exchange& /*net*/, const Call& call) {
-  finish_single(call);
+Program single(Exchange& net, const Call& call) {
+  net.work().finish_single(call);
   co_return;
 }
 

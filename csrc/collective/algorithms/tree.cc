@@ -6,7 +6,6 @@
 #include "collective/algorithms/algorithms.h"
 #include "collective/algorithms/piece_exchange.h"
 #include "collective/doubling.h"
-#include "kernels/kernels.h"
 
 namespace roundelay::collective {
 namespace {
@@ -62,7 +61,7 @@ Tree binary_tree(int size, int index, int root) {
 Program tree_allreduce(Exchange& net, const AllreduceCall& call, Tree tree, std::size_t segment_bytes) {
   const ByteSpan buffer(call.buffer.data(), call.buffer.bytes);
   const std::size_t element = size_of(call.dtype);
-  kernels::scale_copy(buffer.data(), buffer.data(), buffer.size() / element, call.dtype, call.prescale);
+  net.work().scale_copy(buffer.data(), buffer.data(), buffer.size() / element, call.dtype, call.prescale);
   std::vector<PieceExchange> children;
   for (const int child : tree.children) {
     children.emplace_back(net, call, child, ConstByteSpan{}, buffer, segment_bytes);
@@ -82,7 +81,7 @@ Program tree_allreduce(Exchange& net, const AllreduceCall& call, Tree tree, std:
       }
       const ByteSpan sum = segment_of(buffer, unit, segment_bytes);
       if (root) {
-        kernels::scale_copy(sum.data(), sum.data(), sum.size() / element, call.dtype, call.scale);
+        net.work().scale_copy(sum.data(), sum.data(), sum.size() / element, call.dtype, call.scale);
       } else {
         given[unit] = net.send(tree.parent, sum);
       }

@@ -14,8 +14,8 @@ constexpr std::size_t kEagerBytes = 2 << 10;
 
 }  // namespace
 
-Result<std::unique_ptr<Fabric>> make_mpi_fabric(mpi::Session& session, const Group& group,
-                                                const MpiFabricOptions& options) {
+Result<std::shared_ptr<FabricState>> make_mpi_state(mpi::Session& session, const Group& group,
+                                                    const MpiFabricOptions& options) {
   Result<MPI_Comm> communicator = session.communicator(group, options.deadline);
   if (!communicator.ok()) return communicator.status();
   auto state = std::make_shared<FabricState>();
@@ -27,11 +27,18 @@ Result<std::unique_ptr<Fabric>> make_mpi_fabric(mpi::Session& session, const Gro
     state->on_poison = [&session](const Status& cause) { session.poison(cause.message()); };
   }
   state->usable = [&session] { return session.usable(); };
+  return state;
+}
+
+Result<std::unique_ptr<Fabric>> make_mpi_fabric(mpi::Session& session, const Group& group,
+                                                const MpiFabricOptions& options) {
+  auto state = make_mpi_state(session, group, options);
+  if (!state.ok()) return state.status();
   AlgorithmFabric::Options fabric;
   fabric.name = "mpi";
   fabric.any_thread = session.any_thread();
   fabric.select = options.select;
-  return std::unique_ptr<Fabric>(std::make_unique<AlgorithmFabric>(std::move(state), fabric));
+  return std::unique_ptr<Fabric>(std::make_unique<AlgorithmFabric>(std::move(state).value(), fabric));
 }
 
 }  // namespace roundelay::collective

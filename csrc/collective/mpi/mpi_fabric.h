@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "collective/fabric.h"
+#include "collective/program_pending.h"
 #include "collective/select.h"
 #include "platform/mpi/session.h"
 
@@ -25,5 +26,9 @@ struct MpiFabricOptions {
 // Errors: as Session::communicator().
 Result<std::unique_ptr<Fabric>> make_mpi_fabric(mpi::Session& session, const Group& group,
                                                 const MpiFabricOptions& options);
+
+// Makes what the calls of such a fabric share, for a fabric of another kind over MPI. The same rules.
+Result<std::shared_ptr<FabricState>> make_mpi_state(mpi::Session& session, const Group& group,
+                                                    const MpiFabricOptions& options);
 
 }  // namespace roundelay::collective

@@ -1,10 +1,12 @@
 #include "platform/cuda/runtime.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "platform/cuda/describe.h"
 #include "platform/cuda/device.h"
 #include "platform/cuda/events.h"
+#include "platform/cuda/pointers.h"
 
 namespace roundelay::platform::cuda {
 namespace {
@@ -32,6 +34,16 @@ Result<std::string> CudaRuntime::identity(int device) {
   const OnDevice on(device);
   ROUNDELAY_RETURN_IF_ERROR(on.status());
   return describe_identity(device);
+}
+
+Result<Allocation> CudaRuntime::ask(const void* address) {
+  const OnDevice on(last_device_);
+  ROUNDELAY_RETURN_IF_ERROR(on.status());
+  return ask_driver(address);
+}
+
+bool CudaRuntime::tell(std::shared_ptr<MemoryListener> listener) {
+  return hear_of_memory(std::move(listener));
 }
 
 Result<GpuStream> CudaRuntime::make_stream(int device) {

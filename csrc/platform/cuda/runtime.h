@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 
 #include "base/gpu_runtime.h"
@@ -13,6 +14,9 @@ class CudaRuntime final : public GpuRuntime {
   Result<std::string> description() override;
   Result<int> device_count() override;
   Result<std::string> identity(int device) override;
+  Result<Allocation> ask(const void* address) override;
+  bool host_reaches_memory() override { return false; }
+  bool tell(std::shared_ptr<MemoryListener> listener) override;
   Result<GpuStream> make_stream(int device) override;
   void free_stream(int device, GpuStream stream) override;
   Result<GpuEventPtr> mark(int device, GpuStream stream) override;

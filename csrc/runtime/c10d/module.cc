@@ -99,6 +99,13 @@ class C10dBackend final : public Backend {
     return collective::make_c10d_fabric(std::move(made).value(), group, options);
   }
 
+  Result<collective::DeviceMedium> device_medium(const Group& /*group*/, const Config& /*config*/) override {
+    return collective::DeviceMedium{
+        .state = nullptr,
+        .name = "mpi",
+        .why_not = "the job has no MPI; start it with mpirun, or leave ROUNDELAY_GPU_FABRIC unset"};
+  }
+
   Result<std::unique_ptr<channel::Channel>> channel(const Group& /*world*/) override {
     return Status::unavailable(
         "without MPI, ranks need TCP connections for their control messages, and some rank could not listen "

@@ -8,6 +8,16 @@
 namespace roundelay::runtime {
 namespace {
 
+struct NamedWish {
+  std::string_view name;
+  GpuFabricWish wish;
+};
+constexpr NamedWish kWishes[] = {{"auto", GpuFabricWish::kAuto},
+                                 {"mpi", GpuFabricWish::kMpi},
+                                 {"nccl", GpuFabricWish::kNccl},
+                                 {"staged", GpuFabricWish::kStaged},
+                                 {"two_level", GpuFabricWish::kTwoLevel}};
+
 std::string version_text(std::int32_t code) {
   return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." +
          std::to_string(code % 100);
@@ -87,13 +97,23 @@ std::string one_gpu_twice(const std::vector<GpuInfo>& gpu_infos, const Group& gr
 }  // namespace
 
 GpuFabricWish gpu_fabric_wish(const std::string& name) {
-  if (name == "nccl") return GpuFabricWish::kNccl;
-  if (name == "two_level") return GpuFabricWish::kTwoLevel;
-  return name == "staged" ? GpuFabricWish::kStaged : GpuFabricWish::kAuto;
+  const auto* const found = std::ranges::find(kWishes, name, &NamedWish::name);
+  return found == std::end(kWishes) ? GpuFabricWish::kAuto : found->wish;
+}
+
+std::string_view name_of(GpuFabricWish wish) {
+  return std::ranges::find(kWishes, wish, &NamedWish::wish)->name;
 }
 
 GpuChoice choose_gpu_fabric(const std::vector<GpuInfo>& gpu_infos, const Group& group, GpuFabricWish wish) {
   if (wish == GpuFabricWish::kStaged) return {GpuFabricKind::kStaged, "ROUNDELAY_GPU_FABRIC=staged"};
+  if (wish == GpuFabricWish::kMpi) {
+    const auto refuses =
+        std::ranges::find_if(gpu_infos, [](const GpuInfo& one) { return one.why_not_mpi[0] != 0; });
+    if (refuses == gpu_infos.end()) return {GpuFabricKind::kMpi, {}};
+    const auto member = static_cast<std::size_t>(refuses - gpu_infos.begin());
+    return {GpuFabricKind::kStaged, rank_text(group, member) + ": " + refuses->why_not_mpi.data()};
+  }
   // A process set may span fewer nodes than the job. All members on one node use NCCL. One member on each
   // node leaves nothing to NCCL.
   const std::size_t nodes = wish == GpuFabricWish::kTwoLevel ? nodes_of(gpu_infos).size() : 1;

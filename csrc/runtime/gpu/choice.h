@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/group.h"
@@ -12,10 +13,12 @@
 
 namespace roundelay::runtime {
 
-enum class GpuFabricWish : std::uint8_t { kAuto, kNccl, kStaged, kTwoLevel };  // ROUNDELAY_GPU_FABRIC
+enum class GpuFabricWish : std::uint8_t { kAuto, kMpi, kNccl, kStaged, kTwoLevel };  // ROUNDELAY_GPU_FABRIC
 
 // Parses the value of ROUNDELAY_GPU_FABRIC. An unknown name is kAuto.
 GpuFabricWish gpu_fabric_wish(const std::string& name);
+// Returns the value of ROUNDELAY_GPU_FABRIC that is this wish.
+std::string_view name_of(GpuFabricWish wish);
 
 // Tells the other members about this one's GPU. It travels as these bytes.
 struct GpuInfo {
@@ -24,16 +27,18 @@ struct GpuInfo {
   std::uint32_t has_levels = 0;     // 1: its CPU fabric has levels
   std::array<char, 64> identity{};  // the GPU's identity, cut to 63 characters
   std::array<char, 128> node{};     // the node's id, cut to 127 characters
-  platform::NcclId id{};            // names the communicator; set by its first member only
+  std::array<char, 256>
+      why_not_mpi{};      // why MPI does not take its memory, cut to 255 characters; empty: it does
+  platform::NcclId id{};  // names the communicator; set by its first member only
 };
 
 // The kinds of fabric between GPUs. kStaged: through host memory. kTwoLevel: NCCL inside the nodes, host
-// memory between them.
-enum class GpuFabricKind : std::uint8_t { kStaged, kNccl, kTwoLevel };
+// memory between them. kMpi: MPI moves the GPUs' memory.
+enum class GpuFabricKind : std::uint8_t { kStaged, kNccl, kTwoLevel, kMpi };
 
 struct GpuChoice {
   GpuFabricKind kind = GpuFabricKind::kStaged;
-  std::string why;  // why NCCL is not used: ranks, cause and cure; empty: as wished
+  std::string why;  // why NCCL, or MPI, is not used: ranks, cause and cure; empty: as wished
 };
 
 // Returns the choice for the group. `gpu_infos`: one for each member, in the group's order.

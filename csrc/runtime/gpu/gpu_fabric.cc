@@ -7,7 +7,9 @@
 
 #include "base/leak.h"
 #include "base/log.h"
+#include "collective/device/device_probe.h"
 #include "collective/nccl/nccl_fabric.h"
+#include "runtime/gpu/gpu_info.h"
 
 namespace roundelay::runtime {
 
@@ -17,8 +19,6 @@ using collective::Pending;
 
 namespace {
 
-std::string_view name_of(GpuFabricWish wish) { return wish == GpuFabricWish::kNccl ? "nccl" : "two_level"; }
-
 // Returns the levels that the GPU's fabric takes over from the CPU's; empty: none.
 std::span<Fabric* const> levels_of(Fabric& cpu, GpuFabricWish wish) {
   if (wish != GpuFabricWish::kTwoLevel || cpu.levels().size() < 2) return {};
@@ -27,8 +27,8 @@ std::span<Fabric* const> levels_of(Fabric& cpu, GpuFabricWish wish) {
 
 }  // namespace
 
-// The first call. Before it starts the call itself, the members exchange GPU infos, make NCCL's communicator,
-// and tell each other whether that succeeded everywhere.
+// The first call. Before it starts the call itself, the members exchange GPU infos, make NCCL's communicator
+// or try MPI, and tell each other whether that succeeded everywhere.
 class GpuFabric::CommunicatorSetup final : public Pending {
  public:
   CommunicatorSetup(GpuFabric& fabric, const Call& call)
@@ -78,26 +78,11 @@ class GpuFabric::CommunicatorSetup final : public Pending {
   [[nodiscard]] std::size_t members() const { return static_cast<std::size_t>(fabric_.group().size()); }
 
   Status write_gpu_info() {
-    const GpuParts& parts = fabric_.parts_;
-    GpuInfo gpu_info;
-    const Result<std::string> identity = parts.runtime->identity(fabric_.device_);
-    if (!identity.ok()) return identity.status();
-    identity->copy(gpu_info.identity.data(), gpu_info.identity.size() - 1);
-    gpu_info.may_share = fabric_.options_.may_share ? 1 : 0;
-    gpu_info.has_levels = fabric_.levels_.empty() ? 0 : 1;
-    fabric_.options_.node.copy(gpu_info.node.data(), gpu_info.node.size() - 1);
-    if (parts.nccl != nullptr && fabric_.options_.wish != GpuFabricWish::kStaged) {
-      gpu_info.nccl_version = parts.nccl->version();
-      if (fabric_.joining().index == 0) {
-        const Result<platform::NcclId> id = parts.nccl->make_id();
-        if (!id.ok()) return id.status();
-        gpu_info.id = *id;
-      }
-    } else if (!parts.why_no_nccl.empty() && fabric_.options_.wish != GpuFabricWish::kStaged) {
-      log(LogLevel::kWarning, "no NCCL: " + parts.why_no_nccl);
-    }
-    mine_.resize(sizeof gpu_info);
-    std::memcpy(mine_.data(), &gpu_info, sizeof gpu_info);
+    const auto gpu_info = own_gpu_info(fabric_.parts_, fabric_.device_, fabric_.options_,
+                                       {!fabric_.levels_.empty(), fabric_.joining().index == 0});
+    if (!gpu_info.ok()) return gpu_info.status();
+    mine_.resize(sizeof *gpu_info);
+    std::memcpy(mine_.data(), &*gpu_info, sizeof *gpu_info);
     return {};
   }
 
@@ -119,23 +104,34 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     std::memcpy(gpu_infos.data(), gpu_infos_.data(), gpu_infos_.size());
     const GpuChoice choice = choose_gpu_fabric(gpu_infos, fabric_.group(), fabric_.options_.wish);
     if (choice.kind == GpuFabricKind::kStaged) return choose_and_start(choice.why);
+    current_.reset();
+    step_ = Step::kJoin;
+    failure_ = choice.kind == GpuFabricKind::kMpi ? try_mpi() : join_nccl(gpu_infos);
+    return {};
+  }
+
+  Status try_mpi() {
+    auto made = fabric_.over_mpi();
+    if (!made.ok()) return made.status();
+    over_mpi_ = std::move(made).value();
+    return probe_.emplace(*over_mpi_, *fabric_.parts_.runtime, fabric_.device_).begin(deadline_, abort());
+  }
+
+  Status join_nccl(const std::vector<GpuInfo>& gpu_infos) {
     const Group& those = fabric_.joining();
     const auto first = std::ranges::find(fabric_.group().ranks, those.ranks.front());
     const GpuInfo& gpu_info = gpu_infos[static_cast<std::size_t>(first - fabric_.group().ranks.begin())];
     auto joining = fabric_.parts_.nccl->join(gpu_info.id, those.size(), those.index, fabric_.device_);
-    current_.reset();
-    step_ = Step::kJoin;
-    failure_ = joining.status();
     if (joining.ok()) communicator_ = std::move(joining).value();
-    return {};
+    return joining.status();
   }
 
-  // Waits for this member's communicator without blocking. True: it is made, failed or late, and the call
-  // that tells the others has begun.
+  // Waits for this member's communicator, or its part in trying MPI, without blocking. True: it is made,
+  // failed or late, and the call that tells the others has begun.
   Result<bool> joined() {
     if (abort() != nullptr && abort()->raised()) return abort()->cause();
     if (failure_.ok()) {
-      const Result<bool> ready = communicator_->ready();
+      const Result<bool> ready = probe_ ? probe_->test() : communicator_->ready();
       if (ready.ok() && !*ready && !deadline_.passed()) return false;
       if (!ready.ok()) failure_ = ready.status();
       late_ = ready.ok() && !*ready;
@@ -161,7 +157,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     if (vote == 2 * group.size()) return {};
     std::string text = "rank " + std::to_string(group.ranks[static_cast<std::size_t>(member)]);
     text += vote < group.size() ? " could not join" : " waited in vain for its peers in";
-    text += " NCCL's communicator";
+    text += over_mpi_ ? " a transfer of GPUs' memory by MPI" : " NCCL's communicator";
     const bool knows = member == group.index && !failure_.ok();
     return knows ? text + ": " + failure_.message() : text;
   }
@@ -171,7 +167,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
   Status choose_and_start(const std::string& why_not) {
     if (!why_not.empty()) {
       const GpuFabricWish wish = fabric_.options_.wish;
-      if (wish == GpuFabricWish::kNccl || wish == GpuFabricWish::kTwoLevel) {
+      if (wish != GpuFabricWish::kAuto && wish != GpuFabricWish::kStaged) {
         return Status::unavailable("ROUNDELAY_GPU_FABRIC=" + std::string(name_of(wish)) + ", but " + why_not);
       }
       if (communicator_) communicator_->abort();
@@ -182,7 +178,14 @@ class GpuFabric::CommunicatorSetup final : public Pending {
                 " travel through host memory, several times slower than NCCL: " + why_not);
       }
     }
-    fabric_.choose(std::move(communicator_));
+    probe_.reset();
+    if (communicator_) {
+      fabric_.choose(fabric_.levels_.empty() ? fabric_.over_nccl(std::move(communicator_), *fabric_.staged_)
+                                             : fabric_.over_levels(std::move(communicator_)),
+                     true);
+    } else {
+      fabric_.choose(std::move(over_mpi_), false);
+    }
     step_ = Step::kCall;
     return start(*fabric_.chosen_, call_);
   }
@@ -194,18 +197,28 @@ class GpuFabric::CommunicatorSetup final : public Pending {
   std::unique_ptr<Pending> current_;
   std::vector<std::byte> mine_, gpu_infos_;
   std::unique_ptr<platform::NcclCommunicator> communicator_;
-  Status failure_;     // the error of this member's communicator
-  bool late_ = false;  // the peers did not join in time
+  FabricPtr over_mpi_;                            // being tried; null: NCCL's communicator is made
+  std::optional<collective::DeviceProbe> probe_;  // of it
+  Status failure_;                                // the error of this member's communicator or probe
+  bool late_ = false;                             // the peers did not join in time
   // The least value of all members. i < size: member i could not join. size + i: member i waited in vain.
   // 2 * size: all have joined.
   std::vector<std::int64_t> votes_;
 };
 
 GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options)
-    : Fabric({.waker = cpu.capabilities().waker, .device = this, .make_region = collective::no_gpu_region}),
+    : GpuFabric(parts, cpu, std::move(options), std::make_shared<collective::FabricCounters>()) {}
+
+GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options,
+                     CountersPtr counters)
+    : Fabric({.waker = cpu.capabilities().waker,
+              .device = this,
+              .make_region = collective::no_gpu_region,
+              .counters = counters}),
       parts_(parts),
       cpu_(cpu),
       options_(std::move(options)),
+      counters_(std::move(counters)),
       levels_(levels_of(cpu, options_.wish)) {}
 
 GpuFabric::~GpuFabric() = default;
@@ -215,11 +228,9 @@ void GpuFabric::open(int device) {
   staged_ = collective::make_staged_fabric(cpu_, *parts_.runtime, device);
 }
 
-void GpuFabric::choose(CommunicatorPtr communicator) {
-  if (communicator) {
-    faster_ =
-        levels_.empty() ? over_nccl(std::move(communicator), *staged_) : over_levels(std::move(communicator));
-  }
+void GpuFabric::choose(FabricPtr faster, bool nccl) {
+  faster_ = std::move(faster);
+  nccl_ = nccl;
   chosen_ = faster_ ? faster_.get() : staged_.get();
 }
 
@@ -247,6 +258,16 @@ GpuFabric::FabricPtr GpuFabric::over_levels(CommunicatorPtr communicator) {
   stages.front().in_node = true;
   return collective::make_levels_fabric(
       {collective::blueconnect::even_plan(groups), std::move(stages), std::move(staged_)}, options_.cut);
+}
+
+Result<GpuFabric::FabricPtr> GpuFabric::over_mpi() {
+  return collective::make_device_fabric({.medium = std::move(*options_.medium),
+                                         .runtime = *parts_.runtime,
+                                         .kernels = *parts_.kernels,
+                                         .device = device_,
+                                         .pointers = parts_.pointers,
+                                         .staged = *staged_,
+                                         .counters = counters_});
 }
 
 Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {

@@ -1,8 +1,9 @@
 // A group's fabric between GPUs. It uses NCCL if all members have it and no two of them share a GPU, and host
-// memory otherwise; on request, NCCL inside the nodes and host memory between them.
+// memory otherwise; on request, NCCL inside the nodes and host memory between them, or an MPI that takes the
+// GPUs' memory.
 //
-// The members choose, and make NCCL's communicators, in the first call: the first tensor tells each member
-// which GPU is its own. No call blocks.
+// The members choose, and make NCCL's communicators or try MPI, in the first call: the first tensor tells
+// each member which GPU is its own. No call blocks.
 #pragma once
 
 #include <memory>
@@ -33,6 +34,8 @@ struct GpuFabricOptions {
   Duration patience = std::chrono::seconds(30);  // all members make the communicator within this time
   std::string node{};                            // node_id() of bootstrap/rank_info.h
   collective::LevelsCut cut = kGpuCut;           // for levels
+  // For the wish kMpi. The fabric takes its state. Null: there is no backend, so no MPI.
+  std::shared_ptr<collective::DeviceMedium> medium{};
 };
 
 // One thread at a time calls it, as every fabric; any thread may call wake().
@@ -51,13 +54,15 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
   [[nodiscard]] bool any_thread() const override { return cpu_.any_thread(); }
   [[nodiscard]] bool poisoned() const override;
   // Returns true if no call leaves work on the device that waits for a peer: the members have chosen host
-  // memory, where only the host waits. False before they have chosen.
-  [[nodiscard]] bool device_never_waits() const { return chosen_ != nullptr && !faster_; }
+  // memory or MPI, where only the host waits. False before they have chosen.
+  [[nodiscard]] bool device_never_waits() const { return chosen_ != nullptr && !nccl_; }
   // Returns the levels of the fabric that the members have chosen; only itself before that.
   [[nodiscard]] std::span<collective::Fabric* const> levels() override;
 
  private:
   class CommunicatorSetup;
+  using CountersPtr = std::shared_ptr<collective::FabricCounters>;
+  GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options, CountersPtr counters);
   using FabricPtr = std::unique_ptr<collective::Fabric>;
   using CommunicatorPtr = std::unique_ptr<platform::NcclCommunicator>;
 
@@ -67,19 +72,22 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
 
   // Returns the group of NCCL's communicator: all members, or those of this node.
   [[nodiscard]] const Group& joining() const { return levels_.empty() ? group() : levels_.front()->group(); }
-  // Sets `chosen_`. `communicator`: null if NCCL is not used.
-  void choose(CommunicatorPtr communicator);
+  // Sets `chosen_`. `faster`: null for host memory. `nccl`: it uses NCCL.
+  void choose(FabricPtr faster, bool nccl);
   [[nodiscard]] FabricPtr over_nccl(CommunicatorPtr communicator, collective::Fabric& staged) const;
   [[nodiscard]] FabricPtr over_levels(CommunicatorPtr communicator);
+  [[nodiscard]] Result<FabricPtr> over_mpi();
 
   const GpuParts parts_;
   collective::Fabric& cpu_;
   const GpuFabricOptions options_;
+  const CountersPtr counters_;
   const std::span<collective::Fabric* const> levels_;  // of `cpu_`; empty: it is flat, or they are not wanted
   int device_ = -1;
   FabricPtr staged_;                      // over `cpu_`; over_levels() moves it into `faster_`
   FabricPtr staged_inside_;               // over the inner level of `cpu_`; `faster_` uses it
-  FabricPtr faster_;                      // NCCL or levels; null: neither
+  FabricPtr faster_;                      // NCCL, levels or MPI; null: none of them
+  bool nccl_ = false;                     // `faster_` uses NCCL
   collective::Fabric* chosen_ = nullptr;  // `faster_` or `staged_`; null: the members have not chosen
 };
 

@@ -2,9 +2,12 @@
 // NCCL.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "base/gpu_runtime.h"
+#include "collective/device/device_fabric.h"
 #include "kernels/gpu.h"
 #include "platform/nccl/api.h"
 
@@ -25,6 +28,14 @@ struct GpuParts {
   kernels::GpuKernels* kernels = nullptr;
   platform::NcclApi* nccl = nullptr;  // null: the process has no NCCL
   std::string why_no_nccl;            // the reason if `nccl` is null
+  collective::Pointers pointers{};    // where `runtime` says that memory lies
 };
+
+// Makes the process's cache of where this runtime's memory lies.
+inline collective::Pointers pointers_of(GpuRuntime& runtime) {
+  auto cache = std::make_shared<pointers::PointerCache>(runtime);
+  const bool hears_all = runtime.tell(cache);
+  return {.cache = std::move(cache), .hears_all = hears_all};
+}
 
 }  // namespace roundelay::runtime

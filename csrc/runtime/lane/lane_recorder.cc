@@ -96,6 +96,8 @@ void LaneRecorder::add_to(LaneCounters& sum) const {
     sum.bytes_staged += counters->bytes_staged;
     sum.sleeps += counters->sleeps;
     sum.wakes += counters->wakes;
+    sum.gpu_sums += counters->gpu_sums;
+    sum.gpu_sum_bytes += counters->gpu_sum_bytes;
   }
 }
 

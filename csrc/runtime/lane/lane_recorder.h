@@ -28,7 +28,7 @@ struct LaneCounters {
   // fabric instead.
   std::atomic<std::int64_t> technique_operations{0}, technique_bytes{0}, technique_called_bytes{0};
   // These are 0 but in sums (add_to()): the lane's fabrics count them (collective::FabricCounters).
-  std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0};
+  std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0}, gpu_sums{0}, gpu_sum_bytes{0};
 
   void add(const LaneCounters& other) {
     operations += other.operations;
@@ -38,6 +38,8 @@ struct LaneCounters {
     bytes_staged += other.bytes_staged;
     sleeps += other.sleeps;
     wakes += other.wakes;
+    gpu_sums += other.gpu_sums;
+    gpu_sum_bytes += other.gpu_sum_bytes;
     locked_operations += other.locked_operations;
     gpu_operations += other.gpu_operations;
     technique_operations += other.technique_operations;

@@ -37,6 +37,7 @@ std::vector<std::shared_ptr<const collective::FabricCounters>> Tracks::counters(
     if (auto counters = track->executor.fabric().capabilities().counters) {
       found.push_back(std::move(counters));
     }
+    if (GpuBuffers* const gpu = track->executor.gpu()) found.push_back(gpu->fabric().capabilities().counters);
   }
   return found;
 }

@@ -9,6 +9,7 @@
 #include "bootstrap/mpi/mpi_bootstrap.h"
 #include "channel/mpi/mpi_channel.h"
 #include "collective/mpi/mpi_fabric.h"
+#include "platform/mpi/device_memory.h"
 #include "platform/mpi/session.h"
 #include "runtime/backend.h"
 
@@ -42,6 +43,17 @@ class MpiBackend final : public Backend {
     options.deadline = Deadline::after(config.start_timeout);
     options.select = select;
     return collective::make_mpi_fabric(*session, group, options);
+  }
+
+  Result<collective::DeviceMedium> device_medium(const Group& group, const Config& config) override {
+    mpi::Session* session = mpi::Session::current();
+    if (session == nullptr) return not_started();
+    collective::MpiFabricOptions options;
+    options.deadline = Deadline::after(config.start_timeout);
+    auto state = collective::make_mpi_state(*session, group, options);
+    if (!state.ok()) return state.status();
+    return collective::DeviceMedium{std::move(state).value(), "mpi", session->any_thread(),
+                                    mpi::why_no_device_memory(*session)};
   }
 
   Result<std::unique_ptr<channel::Channel>> channel(const Group& world) override {

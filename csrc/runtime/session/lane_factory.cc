@@ -14,13 +14,17 @@ std::size_t fusion_threshold(const Config& config, int ranks) {
   return static_cast<std::size_t>(config.fusion_threshold);
 }
 
-std::shared_ptr<Lane> LaneFactory::make(LaneId id, TrackFabrics fabrics, bool threads) {
+std::shared_ptr<Lane> LaneFactory::make(LaneId id, TrackFabrics fabrics, DeviceMediumPtr medium,
+                                        bool threads) {
   const Config& config = parts_.config;
   LaneOptions options{config.progress_timeout, fusion_threshold(config, parts_.rank_info.size)};
   options.schedule_lock = config.schedule_lock && threads && fabrics.front()->any_thread();
   if (parts_.gpu.runtime != nullptr) {
-    const GpuFabricOptions gpu{gpu_fabric_wish(config.gpu_fabric), parts_.ranks_may_share_gpu,
-                               config.start_timeout, bootstrap::node_id(config.node_id)};
+    const GpuFabricOptions gpu{.wish = gpu_fabric_wish(config.gpu_fabric),
+                               .may_share = parts_.ranks_may_share_gpu,
+                               .patience = config.start_timeout,
+                               .node = bootstrap::node_id(config.node_id),
+                               .medium = std::move(medium)};
     options.gpu = LaneGpu{parts_.gpu, &sequencer_, gpu};
   }
   const auto wake = [&channel = *parts_.channel] { channel.wake(); };

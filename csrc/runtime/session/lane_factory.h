@@ -36,7 +36,8 @@ class LaneFactory {
 
   // Makes a lane of this session's configuration. `threads`: lanes have threads of their own. Without them a
   // lane cannot lock schedules, as the one thread sleeps in the channel, where announcements do not wake it.
-  std::shared_ptr<Lane> make(LaneId id, TrackFabrics fabrics, bool threads);
+  // `medium`: for tensors on GPUs; may be null.
+  std::shared_ptr<Lane> make(LaneId id, TrackFabrics fabrics, DeviceMediumPtr medium, bool threads);
 
  private:
   const SessionParts& parts_;

@@ -37,7 +37,8 @@ Session::Session(SessionParts parts)
       lane_factory_(parts_, {completer_, timeline_.events(), abort_, negotiator_.inbox()},
                     [this] { lane_threads_.wake(); }),
       sets_(parts_.rank_info.rank),
-      world_(lane_factory_.make(LaneId{}, std::move(parts_.fabrics), parts_.channel->any_thread())),
+      world_(lane_factory_.make(LaneId{}, std::move(parts_.fabrics), std::move(parts_.device_medium),
+                                parts_.channel->any_thread())),
       lane_threads_(open_lanes_, !parts_.channel->any_thread() || !world_->caller_may_drive()),
       engine_(*parts_.channel, negotiator_, handles_, lane_threads_,
               outnumber_cores(parts_.rank_info.local_size),
@@ -86,6 +87,7 @@ std::map<std::string, std::int64_t> Session::stats() const {
   sets_.add_counters(lane);
   const ControlCounters& control = negotiator_.counters();
   const submit::Exposure::Times time = handles_.exposure();
+  const pointers::PointerCache::Counts pointers = parts_.gpu.pointers.counts();
   return {{"operations", lane.operations},
           {"tensors", lane.tensors},
           {"fused_tensors", lane.fused_tensors},
@@ -95,6 +97,10 @@ std::map<std::string, std::int64_t> Session::stats() const {
           {"wakes", lane.wakes},
           {"locked_operations", lane.locked_operations},
           {"gpu_operations", lane.gpu_operations},
+          {"gpu_sums", lane.gpu_sums},
+          {"gpu_sum_bytes", lane.gpu_sum_bytes},
+          {"pointer_hits", pointers.hits},
+          {"pointer_misses", pointers.misses},
           {"technique_operations", lane.technique_operations},
           {"technique_bytes", lane.technique_bytes},
           {"technique_called_bytes", lane.technique_called_bytes},

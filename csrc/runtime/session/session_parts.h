@@ -23,6 +23,10 @@ namespace roundelay::runtime {
 
 // Makes the fabrics of a process set's lane. All members call it.
 using MakeFabrics = std::function<Result<TrackFabrics>(const Group&)>;
+// Makes a medium of the set's own for memory on GPUs. All members call it, after MakeFabrics. Null: none is
+// wanted.
+using DeviceMediumPtr = std::shared_ptr<collective::DeviceMedium>;
+using MakeDeviceMedium = std::function<Result<DeviceMediumPtr>(const Group&)>;
 
 struct SessionParts {
   Config config;
@@ -33,6 +37,8 @@ struct SessionParts {
   std::unique_ptr<channel::Channel> channel;
   TrackFabrics fabrics;  // of the world, on the CPU
   MakeFabrics make_fabrics;
+  DeviceMediumPtr device_medium{};                        // of the world; may be null
+  MakeDeviceMedium make_device_medium{};                  // empty: none is wanted
   std::unique_ptr<timeline::TimelineFile> timeline_file;  // on rank 0; open if recording starts at once
   Backend* backend = nullptr;                             // not owned; null in a job of one rank
   GpuParts gpu{};

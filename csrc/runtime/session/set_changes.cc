@@ -53,10 +53,17 @@ Status SetChanges::open_lane(ProcessSet& set) {
   const Group group{set.serial, set.ranks, static_cast<int>(self - set.ranks.begin())};
   Engine& engine = session_.engine;
   std::optional<Result<TrackFabrics>> fabrics;
-  engine.run_where_fabrics_live([&] { fabrics.emplace(session_.parts.make_fabrics(group)); });
+  Result<DeviceMediumPtr> medium = DeviceMediumPtr();
+  engine.run_where_fabrics_live([&] {
+    fabrics.emplace(session_.parts.make_fabrics(group));
+    const MakeDeviceMedium& make_medium = session_.parts.make_device_medium;
+    if (fabrics->ok() && make_medium) medium = make_medium(group);
+  });
   if (!fabrics->ok()) return fabrics->status();
+  if (!medium.ok()) return medium.status();
   set.lane = session_.lane_factory.make({.process_set = set.serial, .device = LaneId::kCpu},
-                                        std::move(*fabrics).value(), !session_.lane_threads.one_thread());
+                                        std::move(*fabrics).value(), std::move(medium).value(),
+                                        !session_.lane_threads.one_thread());
   Lane& lane = *set.lane;
   session_.open_lanes.add(lane.id());
   session_.sets.add_lane(set.lane);

@@ -111,6 +111,11 @@ Select AlgorithmChoice::of(const Group& group) const {
   return found == by_level_.end() ? untuned_ : found->second;
 }
 
+Select AlgorithmChoice::on_device() const {
+  const auto found = by_level_.find("gpu");
+  return (found == by_level_.end() ? untuned_ : found->second).on_device();
+}
+
 std::vector<collective::blueconnect::Link> AlgorithmChoice::links() const {
   std::vector<collective::blueconnect::Link> links;
   if (!tuning_ || tuning_->links.empty()) return links;

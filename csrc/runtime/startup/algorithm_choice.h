@@ -36,6 +36,8 @@ class AlgorithmChoice {
 
   // Returns the rule for the algorithms of a group's fabric.
   [[nodiscard]] collective::Select of(const Group& group) const;
+  // Returns the rule for calls on GPUs' memory: that of a level "gpu", if the tuning has one.
+  [[nodiscard]] collective::Select on_device() const;
   // Returns the tuning; nothing if there is none.
   [[nodiscard]] const std::optional<collective::Tuning>& tuning() const { return tuning_; }
   // Returns the links of all levels, innermost first, as measured; empty: nothing was.

@@ -12,6 +12,7 @@
 #include "channel/shm/shm_channel.h"
 #include "channel/tcp/tcp_channel.h"
 #include "runtime/session/session.h"
+#include "runtime/startup/device_medium.h"
 #include "runtime/startup/fabrics.h"
 #include "wire/codec.h"
 
@@ -218,6 +219,11 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   auto made = fabrics.make(world);
   Status outcome = made.status();
   if (outcome.code() == StatusCode::kInvalidArgument) return outcome;  // the same on all ranks
+  if (outcome.ok()) {
+    auto medium = parts.make_device_medium(world);
+    outcome = medium.status();
+    if (medium.ok()) parts.device_medium = std::move(medium).value();
+  }
   std::shared_ptr<std::byte> rings;
   if (outcome.ok() && everyone_listens) {
     auto shared = share_rings(config, fabrics, parts.rank_info);
@@ -253,11 +259,15 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   SessionParts parts;
   parts.config = config;
   parts.gpu = start.gpu;
+  parts.gpu.pointers.count_from_now();
   if (config.stall_stacks) parts.whereabouts = start.whereabouts;
   parts.ranks_may_share_gpu = ranks_may_share_gpu();
   parts.bootstrap = (*ranks)->name();
   const auto fabrics = std::make_shared<Fabrics>(config, backend);
   parts.make_fabrics = [fabrics](const Group& group) { return fabrics->make(group); };
+  parts.make_device_medium = [fabrics, backend, config](const Group& group) {
+    return make_device_medium(backend, config, fabrics->algorithms(), group);
+  };
   if ((*ranks)->size() == 1) {
     auto topology = agreed_topology({introduction_of(config, start)}, config.topology);
     if (!topology.ok()) return topology.status();

@@ -65,6 +65,7 @@ class Fabrics {
   // (runtime/lane/tracks.h) if the group has levels, else one. All members call it. Errors: kUnavailable with
   // cause and cure.
   Result<TrackFabrics> make(const Group& group);
+  [[nodiscard]] const AlgorithmChoice& algorithms() const { return algorithms_; }
 
  private:
   using FabricPtr = std::unique_ptr<collective::Fabric>;

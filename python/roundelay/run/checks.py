@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from roundelay import horovod_shim, tuning_file
+from roundelay import _backend, horovod_shim, tuning_file
 from roundelay.run.errors import UsageError
 
 
@@ -97,6 +97,14 @@ def check_strategy(text: str, given_by: str, environment: Mapping[str, str]) -> 
     if run.returncode != 0:
         reason = (run.stderr.strip().splitlines() or [f"exit status {run.returncode}"])[-1]
         raise UsageError(f"{given_by} {text!r} is not valid: {reason}")
+
+
+def pointer_cache_library() -> str:
+    """Returns the path of the library for --pointer-cache. Raises UsageError if this build has none."""
+    path = _backend.pointer_cache_library()
+    if path is None:
+        raise UsageError("--pointer-cache: this build of Roundelay has no pointer cache: install it again")
+    return path
 
 
 def check_identity(path: str) -> None:

@@ -122,6 +122,10 @@ def variables(given: argparse.Namespace, surroundings: Mapping[str, str]) -> dic
     if given.as_horovod:
         checks.check_horovod_shim()
         added["PYTHONPATH"] = horovod_shim.python_path(surroundings)
+    if given.pointer_cache:
+        added["LD_PRELOAD"] = ":".join(
+            filter(None, (checks.pointer_cache_library(), surroundings.get("LD_PRELOAD")))
+        )
     if given.network_interfaces:
         names = ",".join(given.network_interfaces)
         added |= dict.fromkeys(("ROUNDELAY_INTERFACE", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), names)

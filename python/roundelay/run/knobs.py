@@ -61,6 +61,11 @@ def _add_tuning(parser: argparse.ArgumentParser) -> None:
         help="of optimizers that are given none, such as dense:wire=bf16 (docs/strategies.md)",
     )
     tuning.add_argument(
+        "--pointer-cache",
+        action="store_true",
+        help="remember where GPUs' memory lies, for MPI's questions (docs/techniques/device_mpi.md)",
+    )
+    tuning.add_argument(
         "--autotune", action="store_true", default=None, help="try sizes of buckets in the first steps"
     )
     tuning.add_argument("--no-autotune", action="store_false", dest="autotune", help="do not (default)")

@@ -50,6 +50,9 @@ def stats() -> dict[str, int]:
     compute. docs/timeline.md shows the same of each step.
 
     Since init, data: ``operations``: fused operations that are done; ``gpu_operations``: those on a GPU;
+    ``gpu_sums``, ``gpu_sum_bytes``: kernels that added up what MPI brought, and their results
+    (docs/techniques/device_mpi.md); ``pointer_hits``, ``pointer_misses``: questions where memory lies, that
+    the pointer cache answered, and that went to the driver;
     ``tensors``, ``bytes``: their tensors and payload; ``fused_tensors``: tensors that shared an operation;
     ``bytes_staged``: copied into shared memory for the node's ranks; ``sleeps``, ``wakes``: times that
     collectives slept and woke peers there. ``technique_operations``: those on buckets with a technique;

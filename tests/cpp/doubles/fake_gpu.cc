@@ -21,6 +21,17 @@ Result<std::string> FakeGpu::identity(int device) {
   return options_.identity + std::to_string(device);
 }
 
+Result<Allocation> FakeGpu::ask(const void* address) {
+  ++questions_;
+  ROUNDELAY_RETURN_IF_ERROR(streams_->health());
+  return memory_->find(address);
+}
+
+bool FakeGpu::tell(std::shared_ptr<MemoryListener> listener) {
+  memory_->tell(std::move(listener));
+  return true;
+}
+
 Result<GpuStream> FakeGpu::make_stream(int device) { return streams_->make(device); }
 
 void FakeGpu::free_stream(int /*device*/, GpuStream stream) { streams_->free(stream); }

@@ -35,6 +35,10 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   [[nodiscard]] Result<std::string> description() override;
   [[nodiscard]] Result<int> device_count() override;
   [[nodiscard]] Result<std::string> identity(int device) override;
+  // Blocks count as memory of device 0.
+  [[nodiscard]] Result<Allocation> ask(const void* address) override;
+  [[nodiscard]] bool host_reaches_memory() override { return true; }
+  [[nodiscard]] bool tell(std::shared_ptr<MemoryListener> listener) override;
   [[nodiscard]] Result<GpuStream> make_stream(int device) override;
   void free_stream(int device, GpuStream stream) override;
   [[nodiscard]] Result<GpuEventPtr> mark(int device, GpuStream stream) override;
@@ -88,6 +92,8 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   // Makes other memory (a tensor's, for example) count as device memory while the result exists.
   [[nodiscard]] std::shared_ptr<void> adopt(ByteSpan memory) { return memory_->adopt(memory); }
 
+  // Returns how often it was asked where memory lies.
+  [[nodiscard]] int questions() const { return questions_; }
   // Returns how many timestamps were recorded.
   [[nodiscard]] int timestamps() const { return timestamps_; }
 
@@ -123,7 +129,7 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   const Options options_;
   const std::shared_ptr<FakeMemory> memory_ = std::make_shared<FakeMemory>();
   const std::shared_ptr<FakeStreams> streams_;
-  std::atomic<int> timestamps_{0};
+  std::atomic<int> timestamps_{0}, questions_{0};
 };
 
 }  // namespace roundelay::doubles

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <utility>
 
 namespace roundelay::doubles {
 namespace {
@@ -14,6 +15,18 @@ constexpr std::align_val_t kAlignment{256};
 constexpr int kFresh = 0xAB, kFreed = 0xDD;
 
 }  // namespace
+
+template <class Change>
+void FakeMemory::change(const std::byte* data, std::size_t bytes, Change change) {
+  std::shared_ptr<MemoryListener> listener;
+  {
+    const MutexLock lock(mutex_);
+    listener = listener_;
+  }
+  if (listener != nullptr) listener->begin_change(reinterpret_cast<std::uintptr_t>(data), bytes);
+  change();
+  if (listener != nullptr) listener->end_change();
+}
 
 Result<GpuMemory> FakeMemory::allocate(Kind kind, std::size_t bytes) {
   {
@@ -28,10 +41,10 @@ Result<GpuMemory> FakeMemory::allocate(Kind kind, std::size_t bytes) {
   const std::size_t size = std::max(bytes, std::size_t{1});
   auto* const data = static_cast<std::byte*>(::operator new(size, kAlignment));
   std::memset(data, kFresh, size);
-  {
+  change(data, size, [&] {
     const MutexLock lock(mutex_);
     blocks_.emplace(data, Block{bytes, kind, false});
-  }
+  });
   return GpuMemory(data, [self = shared_from_this()](std::byte* memory) {
     self->forget(memory);
     ::operator delete(memory, kAlignment);
@@ -39,8 +52,10 @@ Result<GpuMemory> FakeMemory::allocate(Kind kind, std::size_t bytes) {
 }
 
 std::shared_ptr<void> FakeMemory::adopt(ByteSpan memory) {
-  const MutexLock lock(mutex_);
-  blocks_.insert_or_assign(memory.data(), Block{memory.size(), Kind::kDevice, true});
+  change(memory.data(), memory.size(), [&] {
+    const MutexLock lock(mutex_);
+    blocks_.insert_or_assign(memory.data(), Block{memory.size(), Kind::kDevice, true});
+  });
   return {memory.data(),
           [self = shared_from_this()](void* data) { self->forget(static_cast<std::byte*>(data)); }};
 }
@@ -72,14 +87,34 @@ void FakeMemory::expect_live(ConstByteSpan bytes) {
   std::abort();
 }
 
+// The listener hears of the first address alone, as that of cudaFree() does.
 void FakeMemory::forget(std::byte* data) {
+  change(data, 1, [&] {
+    const MutexLock lock(mutex_);
+    const auto block = blocks_.find(data);
+    if (!block->second.adopted) {
+      account(block->second.kind).used -= block->second.bytes;
+      std::memset(data, kFreed, block->second.bytes);
+    }
+    blocks_.erase(block);
+  });
+}
+
+Allocation FakeMemory::find(const void* address) {
   const MutexLock lock(mutex_);
-  const auto block = blocks_.find(data);
-  if (!block->second.adopted) {
-    account(block->second.kind).used -= block->second.bytes;
-    std::memset(data, kFreed, block->second.bytes);
-  }
-  blocks_.erase(block);
+  const auto* const wanted = static_cast<const std::byte*>(address);
+  auto block = blocks_.upper_bound(wanted);
+  if (block == blocks_.begin()) return {};
+  --block;
+  if (static_cast<std::size_t>(wanted - block->first) >= block->second.bytes) return {};
+  const MemoryPlace place = block->second.kind == Kind::kDevice ? MemoryPlace{MemoryKind::kDevice, 0}
+                                                                : MemoryPlace{MemoryKind::kRegistered, -1};
+  return {reinterpret_cast<std::uintptr_t>(block->first), block->second.bytes, place};
+}
+
+void FakeMemory::tell(std::shared_ptr<MemoryListener> listener) {
+  const MutexLock lock(mutex_);
+  listener_ = std::move(listener);
 }
 
 }  // namespace roundelay::doubles

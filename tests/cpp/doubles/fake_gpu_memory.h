@@ -26,6 +26,10 @@ class FakeMemory : public std::enable_shared_from_this<FakeMemory> {
 
   // Returns the kind of the block that contains all these bytes; kNone if there is none.
   [[nodiscard]] Kind kind_of(ConstByteSpan bytes) EXCLUDES(mutex_);
+  // Returns the block that has this address; no bytes if there is none.
+  [[nodiscard]] Allocation find(const void* address) EXCLUDES(mutex_);
+  // Tells the listener of all blocks that begin or end from now on.
+  void tell(std::shared_ptr<MemoryListener> listener) EXCLUDES(mutex_);
   // Ends the process with a message if any of the bytes are freed.
   void expect_live(ConstByteSpan bytes) EXCLUDES(mutex_);
 
@@ -39,11 +43,15 @@ class FakeMemory : public std::enable_shared_from_this<FakeMemory> {
     std::size_t used = 0, limit = SIZE_MAX;
   };
   void forget(std::byte* data) EXCLUDES(mutex_);
+  // Carries out a change of the blocks, which the listener hears of.
+  template <class Change>
+  void change(const std::byte* data, std::size_t bytes, Change change) EXCLUDES(mutex_);
   Account& account(Kind kind) REQUIRES(mutex_) { return kind == Kind::kDevice ? device_ : pinned_; }
 
   Mutex mutex_;
   std::map<const std::byte*, Block> blocks_ GUARDED_BY(mutex_);
   Account device_ GUARDED_BY(mutex_), pinned_ GUARDED_BY(mutex_);
+  std::shared_ptr<MemoryListener> listener_ GUARDED_BY(mutex_);  // may be null
 };
 
 }  // namespace roundelay::doubles

@@ -1,6 +1,9 @@
 // A device whose streams ignore events. Tests must notice it.
 #pragma once
 
+#include <memory>
+#include <utility>
+
 #include "base/gpu_runtime.h"
 
 namespace roundelay::fake_gpu {
@@ -13,6 +16,9 @@ class Forgetful final : public GpuRuntime {
   Result<std::string> description() override { return device_.description(); }
   Result<int> device_count() override { return device_.device_count(); }
   Result<std::string> identity(int device) override { return device_.identity(device); }
+  Result<Allocation> ask(const void* address) override { return device_.ask(address); }
+  bool host_reaches_memory() override { return device_.host_reaches_memory(); }
+  bool tell(std::shared_ptr<MemoryListener> listener) override { return device_.tell(std::move(listener)); }
   Result<GpuStream> make_stream(int device) override { return device_.make_stream(device); }
   void free_stream(int device, GpuStream stream) override { device_.free_stream(device, stream); }
   Result<GpuEventPtr> mark(int device, GpuStream stream) override {

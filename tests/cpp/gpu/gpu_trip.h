@@ -37,11 +37,12 @@ struct Device {
 
 class GpuWorld {
  public:
-  // `fabric` is a value of ROUNDELAY_GPU_FABRIC. Ranks are distributed round-robin over the nodes. If nodes
-  // have 2 or more ranks, the fabric has two levels.
-  GpuWorld(int size, const std::string& fabric, bool one_gpu_each = true, bool with_nccl = true,
+  // `fabric` is a value of ROUNDELAY_GPU_FABRIC. `with_library`: there is NCCL, or for fabric mpi the MPI.
+  // Ranks are distributed round-robin over the nodes. If nodes have 2 or more ranks, the fabric has two
+  // levels.
+  GpuWorld(int size, const std::string& fabric, bool one_gpu_each = true, bool with_library = true,
            Config config = {}, int nodes = 1)
-      : levels(nodes, size / nodes, 0) {
+      : levels(nodes, size / nodes, 0), device_hub(std::make_shared<collective::InprocHub>(size)) {
     for (int rank = 0; rank < size; ++rank) devices.push_back(std::make_unique<Device>(rank, one_gpu_each));
     config.gpu_fabric = fabric;
     sessions = std::make_unique<SessionWorld>(size, config, [&, nodes](runtime::SessionParts& parts) {
@@ -49,11 +50,22 @@ class GpuWorld {
       Device& device = *devices[static_cast<std::size_t>(rank)];
       parts.gpu = {.runtime = &device.gpu,
                    .kernels = &device.gpu,
-                   .nccl = with_nccl ? &device.nccl : nullptr,
-                   .why_no_nccl = with_nccl ? "" : "none"};
+                   .nccl = with_library ? &device.nccl : nullptr,
+                   .why_no_nccl = with_library ? "" : "none"};
       parts.config.node_id = "node " + std::to_string(rank % nodes);
+      parts.gpu.pointers = runtime::pointers_of(device.gpu);
+      if (fabric == "mpi" && with_library) parts.device_medium = medium_of(parts);
       if (levels.stages() > 1) parts.fabrics.front() = collective::make_levels_fabric(levels.of(rank));
     });
+  }
+  // Returns a rank's medium for the world's memory on GPUs. The hub takes it, as it is the host's in
+  // disguise.
+  [[nodiscard]] std::shared_ptr<collective::DeviceMedium> medium_of(
+      const runtime::SessionParts& parts) const {
+    collective::DeviceMedium medium{.state = std::make_shared<collective::FabricState>(), .name = "mpi"};
+    medium.state->group = parts.fabrics.front()->group();
+    medium.state->transport = device_hub->transport(parts.rank_info.rank);
+    return std::make_shared<collective::DeviceMedium>(std::move(medium));
   }
   using User = std::function<std::string(runtime::Session&, Device&, int rank)>;
   void run(const User& user) {
@@ -63,7 +75,8 @@ class GpuWorld {
   }
   void shutdown() { sessions->shutdown(); }
 
-  const InprocLevels levels;  // the world's
+  const InprocLevels levels;                                // the world's
+  const std::shared_ptr<collective::InprocHub> device_hub;  // for fabric mpi
   std::vector<std::unique_ptr<Device>> devices;
   std::unique_ptr<SessionWorld> sessions;
 };

@@ -26,9 +26,9 @@ const std::string kBoth[] = {"nccl", "staged"};
 float sum_to(int size) { return static_cast<float>(size * (size + 1) / 2); }
 
 TEST_CASE("every operation on a GPU has the CPU's result", "[session][gpu]") {
-  const Job job =
-      GENERATE(Job{"nccl", 1}, Job{"nccl", 2}, Job{"nccl", 3}, Job{"staged", 2}, Job{"staged", 3}, kNodes,
-               Job{"two_level", 6, 2}, Job{"two_level", 2, 2}, Job{"two_level", 2}, Job{"two_level", 1});
+  const Job job = GENERATE(Job{"nccl", 1}, Job{"nccl", 2}, Job{"nccl", 3}, Job{"staged", 2}, Job{"staged", 3},
+                           Job{"mpi", 1}, Job{"mpi", 2}, Job{"mpi", 3}, kNodes, Job{"two_level", 6, 2},
+                           Job{"two_level", 2, 2}, Job{"two_level", 2}, Job{"two_level", 1});
   INFO(job.text());
   const int size = job.size;
   GpuWorld world = job.world();
@@ -76,7 +76,7 @@ TEST_CASE("every operation on a GPU has the CPU's result", "[session][gpu]") {
 }
 
 TEST_CASE("many tensors in flight on a GPU and on the CPU go by the order of names", "[session][gpu]") {
-  const Job job = GENERATE(Job{"nccl", 2}, Job{"staged", 2}, kNodes);
+  const Job job = GENERATE(Job{"nccl", 2}, Job{"staged", 2}, Job{"mpi", 2}, kNodes);
   INFO(job.text());
   GpuWorld world = job.world();
   world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
@@ -190,6 +190,28 @@ GpuWorld::User hears(const std::string& words) {
 TEST_CASE("where NCCL is demanded and cannot be, all ranks hear why", "[session][gpu]") {
   GpuWorld world(2, "nccl", true, false);
   world.run(hears("ROUNDELAY_GPU_FABRIC=nccl, but rank 0 has no NCCL"));
+  world.shutdown();
+}
+
+TEST_CASE("where MPI is demanded and cannot be, all ranks hear why", "[session][gpu]") {
+  GpuWorld no_mpi(2, "mpi", true, false);
+  no_mpi.run(hears("ROUNDELAY_GPU_FABRIC=mpi, but rank 0: the job has no MPI"));
+  no_mpi.shutdown();
+}
+
+TEST_CASE("sums over MPI, and questions to the driver, are counted", "[session][gpu]") {
+  GpuWorld world(2, "mpi");
+  world.run([](runtime::Session& session, Device& device, int) -> std::string {
+    for (int round = 0; round < 20; ++round) {
+      GpuTrip trip(device, filled<float>({100}, 1.0F));
+      const Status status = trip.run(session, request_of(Operation::kAllreduce, "t"));
+      if (auto wrong = expect(trip, status, {filled<float>({100}, 2.0F)}); !wrong.empty()) return wrong;
+    }
+    const auto stats = session.stats();
+    if (stats.at("gpu_sums") != 20 || stats.at("gpu_sum_bytes") != 20 * 400) return "the sums are miscounted";
+    if (stats.at("pointer_misses") != device.gpu.questions()) return "the questions are miscounted";
+    return "";
+  });
   world.shutdown();
 }
 

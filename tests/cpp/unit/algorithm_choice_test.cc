@@ -69,6 +69,21 @@ TEST_CASE("each level has the algorithms of its choices", "[tuning]") {
   CHECK(choice_for(*untuned, {1, 3}) == "pairwise");
 }
 
+TEST_CASE("calls on GPUs' memory go by the level gpu, and else by their own threshold", "[tuning]") {
+  const auto choice_of = [](const std::string& tuning, std::size_t bytes) {
+    const auto choice = AlgorithmChoice::create({}, tuning, racks(), "mpi");
+    REQUIRE(choice.ok());
+    collective::AllreduceCall call;
+    call.buffer.bytes = bytes;
+    return std::string(choice->on_device()(call, 4).name);
+  };
+  CHECK(choice_of(kMeasured, 1 << 10) == "recursive_doubling");
+  CHECK(choice_of(kMeasured, 1 << 20) == "halving_doubling");
+  const std::string gpu = kMeasured + "level gpu 4\nchoice gpu allreduce 2 4096 binomial_tree\n";
+  CHECK(choice_of(gpu, 1 << 10) == "binomial_tree");
+  CHECK(choice_of(gpu, 8 << 10) == "recursive_doubling");
+}
+
 TEST_CASE("a level's link carries all ranks of the parts that it joins", "[tuning]") {
   const std::string measured = kMeasured +
                                "link node 1e-06 5e+09 1e-10\nlink rack 1e-05 2e+07 1e-10\n"

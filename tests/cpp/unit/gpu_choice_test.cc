@@ -40,6 +40,20 @@ TEST_CASE("why it is not NCCL names ranks, cause and cure", "[gpu][choice]") {
                  "rank 4 and rank 9 are on one GPU (a): call torch.cuda.set_device(hvd.local_rank())"));
 }
 
+TEST_CASE("MPI is chosen where it is wished for and all members' takes GPUs' memory", "[gpu][choice]") {
+  std::vector<GpuInfo> infos{gpu_info("a", 0), gpu_info("a", 0), gpu_info("c", 0)};
+  CHECK(choose_gpu_fabric(infos, kThree, GpuFabricWish::kMpi).kind == GpuFabricKind::kMpi);
+  CHECK(choose_gpu_fabric(infos, kThree, GpuFabricWish::kAuto).kind == GpuFabricKind::kStaged);
+  std::string("its MPI has no CUDA").copy(infos[1].why_not_mpi.data(), infos[1].why_not_mpi.size() - 1);
+  CHECK(why_not(infos, GpuFabricWish::kMpi) == "rank 6: its MPI has no CUDA");
+}
+
+TEST_CASE("every value of ROUNDELAY_GPU_FABRIC is a wish", "[gpu][choice]") {
+  for (const auto* const name : {"auto", "mpi", "nccl", "staged", "two_level"}) {
+    CHECK(name_of(gpu_fabric_wish(name)) == name);
+  }
+}
+
 TEST_CASE("ranks share a GPU where both allow it", "[gpu][choice]") {
   CHECK(why_not({gpu_info("a", 22809, true), gpu_info("b"), gpu_info("a", 22809, true)}) == "");
   CHECK(why_not({gpu_info("a", 22809, true), gpu_info("b"), gpu_info("a")}) != "");

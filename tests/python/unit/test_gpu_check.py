@@ -140,6 +140,17 @@ def test_a_selection_is_beside_its_reads() -> None:
     ]
 
 
+def test_the_cache_is_beside_the_driver_and_the_device_beside_the_host() -> None:
+    found = {
+        "questions": {"threads": {"1": {"cache_ns": 12.4, "driver_ns": 248.0}}},
+        "sums": [{"bytes": 4096, "device_gb_per_s": 0.5, "host_gb_per_s": 0.25}],
+    }
+    assert [line.cells()[:4] for line in figures.pointers(found)] == [
+        ["a question where memory lies, 1 thread", "12 ns", "driver 248 ns", "0.05x"],
+        ["a sum on the device, 4 KiB", "0.5 GB/s", "over the host 0.25 GB/s", "2x"],
+    ]
+
+
 def _result(dry: bool, checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     names = ("gpu", "driver", "torch", "cuda", "nccl", "python")
     return {

@@ -35,6 +35,22 @@ def dry_run(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     return shlex.split(capsys.readouterr().out)
 
 
+def test_the_pointer_cache_is_preloaded_before_others(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not any("LD_PRELOAD" in word for word in dry_run(capsys, "--gloo"))
+    monkeypatch.setenv("LD_PRELOAD", "libm.so.6")
+    (preloaded,) = (
+        word.removeprefix("LD_PRELOAD=")
+        for word in dry_run(capsys, "--gloo", "--pointer-cache")
+        if word.startswith("LD_PRELOAD=")
+    )
+    library, others = preloaded.split(":")
+    assert Path(library).is_file()
+    assert Path(library).name == "libroundelay_pointer_cache.so"
+    assert others == "libm.so.6"
+
+
 def test_interfaces_and_tcp_reach_every_library(capsys: pytest.CaptureFixture[str]) -> None:
     words = dry_run(
         capsys, "--gloo", "--network-interfaces", "lo,eth9", "--network-interface", "ib0", "--tcp"

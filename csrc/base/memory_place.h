@@ -1,0 +1,54 @@
+// Where memory lies: the host's, a GPU's, or memory of both. And who knows it: the driver.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+
+namespace roundelay {
+
+enum class MemoryKind : std::uint8_t {
+  kHost,        // the driver knows nothing of it
+  kRegistered,  // host memory that is pinned, or registered with the driver
+  kDevice,
+  kManaged  // moves between host and device
+};
+
+struct MemoryPlace {
+  MemoryKind kind = MemoryKind::kHost;
+  int device = -1;            // -1: none
+  std::uint64_t context = 0;  // the driver's; 0: not asked for
+
+  bool operator==(const MemoryPlace&) const = default;
+};
+
+// A range of addresses that begins and ends together: an allocation, a registration, a mapping.
+struct Allocation {
+  std::uintptr_t base = 0;
+  std::size_t bytes = 0;
+  MemoryPlace place{};
+
+  [[nodiscard]] std::uintptr_t end() const { return base + bytes; }
+};
+
+// Answers where an address lies. Thread-safe.
+class PointerDriver {
+ public:
+  virtual ~PointerDriver() = default;
+  // Asks the driver for the allocation that has this address. 0 bytes: the driver knows none, so that the
+  // memory is the host's. Errors: kAborted (the driver failed).
+  [[nodiscard]] virtual Result<Allocation> ask(const void* address) = 0;
+};
+
+// Hears of all memory that begins or ends in this process. Thread-safe. Calls come in pairs, around the
+// driver's function: before begin_change() the memory is as it was, after end_change() as it will be.
+class MemoryListener {
+ public:
+  virtual ~MemoryListener() = default;
+  // Some of these bytes begin or end now. Where only the first address is known, `bytes` is 1.
+  virtual void begin_change(std::uintptr_t base, std::size_t bytes) = 0;
+  virtual void end_change() = 0;
+};
+
+}  // namespace roundelay

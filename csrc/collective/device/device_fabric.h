@@ -1,0 +1,56 @@
+// The data plane on GPUs over a medium that takes their memory itself, as a CUDA-aware MPI does (Awan et al.,
+// "Scalable Distributed DNN Training using TensorFlow and CUDA-Aware MPI", CCGrid 2019). It runs the
+// algorithms of collective/algorithms/: kernels add in a stream of the fabric's own, and transfers wait for
+// them by events. The bytes never come to the host's memory.
+#pragma once
+
+#include <memory>
+
+#include "base/gpu_runtime.h"
+#include "collective/fabric.h"
+#include "collective/program_pending.h"
+#include "collective/select.h"
+#include "kernels/gpu.h"
+#include "platform/device/pointer_cache.h"
+
+namespace roundelay::collective {
+
+// A medium as its module makes it, for make_device_fabric().
+struct DeviceMedium {
+  std::shared_ptr<FabricState> state;
+  std::string_view name;   // in static storage: "mpi"
+  bool any_thread = true;  // the result of Fabric::any_thread()
+  std::string why_not{};   // why it does not take a GPU's memory; empty: it says that it does
+  Select select = Select().on_device();
+};
+
+// The process's cache of where memory lies.
+struct Pointers {
+  std::shared_ptr<pointers::PointerCache> cache{};  // null: the process has no GPU
+  bool hears_all = false;                           // of changes; false: it is emptied before each call
+  pointers::PointerCache::Counts before{};          // what it had counted when counting began
+
+  void count_from_now() {
+    if (cache != nullptr) before = cache->counts();
+  }
+  [[nodiscard]] pointers::PointerCache::Counts counts() const {
+    const auto now = cache == nullptr ? pointers::PointerCache::Counts{} : cache->counts();
+    return {now.hits - before.hits, now.misses - before.misses};
+  }
+};
+
+struct DeviceFabricParts {
+  DeviceMedium medium;
+  GpuRuntime& runtime;
+  kernels::GpuKernels& kernels;
+  int device;
+  Pointers pointers;
+  Fabric& staged;  // carries out Adasum, whose factors the host computes
+  std::shared_ptr<FabricCounters> counters = std::make_shared<FabricCounters>();
+};
+
+// Makes the fabric. Calls have a stream of `device`, or this member is absent. Several may be in progress.
+// The references in `parts` outlive it. Errors: as base/gpu_runtime.h.
+Result<std::unique_ptr<Fabric>> make_device_fabric(DeviceFabricParts parts);
+
+}  // namespace roundelay::collective

@@ -1,0 +1,21 @@
+#include "runtime/startup/device_medium.h"
+
+#include <utility>
+
+#include "runtime/gpu/choice.h"
+
+namespace roundelay::runtime {
+
+Result<std::shared_ptr<collective::DeviceMedium>> make_device_medium(Backend* backend, const Config& config,
+                                                                     const AlgorithmChoice& algorithms,
+                                                                     const Group& group) {
+  if (gpu_fabric_wish(config.gpu_fabric) != GpuFabricWish::kMpi || group.size() == 1) {
+    return std::shared_ptr<collective::DeviceMedium>();
+  }
+  auto medium = backend->device_medium(group, config);
+  if (!medium.ok()) return medium.status();
+  medium->select = algorithms.on_device();
+  return std::make_shared<collective::DeviceMedium>(std::move(medium).value());
+}
+
+}  // namespace roundelay::runtime
