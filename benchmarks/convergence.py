@@ -1,9 +1,9 @@
 """Does training with a strategy end where dense training does? Curves of the test loss over several seeds.
 
 Every strategy trains the same model from the same weights on the same batches. The spread over the seeds says
-which differences mean something. "sent" is the part of the gradients' bytes that the steps with a technique
-have given to their fabrics; dense ones, such as those of a warm-up, do not count. A strategy that ends with
-" without feedback" loses what it does not send.
+which differences mean something. "rate" is a multiple of the task's learning rate. "sent" is the part of the
+gradients' bytes that the steps with a technique have given to their fabrics; dense ones, such as those of a
+warm-up, do not count. A strategy that ends with " without feedback" loses what it does not send.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,21 +27,21 @@ TASKS = ("digits", "characters")
 # The models are small, and so are the chunks.
 _COLD = "csc:keep=0.1,dense_below=512,chunk_elements=256"
 _CSC = f"{_COLD},warmup=100"
-_POWER_SGD = "power_sgd:rank={},dense_below=512,warmup=100"
 _TOPK = "topk:density=0.01,dense_below=512,warmup=100"
 STRATEGIES = (
     "dense",
     *(_CSC, f"{_CSC},momentum=local", f"{_CSC},momentum=none", _COLD),
     *(_TOPK, f"{_TOPK},momentum=none", f"{_TOPK},momentum=none{NO_FEEDBACK}"),
-    *(_POWER_SGD.format(rank) for rank in (1, 2, 4)),
+    "power_sgd:rank=2,dense_below=512,warmup=100",
 )
 _STEPS = {"digits": 600, "characters": 1200}
+_RATES = {"digits": (0.5, 1.0), "characters": (1.0,)}
 _POINTS = 20  # of a curve
-_COLUMNS = ["task", "strategy", "ranks", "seeds", "test loss", "range", "accuracy", "range", "sent"]
+_COLUMNS = ["task", "rate", "strategy", "ranks", "seeds", "test loss", "range", "accuracy", "range", "sent"]
 
 
 class Page(NamedTuple):
-    """A page of the docs, and its picture. It has dense training and the strategies of one name."""
+    """A page of the docs, and its picture. It has the strategies of one name, beside dense training."""
 
     text: Path
     picture: Path
@@ -49,11 +49,13 @@ class Page(NamedTuple):
 
     def part(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return what the page shows of all results."""
-
-        def shown(run: dict[str, Any]) -> bool:
-            return run["strategy"].partition(":")[0] in ("dense", self.name)
-
-        return {**found, "jobs": [{**job, "runs": list(filter(shown, job["runs"]))} for job in found["jobs"]]}
+        jobs = []
+        for job in found["jobs"]:
+            names = [run["strategy"].partition(":")[0] for run in job["runs"]]
+            if self.name in names:
+                runs = zip(job["runs"], names, strict=True)
+                jobs.append({**job, "runs": [run for run, name in runs if name in ("dense", self.name)]})
+        return {**found, "jobs": jobs}
 
 
 PAGES = (
@@ -74,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seeds", type=int, default=5, help="trainings of each (default: 5)")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="(default: 2 4)")
+    parser.add_argument("--rates", type=float, nargs="+", help="instead of the tasks' own learning rates")
     parser.add_argument("--steps", type=int, help="instead of the tasks' own numbers of steps")
     parser.add_argument("--timeout", type=float, default=3600.0, help="seconds of one job (default: 3600)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the picture")
@@ -90,23 +93,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(argv)
     mpirun = launch.find_launcher()
     jobs = []
-    for task in arguments.tasks:
+    for task, rate, ranks in _chosen(arguments):
         steps = arguments.steps or _STEPS[task]
-        for ranks in arguments.ranks:
-            spec = {
-                "task": task,
-                "strategies": arguments.strategies,
-                "seeds": arguments.seeds,
-                "steps": steps,
-                "every": max(1, steps // _POINTS),
-            }
-            found = launch.run_ranks(
-                mpirun, "benchmarks.workers.convergence", ranks, spec, arguments.timeout
-            )[0]
-            jobs.append({"task": task, "ranks": ranks, "steps": steps, **found})
+        job = {"task": task, "rate": rate, "steps": steps}
+        spec = {
+            **job,
+            "strategies": arguments.strategies,
+            "seeds": arguments.seeds,
+            "every": max(1, steps // _POINTS),
+        }
+        found = launch.run_ranks(mpirun, "benchmarks.workers.convergence", ranks, spec, arguments.timeout)[0]
+        jobs.append({**job, "ranks": ranks, **found})
     console = show.console()
     console.print("Final test loss and accuracy, mean and range of the seeds")
-    console.print(show.table(_COLUMNS, [row for job in jobs for row in rows(job)], texts=2))
+    console.print(show.table(_COLUMNS, [row for job in jobs for row in rows(job)], texts=3))
     if arguments.docs:
         jobs = instead(json.loads(STORED.read_text())["jobs"], jobs)
     found = {"machine": launch.machine(mpirun), "jobs": jobs}
@@ -117,19 +117,30 @@ def main(argv: Sequence[str] | None = None) -> None:
         _draw(found, arguments.output / "convergence.png")
 
 
+def _chosen(arguments: argparse.Namespace) -> Iterator[tuple[str, float, int]]:
+    """Yield the jobs: task, learning rate and number of ranks."""
+    for task in arguments.tasks:
+        for rate in arguments.rates or _RATES[task]:
+            for ranks in arguments.ranks:
+                yield task, rate, ranks
+
+
+def _key(job: Mapping[str, Any]) -> tuple[int, float, int]:
+    return TASKS.index(job["task"]), job["rate"], job["ranks"]
+
+
 def instead(stored: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the stored jobs in order, with these trainings instead of those of the same strategies.
 
     A stored job of another number of steps goes as a whole.
     """
-    known = {(job["task"], job["ranks"]): job for job in stored}
+    known = {_key(job): job for job in stored}
     for job in jobs:
-        key = (job["task"], job["ranks"])
-        before = known.get(key, job)
+        before = known.get(_key(job), job)
         new = {run["strategy"] for run in job["runs"]}
         stays = before["runs"] if before["steps"] == job["steps"] else []
-        known[key] = {**job, "runs": [run for run in stays if run["strategy"] not in new] + job["runs"]}
-    return [known[key] for key in sorted(known, key=lambda key: (TASKS.index(key[0]), key[1]))]
+        known[_key(job)] = {**job, "runs": [run for run in stays if run["strategy"] not in new] + job["runs"]}
+    return [known[key] for key in sorted(known)]
 
 
 def keep(found: dict[str, Any]) -> None:
@@ -159,7 +170,8 @@ def rows(job: dict[str, Any]) -> list[list[str]]:
         for values in zip(*(run["curve"][-1][1:] for run in runs), strict=True):  # losses, accuracies
             columns += [f"{statistics.mean(values):.4f}", f"{min(values):.4f} to {max(values):.4f}"]
         sent = statistics.mean(run["sent"] for run in runs)
-        made.append([job["task"], strategy, str(job["ranks"]), str(len(runs)), *columns, f"{sent:.1%}"])
+        names = [job["task"], f"{job['rate']:g}x", strategy]
+        made.append([*names, str(job["ranks"]), str(len(runs)), *columns, f"{sent:.1%}"])
     return made
 
 

@@ -124,13 +124,13 @@ def plot_data_cache(found: dict[str, Any], path: Path) -> None:
 def plot_convergence(found: dict[str, Any], path: Path) -> None:
     """Draw the test loss over the steps: the mean over the seeds, and a band from the least to the most."""
     jobs = found["jobs"]
-    tasks = list(dict.fromkeys(job["task"] for job in jobs))
+    tasks = list(dict.fromkeys((job["task"], job["rate"]) for job in jobs))
     ranks = list(dict.fromkeys(job["ranks"] for job in jobs))
     figure, axes = _figure(len(tasks), len(ranks), 3.0)
     colors = ("#7a7f87", "#3b6fb6", "#7b4fa3", "#d1362f", "#57a773", "#d1862f")
     strategies = list(dict.fromkeys(run["strategy"] for job in jobs for run in job["runs"]))
     for job in jobs:
-        one = axes[tasks.index(job["task"])][ranks.index(job["ranks"])]
+        one = axes[tasks.index((job["task"], job["rate"]))][ranks.index(job["ranks"])]
         for strategy, color in zip(strategies, itertools.cycle(colors), strict=False):
             curves = [run["curve"] for run in job["runs"] if run["strategy"] == strategy]
             if not curves:
@@ -143,12 +143,17 @@ def plot_convergence(found: dict[str, Any], path: Path) -> None:
             )
         one.set_yscale("log")
         seeds = len({run["seed"] for run in job["runs"]})
-        one.set_title(f"{job['task']}, {job['ranks']} ranks, {seeds} seeds", fontsize=10)
+        rate = "" if job["rate"] == 1 else f" at {job['rate']:g}x the rate"
+        one.set_title(f"{job['task']}{rate}, {job['ranks']} ranks, {seeds} seeds", fontsize=10)
         one.set_xlabel("steps", fontsize=8)
         one.grid(alpha=0.3)
+    shown = {}
     for row in axes:
         row[0].set_ylabel("test loss")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=5.5)
+        for one in row:
+            handles, labels = one.get_legend_handles_labels()
+            shown.update(zip(labels, handles, strict=True))
+            one.set_visible(bool(labels))
+    figure.legend(shown.values(), shown, loc="outside lower center", frameon=False, fontsize=5.5)
     figure.suptitle("Test loss, mean and range of the seeds", fontsize=12)
     figure.savefig(path)

@@ -24,7 +24,7 @@ def test_one_seed_of_one_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ]
     strategies = ["dense", *sparse]
     which = ["--tasks", "digits", "--strategies", *strategies]
-    small = ["--seeds", "1", "--ranks", "2", "--steps", "150", "--timeout", "45"]
+    small = ["--seeds", "1", "--ranks", "2", "--rates", "1", "--steps", "150", "--timeout", "45"]
     convergence.main([*which, *small, "--output", str(tmp_path)])
     assert "Final test loss and accuracy" in capsys.readouterr().out
     (job,) = json.loads((tmp_path / "convergence.json").read_text())["jobs"]
@@ -46,23 +46,51 @@ def test_the_table() -> None:
         for name, sent in (("dense", 1.0), ("csc", 0.125))
         for seed, (loss, accuracy) in enumerate([(0.25, 0.5), (0.75, 1.0)])
     ]
-    assert convergence.rows({"task": "digits", "ranks": 2, "runs": runs}) == [
-        ["digits", "dense", "2", "2", "0.5000", "0.2500 to 0.7500", "0.7500", "0.5000 to 1.0000", "100.0%"],
-        ["digits", "csc", "2", "2", "0.5000", "0.2500 to 0.7500", "0.7500", "0.5000 to 1.0000", "12.5%"],
+    assert convergence.rows({"task": "digits", "rate": 0.5, "ranks": 2, "runs": runs}) == [
+        [
+            "digits",
+            "0.5x",
+            "dense",
+            "2",
+            "2",
+            "0.5000",
+            "0.2500 to 0.7500",
+            "0.7500",
+            "0.5000 to 1.0000",
+            "100.0%",
+        ],
+        [
+            "digits",
+            "0.5x",
+            "csc",
+            "2",
+            "2",
+            "0.5000",
+            "0.2500 to 0.7500",
+            "0.7500",
+            "0.5000 to 1.0000",
+            "12.5%",
+        ],
     ]
 
 
 def test_new_trainings_replace_those_of_the_same_strategies() -> None:
-    def job(task: str, ranks: int, steps: int, **runs: int) -> dict[str, Any]:
+    def job(task: str, ranks: int, steps: int, rate: float = 1.0, **runs: int) -> dict[str, Any]:
         made = [{"strategy": name, "sent": sent} for name, sent in runs.items()]
-        return {"task": task, "ranks": ranks, "steps": steps, "runs": made}
+        return {"task": task, "rate": rate, "ranks": ranks, "steps": steps, "runs": made}
 
     stored = [job("digits", 2, 1, dense=1), job("digits", 4, 1, dense=1, csc=1)]
     made = convergence.instead(
         stored,
-        [job("characters", 2, 2, csc=2), job("digits", 2, 2, csc=2), job("digits", 4, 1, csc=2, topk=2)],
+        [
+            job("characters", 2, 2, csc=2),
+            job("digits", 2, 2, csc=2),
+            job("digits", 4, 1, csc=2, topk=2),
+            job("digits", 4, 1, 0.5, csc=2),
+        ],
     )
     assert made == [
+        job("digits", 4, 1, 0.5, csc=2),
         job("digits", 2, 2, csc=2),
         job("digits", 4, 1, dense=1, csc=2, topk=2),
         job("characters", 2, 2, csc=2),
