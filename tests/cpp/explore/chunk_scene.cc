@@ -195,7 +195,7 @@ void ChunkScene::reset() {
     pools_.push_back(std::make_unique<ScratchPool>());
     for (int block = 0; adasum && block < 2; ++block) {
       const std::size_t bytes = outputs_.front().size() * kElementBytes;
-      auto memory = std::make_unique<std::byte[]>(bytes);
+      std::shared_ptr<std::byte> memory(new std::byte[bytes](), std::default_delete<std::byte[]>());
       scratch_.emplace_back(memory.get(), bytes);
       pools_.back()->give({std::move(memory), bytes});
     }
