@@ -7,6 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -147,13 +148,13 @@ def plot_convergence(found: dict[str, Any], path: Path) -> None:
         one.set_title(f"{job['task']}{rate}, {job['ranks']} ranks, {seeds} seeds", fontsize=10)
         one.set_xlabel("steps", fontsize=8)
         one.grid(alpha=0.3)
-    shown = {}
+    shown: dict[str, Artist] = {}
     for row in axes:
         row[0].set_ylabel("test loss")
         for one in row:
             handles, labels = one.get_legend_handles_labels()
             shown.update(zip(labels, handles, strict=True))
             one.set_visible(bool(labels))
-    figure.legend(shown.values(), shown, loc="outside lower center", frameon=False, fontsize=5.5)
+    figure.legend(list(shown.values()), list(shown), loc="outside lower center", frameon=False, fontsize=5.5)
     figure.suptitle("Test loss, mean and range of the seeds", fontsize=12)
     figure.savefig(path)

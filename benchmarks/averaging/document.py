@@ -111,7 +111,14 @@ def step_table(stored: Mapping[str, Any]) -> str:
     where = f"{machine['cores']} cores of an {machine['cpu']}, torch {machine['torch']}, {machine['mpi']}"
     lines += [f"{where}, one thread a rank, {stored['day']}.", ""]
     for rig in stored["rigs"]:
-        lines += [f"**{step_title(rig)}.**", "", *rows(STEP_COLUMNS, step_rows(rig)), ""]
+        what, _, disturbed = step_title(rig).partition("; ")
+        lines += [
+            f"**{what}.**",
+            *([f"{disturbed.capitalize()}."] if disturbed else []),
+            "",
+            *rows(STEP_COLUMNS, step_rows(rig)),
+            "",
+        ]
     return "\n".join(lines)
 
 
