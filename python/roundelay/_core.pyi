@@ -259,8 +259,8 @@ def backend_description(path: str) -> str: ...  # the library of a bootstrap's m
 def torch_build_version() -> str: ...
 
 # Returns k of the values, of which `values` has at least as many, and their int64 indices, ascending: by
-# MSTopK, or the exact k largest magnitudes (csrc/kernels/top_k.h). `values`: fp32, contiguous, on the CPU or on
-# a GPU that load_gpu() serves. ValueError: on another device.
+# MSTopK, or the exact k largest magnitudes (csrc/kernels/top_k.h). `values`: fp32, contiguous, on the CPU or
+# on a GPU that load_gpu() serves. ValueError: on another device.
 def top_k(
     values: torch.Tensor, k: int, exact: bool, samplings: int, seed: int
 ) -> tuple[torch.Tensor, torch.Tensor]: ...
