@@ -19,7 +19,7 @@ from roundelay.layers.timing import Sample
 FEWEST = 20  # shapes of a kind; fewer teach nothing
 _TESTED = 0.2  # of the shapes
 _HIDDEN = (16, 16)  # neurons
-_DECAY = 0.3  # of the weights, as scikit-learn counts it: a sum over all samples
+_DECAY = 1.0  # of the weights, as scikit-learn counts it: a sum over all samples
 _DIGITS = 6  # of weights in the file
 _SEED = 0
 

@@ -144,7 +144,7 @@ def test_a_network_learns_what_no_roofline_says() -> None:
         assert isinstance(shape.kernel, Convolution)
         return float(shape.kernel.kernel**0.5 * (1 + shape.kernel.stride))
 
-    taught = _samples("convolution", 300, slow_with_large_windows)
+    taught = _samples("convolution", 800, slow_with_large_windows)
     for model in training.learn("convolution", taught):
         assert model.network
         assert model.network_errors.median < 0.05
