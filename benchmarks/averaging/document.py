@@ -75,7 +75,7 @@ def step_title(rig: Mapping[str, Any]) -> str:
     size = show.size_text(rig["bytes"])
     said = f"{rig['nodes']} nodes, {rig['mbit']} Mbit/s, {size} of parameters, median of {len(all_.kept)}"
     if found.why_not:
-        return f"{said};\n{found.why_not}, so that times are upper bounds"
+        return f"{said}; {found.why_not}, so that times are upper bounds"
     return said
 
 

@@ -32,8 +32,8 @@ def over_dense(cell: dict[str, Any]) -> Estimate:
 
 def of_best(cell: dict[str, Any]) -> float:
     """Return how fast auto is, relative to the best candidate."""
-    medians = {name: statistics.median(own) for name, own in cell["seconds"].items()}
-    return float(min(medians[name] for name in CANDIDATES) / medians[AUTO])
+    medians: dict[str, float] = {name: statistics.median(own) for name, own in cell["seconds"].items()}
+    return min(medians[name] for name in CANDIDATES) / medians[AUTO]
 
 
 def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
