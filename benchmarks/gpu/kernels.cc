@@ -2,8 +2,8 @@
 //
 // Every contender reads and writes as many bytes, in total, as the copy that it is compared with, in the same
 // run. Selections of the largest magnitudes read their values several times: they are compared with so many
-// reads. All are timed as graphs of many launches, so that the host's launch rate does not matter. The numbers
-// are medians.
+// reads. All are timed as graphs of many launches, so that the host's launch rate does not matter. The
+// numbers are medians.
 #include <cuda_runtime.h>
 
 #include <algorithm>

@@ -36,7 +36,8 @@ TEST_CASE("two spellings of a technique have one text", "[technique]") {
 }
 
 TEST_CASE("a text that chooses no technique says what would", "[technique]") {
-  CHECK(error_of("") == "there is no technique ''; known are negate, cyclic, csc, half, allreduce, topk, power_sgd");
+  CHECK(error_of("") ==
+        "there is no technique ''; known are negate, cyclic, csc, half, allreduce, topk, power_sgd");
   CHECK(error_of("Cyclic") ==
         "there is no technique 'Cyclic'; known are negate, cyclic, csc, half, allreduce, topk, power_sgd");
   CHECK(error_of("negate:x=1") == "technique 'negate' has no key 'x'; it has no parameters");
