@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import itertools
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,12 @@ def test_the_page_has_the_errors_of_todays_model() -> None:
     assert result.quantile(0.9) <= 0.2
     page = " ".join(DOCS.with_suffix(".md").read_text().split())
     assert f"median error {result.quantile(0.5):.1%}, 90th percentile {result.quantile(0.9):.1%}" in page
+
+
+def test_the_page_of_auto_has_its_cells() -> None:
+    path = DOCS.parent / "techniques" / "auto.json"
+    page = " ".join(path.with_suffix(".md").read_text().split())
+    cells = json.loads(path.read_text())["cells"]
+    assert not any((gate.over_dense(cell).low or 0.0) > gate.MOST for cell in cells)
+    assert statistics.median(map(gate.of_best, cells)) >= 0.9
+    assert gate.summary(cells) in page
