@@ -2,8 +2,7 @@
 
 A roofline (Williams et al. 2009) bounds each kind of kernel, and a multi-layer perceptron says by which
 factor a kernel differs from it. Barrachina et al. (2021) also have one network for each kind of kernel.
-Beyond the sizes that were measured the factor stays, and the roofline scales. To predict needs neither numpy
-nor scikit-learn.
+Beyond the sizes that were measured only the roofline counts. To predict needs neither numpy nor scikit-learn.
 """
 
 from __future__ import annotations
@@ -87,12 +86,10 @@ class KernelTimes:
     def seconds(self, kernel: Kernel, samples: float) -> float:
         """Returns the time of a kernel of this kind in this direction."""
         bound = self.roofline.seconds(*work(kernel, samples, self.direction))
-        if not self.network:
+        if not self.network or self.is_outside(kernel, samples):
             return bound
         features = kernel.features(samples)
-        values = [
-            (min(max(features[one.name], one.low), one.high) - one.mean) / one.scale for one in self.inputs
-        ]
+        values = [(features[one.name] - one.mean) / one.scale for one in self.inputs]
         for layer in self.network[:-1]:
             values = [math.tanh(value) for value in layer.outputs(values)]
         return bound * math.exp(self.network[-1].outputs(values)[0])
