@@ -184,8 +184,8 @@ def document(found: Mapping[str, Any]) -> str:
     """Make the page's text of a stored result."""
     machine = found["machine"]
     lines = [
-        f"{machine['cores']} cores of an {machine['cpu']}; device: {found['device']}, threads: {found['threads']}, "
-        f"{found['minutes']:g} minutes.",
+        f"{machine['cores']} cores of an {machine['cpu']}; device: {found['device']}, "
+        f"threads: {found['threads']}, {found['minutes']:g} minutes.",
         "",
         *markdown_rows(_KERNEL_COLUMNS, kernel_rows(found["kernels"])),
         "",

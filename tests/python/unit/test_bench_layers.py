@@ -30,7 +30,7 @@ FOUND = {
 
 def test_the_page_has_errors_of_kernels_and_of_steps() -> None:
     lines = layers.document(FOUND).splitlines()
-    assert lines[0] == "2 cores of an chip; 2 threads on cpu, 4 minutes."
+    assert lines[0] == "2 cores of an chip; device: cpu, threads: 2, 4 minutes."
     assert "| convolution | forward | 80, 20 | 40%, 90% | 12%, 50% | network |" in lines
     assert "| alexnet | 8 | 200 ms | 220 ms, +10% | 100 ms, -50% |" in lines
 
