@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks import launch, measure, show
 from benchmarks.quiet import others_text
 from roundelay.run.mpi import Mpirun
-from tests.rig import Rig, why_not
+from tests.rig import Rig
 
 FITTED = 2  # ranks of the job that gives alpha and W
 _QUICK_SIZES = ("256", "64K", "1M")
@@ -95,8 +95,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
     place = _NODES if arguments.nodes else _NODE
-    if arguments.nodes and (reason := why_not()):
-        raise launch.JobError(f"no nodes on this machine: {reason}")
+    if arguments.nodes:
+        launch.require_rig("nodes")
     sizes = _QUICK_SIZES if arguments.quick else place.sizes
     spec = {
         "sizes": arguments.sizes or [show.parse_size(size) for size in sizes],

@@ -17,7 +17,7 @@ from benchmarks import launch, show
 from benchmarks.table.markdown import rows as markdown_rows
 from benchmarks.table.markdown import with_table
 from roundelay.torch.strategies.top_k import break_even
-from tests.rig import Rig, why_not
+from tests.rig import Rig
 
 _DOCS = Path(__file__).resolve().parent.parent / "docs" / "techniques"
 STORED = _DOCS / "crossover.json"
@@ -120,8 +120,7 @@ def page_text(found: Mapping[str, Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
-    if reason := why_not():
-        raise launch.JobError(f"no nodes on this machine: {reason}")
+    launch.require_rig("nodes")
     mpirun = launch.find_launcher()
     cells = []
     for nodes in arguments.nodes:

@@ -18,7 +18,7 @@ import torch
 from benchmarks.processes import end
 from roundelay.run.errors import UsageError
 from roundelay.run.mpi import Job, Mpirun, command_line, exported, find_mpirun
-from tests.rig import Rig
+from tests.rig import Rig, why_not
 
 _ROOT = Path(__file__).resolve().parent.parent
 GATE = "gate"  # a file in the job's folder: one counter per rank, each in a cache line of its own
@@ -42,6 +42,12 @@ def ending_in_one_line() -> Iterator[None]:
     except JobError as error:
         print(error, file=sys.stderr)
         sys.exit(error.code)
+
+
+def require_rig(what: str) -> None:
+    """Raise JobError, with the reason, if this machine can have no such nodes or racks (tests/rig)."""
+    if reason := why_not():
+        raise JobError(f"no {what} on this machine: {reason}")
 
 
 def find_launcher() -> Mpirun:

@@ -19,7 +19,7 @@ from benchmarks.quiet import others_text
 from benchmarks.table.markdown import rows as markdown_rows
 from benchmarks.table.markdown import with_table
 from benchmarks.workers.ways import STREAM
-from tests.rig import RackRig, why_not
+from tests.rig import RackRig
 
 RACKS, NODES, RANKS = 2, 2, 2  # racks, nodes of a rack, ranks of a node
 FLAT_RING, TWO, RING, THREE = "flat ring", "two levels", "two levels, ring", "three levels"
@@ -100,8 +100,7 @@ def document(found: Mapping[str, Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
-    if reason := why_not():
-        raise launch.JobError(f"no racks on this machine: {reason}")
+    launch.require_rig("racks")
     mpirun = launch.find_launcher()
     default = _SIZES[-1:] if arguments.quick else _SIZES
     uplink = arguments.uplink_mbit or arguments.mbit // 4

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import launch, show
-from tests.rig import Rig, why_not
+from tests.rig import Rig
 
 NODES = 2
 RANKS = 4
@@ -55,8 +55,7 @@ def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
-    if reason := why_not():
-        raise launch.JobError(f"no two nodes on this machine: {reason}")
+    launch.require_rig("two nodes")
     mpirun = launch.find_launcher()
     default = _SIZES[:1] if arguments.quick else _SIZES
     spec = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks import launch, show
 from benchmarks.two_nodes import NODES, RANKS
 from roundelay.timeline.cli import main as roundelay_timeline
-from tests.rig import Rig, why_not
+from tests.rig import Rig
 
 _COLUMNS = ["rank", "in the node", "between nodes", "both", "of two buckets", "most at once"]
 
@@ -41,8 +41,7 @@ def _draw(timeline: Path, steps: int, picture: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
-    if reason := why_not():
-        raise launch.JobError(f"no two nodes on this machine: {reason}")
+    launch.require_rig("two nodes")
     mpirun = launch.find_launcher()
     sizes = {name: getattr(arguments, name) for name in ("size", "buckets", "steps")}
     arguments.timeline.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from benchmarks import launch, show
 from benchmarks.models import available
 from benchmarks.quiet import others_text
 from benchmarks.two_nodes import NODES, RANKS
-from tests.rig import Rig, why_not
+from tests.rig import Rig
 
 _COLUMNS = ["model", "gradients", "way", "step", "exposed", "under way"]
 FULL, HALF = "roundelay", "roundelay bf16"
@@ -60,8 +60,7 @@ def communication_ratio(cell: dict[str, Any]) -> float:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
-    if reason := why_not():
-        raise launch.JobError(f"no two nodes on this machine: {reason}")
+    launch.require_rig("two nodes")
     mpirun = launch.find_launcher()
     spec = {
         "ways": WAYS,

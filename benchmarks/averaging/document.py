@@ -71,12 +71,18 @@ def formula(rig: Mapping[str, Any], name: str, alone: float) -> float:
 
 def step_title(rig: Mapping[str, Any]) -> str:
     """Say what was measured."""
-    found, all_ = Samples(rig["seconds"], rig["others"]), samples(rig)
-    size = show.size_text(rig["bytes"])
-    said = f"{rig['nodes']} nodes, {rig['mbit']} Mbit/s, {size} of parameters, median of {len(all_.kept)}"
-    if found.why_not:
-        return f"{said}; {found.why_not}, so that times are upper bounds"
-    return said
+    return "; ".join(filter(None, (_what(rig), _disturbed(rig))))
+
+
+def _what(rig: Mapping[str, Any]) -> str:
+    size, kept = show.size_text(rig["bytes"]), len(samples(rig).kept)
+    return f"{rig['nodes']} nodes, {rig['mbit']} Mbit/s, {size} of parameters, median of {kept}"
+
+
+def _disturbed(rig: Mapping[str, Any]) -> str:
+    """Say why the times are upper bounds; "": they are not."""
+    why = Samples(rig["seconds"], rig["others"]).why_not
+    return f"{why}, so that times are upper bounds" if why else ""
 
 
 def step_rows(rig: Mapping[str, Any]) -> list[list[str]]:
@@ -111,14 +117,10 @@ def step_table(stored: Mapping[str, Any]) -> str:
     where = f"{machine['cores']} cores of an {machine['cpu']}, torch {machine['torch']}, {machine['mpi']}"
     lines += [f"{where}, one thread a rank, {stored['day']}.", ""]
     for rig in stored["rigs"]:
-        what, _, disturbed = step_title(rig).partition("; ")
-        lines += [
-            f"**{what}.**",
-            *([f"{disturbed.capitalize()}."] if disturbed else []),
-            "",
-            *rows(STEP_COLUMNS, step_rows(rig)),
-            "",
-        ]
+        lines.append(f"**{_what(rig)}.**")
+        if disturbed := _disturbed(rig):
+            lines.append(f"{disturbed.capitalize()}.")
+        lines += ["", *rows(STEP_COLUMNS, step_rows(rig)), ""]
     return "\n".join(lines)
 
 

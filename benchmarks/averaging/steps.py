@@ -15,7 +15,7 @@ from benchmarks import launch, show
 from benchmarks.averaging import document
 from benchmarks.averaging.contenders import ALONE, CONTENDERS
 from roundelay.run.mpi import Mpirun
-from tests.rig import Rig, why_not
+from tests.rig import Rig
 
 _A_NODE = 2
 _LIMIT_S = 580.0
@@ -55,8 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.render:
         document.render_steps(document.read(document.STEPS))
         return
-    if reason := why_not():
-        raise launch.JobError(f"no nodes on this machine: {reason}")
+    launch.require_rig("nodes")
     mpirun = launch.find_launcher()
     rigs = []
     for nodes in arguments.nodes:

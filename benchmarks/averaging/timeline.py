@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import launch, show
 from roundelay.timeline.cli import main as roundelay_timeline
-from tests.rig import Rig, why_not
+from tests.rig import Rig
 
 _NODES, _A_NODE = 2, 2
 _SHOWN = slice(8, 17)  # two cycles, and the step that begins the third
@@ -60,8 +60,7 @@ def record(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = parse(argv)
-    if reason := why_not():
-        raise launch.JobError(f"no two nodes on this machine: {reason}")
+    launch.require_rig("two nodes")
     ranks = record(arguments)
     console = show.console()
     console.print(

@@ -17,7 +17,7 @@ from benchmarks import launch, show
 from benchmarks.gradientflow import document, result
 from benchmarks.gradientflow.contenders import CONTENDERS, DENSE_STEPS, WARMUPS
 from roundelay.run.mpi import Mpirun
-from tests.rig import Rig, why_not
+from tests.rig import Rig
 
 _NODES = 2
 _RANKS = 8  # in two crews of four: one has a pool, one reduces each gradient by itself
@@ -80,8 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         page = document.PAGES[arguments.render]
         _render(page, document.read(page))
         return
-    if reason := why_not():
-        raise launch.JobError(f"no two nodes on this machine: {reason}")
+    launch.require_rig("two nodes")
     if importlib.util.find_spec("sklearn") is None:
         raise launch.JobError("no digits to learn: pip install scikit-learn")
     mpirun = launch.find_launcher()

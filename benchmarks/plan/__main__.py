@@ -15,9 +15,8 @@ from pathlib import Path
 
 from benchmarks import launch, show
 from benchmarks.plan import fit
-from benchmarks.plan.cells import RATES, SHAPES, Cell, measure, shape_of
-from benchmarks.plan.tasks import STRATEGIES, TASKS
-from tests.rig import why_not
+from benchmarks.plan.cells import Cell, add_rigs, measure
+from benchmarks.plan.tasks import STRATEGIES
 
 _ROOT = Path(__file__).resolve().parents[2]
 DOCS = _ROOT / "docs" / "plan.json"
@@ -26,11 +25,7 @@ PICTURE = _ROOT / "docs" / "images" / "plan_rig.png"
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plan", description=__doc__)
-    parser.add_argument(
-        "--shapes", type=shape_of, nargs="+", default=list(SHAPES), help="nodes x ranks of a node"
-    )
-    parser.add_argument("--mbit", type=int, nargs="+", default=list(RATES), help="a node's rate, Mbit/s")
-    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    add_rigs(parser)
     parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES))
     parser.add_argument(
         "--repetitions", type=int, default=3, help="measurements of a cell, each of some steps (default: 3)"
@@ -58,8 +53,7 @@ def load(path: Path) -> list[Cell]:
 
 def _measure(arguments: argparse.Namespace) -> list[Cell]:
     """Measure what the file of cells lacks, and store it after each rig."""
-    if reason := why_not():
-        raise launch.JobError(f"no nodes on this machine: {reason}")
+    launch.require_rig("nodes")
     cells = load(arguments.cells)
     known = {cell.key for cell in cells}
     for shape, mbit in itertools.product(arguments.shapes, arguments.mbit):

@@ -78,6 +78,15 @@ def shape_of(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(f"{text!r} is not like 2x1: nodes, and ranks of each") from None
 
 
+def add_rigs(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose rigs and tasks."""
+    parser.add_argument(
+        "--shapes", type=shape_of, nargs="+", default=list(SHAPES), help="nodes x ranks of a node"
+    )
+    parser.add_argument("--mbit", type=int, nargs="+", default=list(RATES), help="a node's rate, Mbit/s")
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+
+
 def run_rig(module: str, shape: tuple[int, int], mbit: int, spec: dict[str, Any]) -> list[dict[str, Any]]:
     """Run a module's ranks on one rig; return their results. JobError: a rank failed."""
     nodes, ranks_per_node = shape

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import launch, show
-from benchmarks.plan.cells import RATES, SHAPES, run_rig, shape_of
-from benchmarks.plan.tasks import AUTO, CANDIDATES, TASKS
+from benchmarks.plan.cells import add_rigs, run_rig
+from benchmarks.plan.tasks import AUTO, CANDIDATES
 from benchmarks.table.result import Estimate
 from benchmarks.table.samples import Samples
-from tests.rig import why_not
 
 DENSE = CANDIDATES[0]
 MOST = 1.02  # auto / dense: its interval must not lie above
@@ -67,11 +66,7 @@ def summary(cells: Sequence[dict[str, Any]]) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plan.gate", description=__doc__)
-    parser.add_argument(
-        "--shapes", type=shape_of, nargs="+", default=list(SHAPES), help="nodes x ranks of a node"
-    )
-    parser.add_argument("--mbit", type=int, nargs="+", default=list(RATES), help="a node's rate, Mbit/s")
-    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    add_rigs(parser)
     parser.add_argument("--repetitions", type=int, default=8, help="turns that count (default: 8)")
     parser.add_argument(
         "--output", type=Path, default=Path("out/gate.json"), help="cells that it has stay as they are"
@@ -82,8 +77,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
-    if reason := why_not():
-        raise launch.JobError(f"no nodes on this machine: {reason}")
+    launch.require_rig("nodes")
     output: Path = arguments.output
     cells: list[dict[str, Any]] = json.loads(output.read_text())["cells"] if output.exists() else []
     known = {(cell["nodes"], cell["ranks_per_node"], cell["mbit"], cell["task"]) for cell in cells}
