@@ -8,7 +8,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,13 @@ def own_rank() -> int:
 
 
 def run_ranks(
-    mpirun: Mpirun, module: str, ranks: int, spec: dict[str, Any], timeout: float, rig: Rig | None = None
+    mpirun: Mpirun,
+    module: str,
+    ranks: int,
+    spec: dict[str, Any],
+    timeout: float,
+    rig: Rig | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Run `python -m module` on this machine's ranks with one thread each.
 
@@ -78,6 +84,7 @@ def run_ranks(
         spec: the measurement, as JSON values.
         timeout: the seconds after which all ranks are ended.
         rig: the hosts of the ranks (Open MPI only); None means this one.
+        variables: more variables of the ranks' environment.
 
     Returns:
         The result of each rank's `main`.
@@ -91,7 +98,12 @@ def run_ranks(
         path.write_text(json.dumps({**spec, "ranks": ranks, "folder": folder}))
         (Path(folder) / GATE).write_bytes(bytes(GATE_STRIDE * ranks))
         interface = "eth0" if rig else "lo"
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": interface}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "GLOO_SOCKET_IFNAME": interface,
+            **(variables or {}),
+        }
         program = [sys.executable, "-m", module, str(path)]
         if rig is None:
             job = Job(ranks, [], True, exported(environment, one_machine=True), [], program)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs all GPU tests and benchmarks on this machine's NVIDIA GPU in under 10 minutes and writes out/gpu.json; see --help.
-# It needs torch with CUDA and nvcc, but no network and no MPI. PYTHON chooses the Python; default: the first with torch.
+# It needs torch with CUDA and nvcc, but no network; MPI only if there is one. PYTHON chooses the Python; default: the first with torch.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 command -v nvcc >/dev/null || PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin

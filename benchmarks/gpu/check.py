@@ -73,8 +73,8 @@ def checks(steps: Sequence[Step], place: Place, dry: bool) -> Iterator[Check]:
         why = step.dry if dry else ""
         why = why or broken or ("" if left > 0 else f"the {_LIMIT_S:.0f} s were over")
         check = Check(step.name, None, message=f"not run: {why}") if why else run(step, place, left)
-        if step.vital and check.ok is False:
-            broken = f"'{step.name}' failed"
+        if step.vital and not why and check.ok is not True:
+            broken = check.message if check.ok is None else f"'{step.name}' failed"
         yield check
 
 

@@ -42,7 +42,8 @@ def markdown(result: Mapping[str, Any]) -> str:
     """Make the table, after a line about the machine."""
     where = (
         f"{result['gpu']}, driver {result['driver']}, torch {result['torch']}, CUDA {result['cuda']}, "
-        f"NCCL {result['nccl']}, Python {result['python']}, {result['date'].partition('T')[0]}."
+        f"NCCL {result['nccl']}, MPI {result['mpi']}, Python {result['python']}, "
+        f"{result['date'].partition('T')[0]}."
     )
     return "\n".join([where, "", *markdown_rows(COLUMNS, rows(result)), ""])
 

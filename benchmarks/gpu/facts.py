@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import os
 import platform
 import shutil
 import subprocess
 import sys
 
 import torch
+
+from benchmarks.gpu import mpi
 
 _LEAST_PYTHON, _LEAST_TORCH = (3, 11), (2, 11)
 _QUERY = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
@@ -63,5 +66,6 @@ def facts(dry: bool) -> dict[str, str]:
         "torch": torch.__version__,
         "cuda": torch.version.cuda or "none",
         "nccl": ".".join(map(str, nccl)) if nccl else "none",
+        "mpi": mpi.which(os.environ)["mpi"] or "none",
         "python": platform.python_version(),
     }

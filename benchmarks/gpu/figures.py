@@ -60,3 +60,23 @@ def pointers(found: Mapping[str, Any]) -> list[Line]:
         work = f"a sum on the device, {show.size_text(cell['bytes'])}"
         made.append(Line(work, f"{own:.3g} GB/s", "over the host", f"{theirs:.3g} GB/s", own / theirs, "x"))
     return made
+
+
+def mpi_refuses(found: Mapping[str, Any]) -> list[Line]:
+    """Tell why MPI cannot move the GPU's memory here; nothing if it can."""
+    return [missing("fabric mpi", found["why_not"])] if found["why_not"] else []
+
+
+def over_mpi(found: Mapping[str, Any]) -> list[Line]:
+    """Compare allreduces over MPI with those by the other fabrics, and with the pointer cache."""
+    own = found["seconds"]["mpi"]
+    made = []
+    for way, theirs in found["seconds"].items():
+        for size in own if way != "mpi" else ():
+            work = f"allreduce of {show.size_text(int(size))} by {found['ranks']} ranks over MPI"
+            texts = show.seconds_text(own[size]), show.seconds_text(theirs[size])
+            made.append(Line(work, texts[0], way, texts[1], own[size] / theirs[size], "x"))
+    asked, passed_on = found["questions"]["asked"], found["questions"]["passed_on"]
+    work = "questions to the driver in one rank, with --pointer-cache"
+    made.append(Line(work, str(passed_on), "of", str(asked), passed_on / max(1, asked), "x"))
+    return made

@@ -28,15 +28,16 @@ class Step:
     """One check.
 
     In `command`, {build} is the build's folder and {device} the kind of device. `ranks` is the number of
-    processes, which connect without MPI; each must print `says`. `dry` is the reason why a machine without a
-    GPU cannot run it. `lines` compares its measurements with the goals. If a `vital` step fails, the others
-    have no meaning.
+    processes, which roundelayrun starts with `flags`; each must print `says`. `dry` is the reason why a
+    machine without a GPU cannot run it. `lines` compares its measurements with the goals. If a `vital` step
+    fails, or has nothing to measure, the following ones have no meaning.
     """
 
     name: str
     budget_s: float
     command: Sequence[str]
     ranks: int = 0
+    flags: Sequence[str] = ("--gloo",)
     says: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     dry: str = ""
@@ -72,7 +73,7 @@ class Place:
             filled = [word.replace(mark, text) for word in filled]
         if not step.ranks:
             return filled
-        return [sys.executable, "-m", "roundelay.run.cli", "-np", str(step.ranks), "--gloo", *filled]
+        return [sys.executable, "-m", "roundelay.run.cli", "-np", str(step.ranks), *step.flags, *filled]
 
 
 def figures(output: str) -> dict[str, Any] | None:

@@ -11,17 +11,7 @@ from benchmarks.gpu.runner import ROOT, Step
 
 _BUILT = "a dry run takes what is built"
 _ON_DEVICE = "it needs a GPU"
-_CONFIGURE = (
-    *("cmake", "-S", str(ROOT), "-B", "{build}", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"),
-    *(
-        "-DROUNDELAY_IN_TREE=ON",
-        "-DROUNDELAY_TESTS=ON",
-        "-DROUNDELAY_WITH_TORCH=ON",
-        "-DROUNDELAY_WITH_MPI=OFF",
-        "-DROUNDELAY_WITH_CUDA=ON",
-    ),
-    *(f"-DPython3_EXECUTABLE={sys.executable}", "-DROUNDELAY_CUDA_ARCHITECTURES=native"),
-)
+_MPI = (sys.executable, "-m", "benchmarks.gpu.mpi")
 _HOST_TIME = (sys.executable, "-m", "benchmarks.gpu.host_time", "--device", "{device}")
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "tests/python/gpu/test_faults.py")
 _MATRIX = "matrix/test_matrix.py"
@@ -30,16 +20,28 @@ _SECONDS = ((1, 60), (2, 60), (4, 120))  # (ranks, seconds); there may be more r
 _BUILD = ("cmake", "--build", "{build}", "-j", str(os.cpu_count()), "--target")
 
 
-def _ranks(name: str, file: str, ranks: int, budget_s: float, **environment: str) -> Step:
+def _configure(mpi: str) -> Sequence[str]:
+    """Make the command that prepares the build, with MPI ON or OFF."""
+    return (
+        *("cmake", "-S", str(ROOT), "-B", "{build}", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"),
+        *("-DROUNDELAY_IN_TREE=ON", "-DROUNDELAY_TESTS=ON", "-DROUNDELAY_WITH_TORCH=ON"),
+        *(f"-DROUNDELAY_WITH_MPI={mpi}", "-DROUNDELAY_WITH_CUDA=ON"),
+        *(f"-DPython3_EXECUTABLE={sys.executable}", "-DROUNDELAY_CUDA_ARCHITECTURES=native"),
+    )
+
+
+def _ranks(
+    name: str, file: str, ranks: int, budget_s: float, flags: Sequence[str] = ("--gloo",), **environment: str
+) -> Step:
     """Make the step that runs all checks of a test file with that many ranks on one GPU."""
     work = (sys.executable, "tests/python/support/rank_checks.py", f"tests/python/{file}")
     named = f"{name}, {ranks} rank{'s' if ranks > 1 else ''}"
     says = "all checks passed on rank "
-    return Step(named, budget_s, work, ranks=ranks, says=says, environment=environment)
+    return Step(named, budget_s, work, ranks=ranks, flags=flags, says=says, environment=environment)
 
 
 _BUILDING = (
-    Step("configure", 60, _CONFIGURE, dry=_BUILT, vital=True),
+    Step("configure", 60, _configure("OFF"), dry=_BUILT, vital=True),
     Step("build", 240, (*_BUILD, "modules"), dry=_BUILT, vital=True),
     Step(
         "build of the C++ checks",
@@ -83,5 +85,22 @@ _TRAINING = (
     Step("host time of a step", 60, _HOST_TIME, lines=figures.host_time),
 )
 _FAULTS = (Step("ranks that die or stop", 180, _PYTEST),)
+# The last ones: where there is no such MPI, all others have run.
+_OVER_MPI = (
+    Step("which MPI", 30, (*_MPI, "which"), lines=figures.mpi_refuses, vital=True),
+    Step("configure with MPI", 60, _configure("ON"), dry=_BUILT, vital=True),
+    Step("build with MPI", 120, (*_BUILD, "modules"), dry=_BUILT, vital=True),
+    Step("MPI takes the GPU's memory", 60, (*_MPI, "takes"), lines=figures.mpi_refuses, vital=True),
+    _ranks("all operations over MPI", _MATRIX, 2, 60, ("--mpi",), ROUNDELAY_GPU_FABRIC="mpi", **_DYNAMIC),
+    *(
+        Step(
+            f"allreduce over MPI, {ranks} ranks",
+            90,
+            (*_MPI, "allreduce", "--ranks", str(ranks)),
+            lines=figures.over_mpi,
+        )
+        for ranks in (2, 4)
+    ),
+)
 
-STEPS: Sequence[Step] = (*_BUILDING, *_KERNELS, *_OPERATIONS, *_TRAINING, *_FAULTS)
+STEPS: Sequence[Step] = (*_BUILDING, *_KERNELS, *_OPERATIONS, *_TRAINING, *_FAULTS, *_OVER_MPI)

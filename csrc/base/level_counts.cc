@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <utility>
 
 namespace roundelay {
 namespace {
 
 constexpr std::size_t kMostNodes = 1 << 24;
+constexpr std::string_view kTaken[] = {"cluster", "gpu"};  // levels of a tuning file that are no parts
 
 std::optional<LevelCount> parse_one(std::string_view text) {
   const std::size_t equals = text.find('=');
@@ -18,6 +20,7 @@ std::optional<LevelCount> parse_one(std::string_view text) {
   if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; };
   if (count.each < 1 || !std::ranges::all_of(count.name, is_letter)) return std::nullopt;
+  if (std::ranges::find(kTaken, count.name) != std::end(kTaken)) return std::nullopt;
   return count;
 }
 

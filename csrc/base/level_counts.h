@@ -10,7 +10,7 @@
 namespace roundelay {
 
 struct LevelCount {
-  std::string name;      // lower-case letters and '_'
+  std::string name;      // lower-case letters and '_'; not "cluster" nor "gpu"
   std::size_t each = 1;  // the number of parts in each part of the level outside, at least 1
   friend bool operator==(const LevelCount&, const LevelCount&) = default;
 };

@@ -49,6 +49,8 @@ class MemoryListener {
   // Some of these bytes begin or end now. Where only the first address is known, `bytes` is 1.
   virtual void begin_change(std::uintptr_t base, std::size_t bytes) = 0;
   virtual void end_change() = 0;
+  // From now on changes may go unheard, so that no answer may be kept.
+  virtual void stop_keeping() = 0;
 };
 
 }  // namespace roundelay

@@ -8,10 +8,15 @@
 
 using roundelay::preload::Change;
 using roundelay::preload::Hook;
+using roundelay::preload::is_captured;
+using roundelay::preload::kMemAllocNode;
 using roundelay::preload::real;
 using roundelay::preload::Shim;
 
 namespace {
+
+// A graph's memory begins and ends when the device comes to its nodes, and no call tells of that.
+constexpr const char* kByGraph = "a CUDA graph allocates memory itself, whose end goes unheard";
 
 std::uintptr_t number(CUdeviceptr address) { return static_cast<std::uintptr_t>(address); }
 std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
@@ -26,6 +31,15 @@ std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintpt
     const Change whole;                                                      \
     const CUresult result = real<CUresult PARAMETERS>(Hook::NAME) ARGUMENTS; \
     if (result == 0) const Change memory(number(*(POINTER)), BYTES);         \
+    return result;                                                           \
+  }
+// The same in the order of a stream: its memory is a graph's own if a graph takes the stream's work down.
+#define ROUNDELAY_BEGINS_IN_STREAM(NAME, PARAMETERS, ARGUMENTS, QUESTION)    \
+  ROUNDELAY_EXPORT CUresult NAME PARAMETERS {                                \
+    const Change whole;                                                      \
+    const CUresult result = real<CUresult PARAMETERS>(Hook::NAME) ARGUMENTS; \
+    if (result == 0) const Change memory(number(*p), n);                     \
+    if (result == 0 && is_captured(s, QUESTION)) Shim::get().stop(kByGraph); \
     return result;                                                           \
   }
 // Memory changes, beginning at an address that is known.
@@ -47,12 +61,16 @@ ROUNDELAY_BEGINS(cuMemAllocPitch_v2,
                   unsigned element),
                  (p, pitch, width, height, element), p, *pitch* height)
 ROUNDELAY_BEGINS(cuMemAllocManaged, (CUdeviceptr * p, std::size_t n, unsigned flags), (p, n, flags), p, n)
-ROUNDELAY_BEGINS(cuMemAllocAsync, (CUdeviceptr * p, std::size_t n, CUstream s), (p, n, s), p, n)
-ROUNDELAY_BEGINS(cuMemAllocAsync_ptsz, (CUdeviceptr * p, std::size_t n, CUstream s), (p, n, s), p, n)
-ROUNDELAY_BEGINS(cuMemAllocFromPoolAsync, (CUdeviceptr * p, std::size_t n, CUmemoryPool pool, CUstream s),
-                 (p, n, pool, s), p, n)
-ROUNDELAY_BEGINS(cuMemAllocFromPoolAsync_ptsz,
-                 (CUdeviceptr * p, std::size_t n, CUmemoryPool pool, CUstream s), (p, n, pool, s), p, n)
+ROUNDELAY_BEGINS_IN_STREAM(cuMemAllocAsync, (CUdeviceptr * p, std::size_t n, CUstream s), (p, n, s),
+                           "cuStreamIsCapturing")
+ROUNDELAY_BEGINS_IN_STREAM(cuMemAllocAsync_ptsz, (CUdeviceptr * p, std::size_t n, CUstream s), (p, n, s),
+                           "cuStreamIsCapturing_ptsz")
+ROUNDELAY_BEGINS_IN_STREAM(cuMemAllocFromPoolAsync,
+                           (CUdeviceptr * p, std::size_t n, CUmemoryPool pool, CUstream s), (p, n, pool, s),
+                           "cuStreamIsCapturing")
+ROUNDELAY_BEGINS_IN_STREAM(cuMemAllocFromPoolAsync_ptsz,
+                           (CUdeviceptr * p, std::size_t n, CUmemoryPool pool, CUstream s), (p, n, pool, s),
+                           "cuStreamIsCapturing_ptsz")
 ROUNDELAY_BEGINS(cuMemHostAlloc, (void** p, std::size_t n, unsigned flags), (p, n, flags), p, n)
 ROUNDELAY_BEGINS(cuMemAllocHost_v2, (void** p, std::size_t n), (p, n), p, n)
 // The size of a peer's memory is not said: one byte removes whatever was there.
@@ -76,3 +94,23 @@ ROUNDELAY_ENDS_ANY(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device))
 ROUNDELAY_ENDS_ANY(cuDevicePrimaryCtxRelease_v2, (CUdevice device), (device))
 ROUNDELAY_ENDS_ANY(cuMemPoolDestroy, (CUmemoryPool pool), (pool))
 ROUNDELAY_ENDS_ANY(cuMemPoolTrimTo, (CUmemoryPool pool, std::size_t kept), (pool, kept))
+
+ROUNDELAY_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                                                 std::size_t count, void* parameters) {
+  Shim::get().stop(kByGraph);
+  return real<CUresult(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, void*)>(
+      Hook::cuGraphAddMemAllocNode)(node, graph, after, count, parameters);
+}
+// The parameters of a node of any kind begin with the kind.
+ROUNDELAY_EXPORT CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                                         std::size_t count, int* parameters) {
+  if (parameters != nullptr && *parameters == kMemAllocNode) Shim::get().stop(kByGraph);
+  return real<CUresult(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, int*)>(Hook::cuGraphAddNode)(
+      node, graph, after, count, parameters);
+}
+ROUNDELAY_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                                            const void* edges, std::size_t count, int* parameters) {
+  if (parameters != nullptr && *parameters == kMemAllocNode) Shim::get().stop(kByGraph);
+  return real<CUresult(CUgraphNode*, CUgraph, const CUgraphNode*, const void*, std::size_t, int*)>(
+      Hook::cuGraphAddNode_v2)(node, graph, after, edges, count, parameters);
+}

@@ -11,6 +11,8 @@ using CUstream = struct CUstream_st*;
 using CUcontext = struct CUctx_st*;
 using CUmemoryPool = struct CUmemPoolHandle_st*;
 using CUdevice = int;
+using CUgraph = struct CUgraph_st*;
+using CUgraphNode = struct CUgraphNode_st*;
 struct CUipcMemHandle {
   char reserved[64];
 };
@@ -26,6 +28,7 @@ enum Attribute : int {
   kRangeSize = 12
 };
 enum MemoryType : unsigned { kHostMemory = 1, kDeviceMemory = 2 };
+inline constexpr int kMemAllocNode = 10;  // a graph's node that allocates memory
 
 // Functions that are hooked, by the names under which the driver exports them.
 #define ROUNDELAY_HOOKED(X)       \
@@ -54,6 +57,9 @@ enum MemoryType : unsigned { kHostMemory = 1, kDeviceMemory = 2 };
   X(cuDevicePrimaryCtxRelease_v2) \
   X(cuMemPoolDestroy)             \
   X(cuMemPoolTrimTo)              \
+  X(cuGraphAddMemAllocNode)       \
+  X(cuGraphAddNode)               \
+  X(cuGraphAddNode_v2)            \
   X(cuPointerGetAttribute)        \
   X(cuPointerGetAttributes)       \
   X(cuGetProcAddress)             \

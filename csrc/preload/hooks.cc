@@ -53,8 +53,9 @@ Hook hook_named(std::string_view name) {
 }
 
 Hook hook_wanted(std::string_view plain_name, int version, bool per_thread) {
-  // The only one whose second version has other parameters, and that programs may want in its first.
+  // Those whose second versions have other parameters, and that programs may want in their first.
   if (plain_name == "cuGetProcAddress" && version < 12000) return Hook::cuGetProcAddress;
+  if (plain_name == "cuGraphAddNode" && version < 12030) return Hook::cuGraphAddNode;
   const std::string plain(plain_name);
   for (const char* const ending : {per_thread ? "_ptsz" : "_v2", "_v2", ""}) {
     if (const Hook hook = hook_named(plain + ending); hook != Hook::kCount) return hook;
@@ -65,6 +66,14 @@ Hook hook_wanted(std::string_view plain_name, int version, bool per_thread) {
 void found(Hook hook, void* function) {
   if (function == function_of(hook)) return;
   g_real[index_of(hook)].store(function, std::memory_order_release);
+}
+
+bool is_captured(CUstream stream, const char* question) {
+  int status = 0;
+  auto* const ask = driver() == nullptr
+                        ? nullptr
+                        : reinterpret_cast<CUresult (*)(CUstream, int*)>(real_dlsym(driver(), question));
+  return ask != nullptr && ask(stream, &status) == 0 && status != 0;
 }
 
 void* real_address(Hook hook) {

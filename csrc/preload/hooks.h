@@ -23,6 +23,9 @@ void found(Hook hook, void* function);
 Hook hook_wanted(std::string_view plain_name, int version, bool per_thread);
 // Returns this library's function of a hook.
 void* function_of(Hook hook);
+// Returns whether a graph takes down what is enqueued in the stream, by cuStreamIsCapturing() or the function
+// of this name.
+bool is_captured(CUstream stream, const char* question);
 // The C library's dlsym(), which this library hides.
 void* real_dlsym(void* handle, const char* name);
 

@@ -44,14 +44,24 @@ Shim& Shim::get() {
 }
 
 bool Shim::on() {
-  State state = state_.load(std::memory_order_acquire);
+  State state = state_.load();
   if (state == State::kOn) return true;
   if (state != State::kUntested || real_address(Hook::cuPointerGetAttributes) == nullptr) return false;
   if (!state_.compare_exchange_strong(state, State::kTesting)) return false;  // another thread tests
   const std::string unheard = what_goes_unheard();
   if (!unheard.empty()) say("off: " + unheard + " went unheard, so that answers could grow old");
-  state_.store(unheard.empty() ? State::kOn : State::kOff, std::memory_order_release);
-  return unheard.empty();
+  State testing = State::kTesting;  // or stop() came first
+  return state_.compare_exchange_strong(testing, unheard.empty() ? State::kOn : State::kOff) &&
+         unheard.empty();
+}
+
+void Shim::stop(const std::string& why) {
+  if (state_.exchange(State::kOff) == State::kOff) return;
+  cache_->stop_keeping();
+  for (const auto& listener : listeners_) {
+    if (MemoryListener* const one = listener.load()) one->stop_keeping();
+  }
+  say("off: " + why);
 }
 
 void Shim::begin_change(std::uintptr_t base, std::size_t bytes) {
@@ -72,7 +82,7 @@ void Shim::end_change() {
 bool Shim::add(MemoryListener* listener) {
   for (auto& place : listeners_) {
     MemoryListener* nobody = nullptr;
-    if (place.compare_exchange_strong(nobody, listener)) return true;
+    if (place.compare_exchange_strong(nobody, listener)) return on();  // else stop() may not have seen it
   }
   return false;
 }

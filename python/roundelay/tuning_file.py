@@ -38,6 +38,7 @@ ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     "alltoall": ("pairwise",),
     "barrier": ("dissemination",),
 }
+GPU = "gpu"  # the level of operations over MPI on GPUs' memory, wherever their ranks are
 CURE = "write one with: roundelay tune -np N --output {path}"
 
 
@@ -49,7 +50,8 @@ class TuningFileError(ValueError):
 class Level:
     """One level of the cluster, named after the part that it lies in: ranks of a node, nodes of a rack ...
 
-    The outermost level is "cluster"; it joins nodes, or racks if there are any.
+    The outermost level is "cluster"; it joins nodes, or racks if there are any. Beside them there may be a
+    level GPU, which joins all ranks.
     """
 
     name: str

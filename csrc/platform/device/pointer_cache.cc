@@ -26,7 +26,7 @@ Result<MemoryPlace> PointerCache::locate(const void* address) {
 
 void PointerCache::keep(const Allocation& answer, std::uint64_t changes_before) {
   const MutexLock lock(mutex_);
-  if (under_way_ > 0 || changes_.load(std::memory_order_relaxed) != changes_before) return;
+  if (!keeps_ || under_way_ > 0 || changes_.load(std::memory_order_relaxed) != changes_before) return;
   table_.insert(answer);
 }
 
@@ -41,6 +41,12 @@ void PointerCache::end_change() {
   const MutexLock lock(mutex_);
   --under_way_;
   changes_.fetch_add(1, std::memory_order_release);  // who asked meanwhile may have heard of the old memory
+}
+
+void PointerCache::stop_keeping() {
+  const MutexLock lock(mutex_);
+  keeps_ = false;
+  table_.clear();
 }
 
 void PointerCache::forget_all() {

@@ -36,6 +36,7 @@ class PointerCache final : public MemoryListener {
 
   void begin_change(std::uintptr_t base, std::size_t bytes) override EXCLUDES(mutex_);
   void end_change() override EXCLUDES(mutex_);
+  void stop_keeping() override EXCLUDES(mutex_);
   // Forgets all answers, because changes may have gone unheard (a device was reset).
   void forget_all() EXCLUDES(mutex_);
 
@@ -57,6 +58,7 @@ class PointerCache final : public MemoryListener {
   std::atomic<std::uint64_t> changes_{0};  // counts begins and ends
   Mutex mutex_;                            // for writing to table_
   int under_way_ GUARDED_BY(mutex_) = 0;   // changes
+  bool keeps_ GUARDED_BY(mutex_) = true;
   AllocationTable table_;
   std::array<Counter, 16> counters_;
 };

@@ -14,6 +14,8 @@ using collective::Select;
 using collective::Tuning;
 
 constexpr const char* kOutermost = "cluster";
+constexpr const char* kOnDevice =
+    "gpu";  // no part of the cluster: calls on GPUs' memory, wherever their ranks are
 
 bool holds(const Part& part, const Group& group) {
   return std::all_of(group.ranks.begin(), group.ranks.end(), [&](int rank) {
@@ -52,6 +54,7 @@ std::vector<Tuning::Level> levels_of(const Topology& topology) {
 std::string described(const std::vector<Tuning::Level>& levels) {
   std::string text;
   for (const Tuning::Level& level : levels) {
+    if (level.name == kOnDevice) continue;
     text += (text.empty() ? "" : ", ") + std::to_string(level.members) + " in a " + level.name;
   }
   return text.empty() ? "a single rank" : text;
@@ -112,7 +115,7 @@ Select AlgorithmChoice::of(const Group& group) const {
 }
 
 Select AlgorithmChoice::on_device() const {
-  const auto found = by_level_.find("gpu");
+  const auto found = by_level_.find(kOnDevice);
   return (found == by_level_.end() ? untuned_ : found->second).on_device();
 }
 

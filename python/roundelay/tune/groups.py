@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from roundelay.tuning_file import Level
+from roundelay.tuning_file import GPU, Level
 
 OUTERMOST = "cluster"
 INNERMOST = "node"
@@ -54,6 +54,15 @@ def between(topology: Sequence[Parts]) -> list[Series]:
     everyone = tuple(sorted(rank for part in topology[0][1] for rank in part))
     if len(topology[0][1]) > 1 and all(everyone not in series.groups for series in found):
         found.append(Series(OUTERMOST if len(topology[-1][1]) > 1 else topology[-1][0], (everyone,)))
+    return found
+
+
+def on_gpus(ranks: int) -> list[Series]:
+    """Returns the series of all ranks on their GPUs, as one group, of half of them, a quarter and so on."""
+    found = []
+    while ranks > 1:
+        found.append(Series(GPU, (tuple(range(ranks)),)))
+        ranks //= 2
     return found
 
 

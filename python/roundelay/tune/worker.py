@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
 import roundelay.torch as hvd
-from roundelay import _core
-from roundelay.tune import groups
+from roundelay import _core, _gpu
+from roundelay.tune import groups, measure
 from roundelay.tune.fit import SHARED_MEMORY
 from roundelay.tune.groups import Series
 from roundelay.tune.lines import MARK, Plan
-from roundelay.tuning_file import ALGORITHMS, Cluster
+from roundelay.tuning_file import ALGORITHMS, GPU, Cluster, Level
 
 _OPERATIONS = [operation for operation, names in ALGORITHMS.items() if len(names) > 1]
 _NAMES = list(dict.fromkeys(name for operation in _OPERATIONS for name in ALGORITHMS[operation]))
-_FEWEST, _MOST = 3, 200  # repetitions of a cell
 
 
 @dataclass(frozen=True)
@@ -54,32 +50,10 @@ def say(content: dict[str, Any]) -> None:
         print(MARK + json.dumps(content), flush=True)
 
 
-@contextmanager
-def _job(**variables: str) -> Iterator[None]:
-    """Surrounds a job (hvd.init() to hvd.shutdown()) with these ROUNDELAY_ variables."""
-    names = {f"ROUNDELAY_{name}": value for name, value in variables.items()}
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(names)
-    try:
-        hvd.init()
-        yield
-    finally:
-        hvd.shutdown()
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _nothing() -> None:
-    """Stands for the operation on ranks that are in no group."""
-
-
-def _call(cell: _Cell, process_set: hvd.ProcessSet) -> Callable[[], object]:
+def _call(cell: _Cell, process_set: hvd.ProcessSet, device: torch.device) -> Callable[[], object]:
     """Returns the cell's operation. `cell.bytes`: of a rank's vector; of an allgather, of its result."""
     count = max(1, cell.bytes // 4)
-    tensor = torch.zeros(count)  # sums stay as they are
+    tensor = torch.zeros(count, device=device)  # sums stay as they are
     ranks = process_set.ranks
     name = "tune"
     if cell.operation == "allreduce":
@@ -88,42 +62,26 @@ def _call(cell: _Cell, process_set: hvd.ProcessSet) -> Callable[[], object]:
         return lambda: hvd.broadcast_(tensor, ranks[0], name=name, process_set=process_set)
     if cell.operation == "reducescatter":
         return lambda: hvd.reducescatter(tensor, name=name, op=hvd.Sum, process_set=process_set)
-    part = torch.zeros(max(1, count // len(ranks)))
+    part = torch.zeros(max(1, count // len(ranks)), device=device)
     return lambda: hvd.allgather(part, name=name, process_set=process_set)
 
 
-def _of_all(value: float, how: Any) -> float:
-    """Returns the largest, or the mean, of all ranks' values."""
-    return float(hvd.allreduce(torch.tensor([value], dtype=torch.float64), name="tune.agree", op=how).item())
-
-
-def _measure(cell: _Cell, process_set: hvd.ProcessSet | None, plan: Plan) -> dict[str, Any]:
+def _measure(
+    cell: _Cell, process_set: hvd.ProcessSet | None, plan: Plan, device: torch.device
+) -> dict[str, Any]:
     """Measures a cell. All ranks call it; those without a group only keep in step."""
-    run = _call(cell, process_set) if process_set is not None else _nothing
-    run()
-    hvd.barrier()
-    began = time.perf_counter()
-    run()
-    once = _of_all(time.perf_counter() - began, hvd.Max)
-    repetitions = min(_MOST, max(_FEWEST, int(plan.seconds_a_cell / max(once, 1e-9))))
-    seconds = []
-    cpu = time.process_time()
-    for _ in range(repetitions):
-        began = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - began)
-    cpu = (time.process_time() - cpu) / repetitions
-    slowest = _of_all(statistics.median(seconds), hvd.Max)
+    run = None
+    if process_set is not None:
+        run = measure.until_done(_call(cell, process_set, device), device)
     members = sum(len(group) for group in cell.series.groups)
-    mean_cpu = _of_all(cpu if process_set is not None else 0.0, hvd.Sum) / members
+    times = measure.take(run, plan.seconds_a_cell, members)
     return {
         "level": cell.series.level,
         "operation": cell.operation,
         "algorithm": cell.algorithm,
         "ranks": cell.series.ranks,
         "bytes": cell.bytes,
-        "seconds": slowest,
-        "cpu_seconds": mean_cpu,
+        **asdict(times),
     }
 
 
@@ -133,11 +91,12 @@ def _run_series(
     """Measures the operations of one series. Sizes beyond one that takes too long are left out."""
     sets = [hvd.add_process_set(group) for group in series.groups if len(group) < hvd.size()]
     mine = next((one for one in sets if one.included()), None if sets else hvd.global_process_set)
+    device = measure.own_gpu() if series.level == GPU else torch.device("cpu")
     found = []
     for operation in operations:
         what = f"{operation}, {algorithm}, {series.ranks} ranks in a {series.level}"
         for index, size in enumerate(plan.sizes):
-            found.append(_measure(_Cell(series, operation, algorithm, size), mine, plan))
+            found.append(_measure(_Cell(series, operation, algorithm, size), mine, plan, device))
             too_long = found[-1]["seconds"] > plan.longest_seconds
             speaker.done(len(plan.sizes) - index if too_long else 1, what)
             if too_long:
@@ -147,30 +106,51 @@ def _run_series(
     return found
 
 
+def _series_on_gpus() -> list[Series]:
+    """Returns the series over MPI on GPUs, if ROUNDELAY_GPU_FABRIC asks for them. Tries them first.
+
+    Raises RuntimeError, the same on all ranks, if one has no GPU, or its MPI does not take a GPU's memory.
+    """
+    if os.environ.get("ROUNDELAY_GPU_FABRIC") != "mpi":
+        return []
+    seen = hvd.allgather(torch.tensor([_gpu.devices() or 0]), name="tune.gpus").tolist()
+    if 0 in seen:
+        raise RuntimeError(f"ROUNDELAY_GPU_FABRIC=mpi, but rank {seen.index(0)} can use no GPU; unset it")
+    hvd.allreduce_(torch.zeros(1, device=measure.own_gpu()), name="tune.try")
+    return groups.on_gpus(hvd.size())
+
+
 def main(words: list[str]) -> None:
     """Measures as the plan says. words: the plan, as Plan.to_word() made it."""
     plan = Plan.from_word(words[0])
-    with _job():
+    with measure.job():
         topology = [(name, tuple((tuple(ranks)) for _, ranks in parts)) for name, parts in _core.topology()]
         transports = _core.transports()
+        try:
+            on_gpus = _series_on_gpus()
+        except RuntimeError as error:
+            sys.exit(f"roundelay tune: error: {error}" if hvd.rank() == 0 else 1)
     fabric = "mpi" if transports["bootstrap"] == "mpi" else "c10d"
     inner = groups.inside(topology) if "shm" in transports["fabric"] else None
-    series = groups.between(topology)
-    cells = sum(len(ALGORITHMS[operation]) for operation in _OPERATIONS) * len(series)
-    speaker = _Speaker((cells + (inner is not None)) * len(plan.sizes) * plan.rounds)
+    # The medium, its variables, and what is measured over it by each algorithm.
+    media = [({"FABRIC": fabric}, groups.between(topology)), ({}, on_gpus)]
+    names = sum(len(ALGORITHMS[operation]) for operation in _OPERATIONS)
+    cells = names * sum(len(series) for _, series in media) + (inner is not None)
+    speaker = _Speaker(cells * len(plan.sizes) * plan.rounds)
     found: list[dict[str, Any]] = []
     for _ in range(plan.rounds):
         if inner is not None:
-            with _job():
+            with measure.job():
                 found += _run_series(inner, SHARED_MEMORY, ["allreduce"], plan, speaker)
-        for algorithm in _NAMES if series else []:
-            with _job(FABRIC=fabric, ALGORITHM=algorithm, TUNING=""):
-                operations = [one for one in _OPERATIONS if algorithm in ALGORITHMS[one]]
-                for one in series:
-                    found += _run_series(one, algorithm, operations, plan, speaker)
-    with _job():
-        size = hvd.size()
-        cluster = Cluster(len(topology[0][1]), size, fabric, groups.levels(topology))
+        for variables, series in media:
+            for algorithm in _NAMES if series else []:
+                with measure.job(**variables, ALGORITHM=algorithm, TUNING=""):
+                    operations = [one for one in _OPERATIONS if algorithm in ALGORITHMS[one]]
+                    for one in series:
+                        found += _run_series(one, algorithm, operations, plan, speaker)
+    with measure.job():
+        levels = groups.levels(topology) + ((Level(GPU, hvd.size()),) if on_gpus else ())
+        cluster = Cluster(len(topology[0][1]), hvd.size(), fabric, levels)
         say({"cluster": asdict(cluster), "measured": found})
 
 

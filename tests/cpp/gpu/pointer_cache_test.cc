@@ -193,6 +193,23 @@ TEST_CASE("pointer cache: forget_all() asks anew", "[gpu][pointers]") {
   CHECK(driver.questions() == 2);
 }
 
+TEST_CASE("pointer cache: after stop_keeping() each question goes to the driver", "[gpu][pointers]") {
+  FakeDriver driver;
+  PointerCache cache(driver);
+  driver.begin({Oracle::kBase, 64, kGpu0});
+  driver.begin({Oracle::kBase + 64, 64, kGpu0});
+  CHECK(cache.locate(at(Oracle::kBase)).value() == kGpu0);
+  // An answer that is under way then is not kept either.
+  driver.during_question([&] { cache.stop_keeping(); });
+  CHECK(cache.locate(at(Oracle::kBase + 64)).value() == kGpu0);
+  driver.during_question({});
+  for (const std::uintptr_t address : {Oracle::kBase, Oracle::kBase + 64}) {
+    CHECK_FALSE(cache.known(at(address)).has_value());
+    CHECK(cache.locate(at(address)).value() == kGpu0);
+    CHECK_FALSE(cache.known(at(address)).has_value());
+  }
+}
+
 TEST_CASE("pointer cache: its memory is bounded", "[gpu][pointers]") {
   AllocationTable table;
   const auto allocation = [](std::size_t i) { return Allocation{Oracle::kBase + i * 64, 32, kGpu0}; };

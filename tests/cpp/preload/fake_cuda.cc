@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "preload/driver.h"
@@ -77,6 +78,23 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* p, std::size_t n) {
   *p = begin(n, kDeviceMemory);
   return 0;
 }
+EXPORT CUresult cuMemAllocAsync(CUdeviceptr* p, std::size_t n, CUstream /*stream*/) {
+  return cuMemAlloc_v2(p, n);
+}
+// A graph takes down the work of every stream but the default one.
+EXPORT CUresult cuStreamIsCapturing(CUstream stream, int* status) {
+  *status = stream == nullptr ? 0 : 1;
+  return 0;
+}
+EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, void*) {
+  return 0;
+}
+EXPORT CUresult cuGraphAddNode(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, int* /*parameters*/) {
+  return 0;
+}
+EXPORT CUresult cuGraphAddNode_v2(CUgraphNode*, CUgraph, const CUgraphNode*, const void*, std::size_t, int*) {
+  return 0;
+}
 EXPORT CUresult cuMemFree_v2(CUdeviceptr p) { return end(p); }
 EXPORT CUresult cuMemHostAlloc(void** p, std::size_t n, unsigned /*flags*/) {
   *p = reinterpret_cast<void*>(begin(n, kHostMemory));
@@ -110,7 +128,12 @@ EXPORT CUresult cuPointerGetAttributes(unsigned count, int* which, void** into, 
 EXPORT CUresult cuPointerGetAttribute(void* into, int which, CUdeviceptr pointer) {
   return cuPointerGetAttributes(1, &which, &into, pointer);
 }
-EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, int, std::uint64_t, int*) {
+EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, int version, std::uint64_t, int*) {
+  if (std::string_view(name) == "cuGraphAddNode") {  // its second version has one parameter more
+    *function = version < 12030 ? reinterpret_cast<void*>(&cuGraphAddNode)
+                                : reinterpret_cast<void*>(&cuGraphAddNode_v2);
+    return 0;
+  }
   const std::map<std::string, void*> table{
       {"cuMemAlloc", reinterpret_cast<void*>(&cuMemAlloc_v2)},
       {"cuMemFree", reinterpret_cast<void*>(&cuMemFree_v2)},

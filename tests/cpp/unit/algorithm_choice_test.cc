@@ -82,6 +82,10 @@ TEST_CASE("calls on GPUs' memory go by the level gpu, and else by their own thre
   const std::string gpu = kMeasured + "level gpu 4\nchoice gpu allreduce 2 4096 binomial_tree\n";
   CHECK(choice_of(gpu, 1 << 10) == "binomial_tree");
   CHECK(choice_of(gpu, 8 << 10) == "recursive_doubling");
+  // It is no part of the cluster.
+  const std::string other = AlgorithmChoice::create({}, gpu, nodes({4, 4}), "mpi").status().message();
+  CHECK(other.starts_with("the tuning file is of another cluster"));
+  CHECK(other.find("gpu") == std::string::npos);
 }
 
 TEST_CASE("a level's link carries all ranks of the parts that it joins", "[tuning]") {

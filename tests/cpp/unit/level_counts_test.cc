@@ -42,6 +42,8 @@ TEST_CASE("malformed counts", "[level_counts]") {
                                  "node=2,node=2",
                                  "rack=2;node=4",
                                  "Rack=2,node=4",
+                                 "cluster=2,node=4",
+                                 "gpu=2,node=4",
                                  "rack=4096,node=4097",
                                  "rack=0,node=4",
                                  "node=99999999999999999999",

@@ -22,6 +22,7 @@ from roundelay import _gpu
 
 NAME = os.environ.get("RANKS_DEVICE", "fakegpu")
 _LONG = 2_000_000_000  # cycles
+_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")  # before init()
 LIBRARY = Path(__file__).with_name("fake_gpu.so")
 
 
@@ -58,7 +59,7 @@ class _Device(types.ModuleType):
 def use() -> None:
     """Registers the device with torch, as its default, and with the core at the next `init()`."""
     if NAME == "cuda":
-        rank = int(os.environ.get("LOCAL_RANK", "0"))
+        rank = next((int(os.environ[name]) for name in _LOCAL_RANKS if name in os.environ), 0)
         os.environ["NCCL_HOSTID"] = f"rank{rank}"  # otherwise NCCL refuses several ranks on one GPU
         torch.cuda.set_device(rank % torch.cuda.device_count())
     else:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import document, figures, runner, wheels
+from benchmarks.gpu import document, figures, mpi, runner, wheels
 from benchmarks.gpu.check import checks, sharing
 from benchmarks.gpu.runner import Place, Step
 from benchmarks.table.line import Goal, Line, missing
@@ -88,6 +88,34 @@ def test_without_a_vital_step_the_others_have_no_meaning(place: Place) -> None:
     ]
 
 
+def test_after_a_vital_step_with_nothing_to_measure_its_reason_stands_for_the_others(place: Place) -> None:
+    which = _python("import json; print(json.dumps({'why_not': 'none here'}))")
+    steps = [
+        Step("which MPI", 60, which, lines=figures.mpi_refuses, vital=True),
+        Step("one", 60, _python("raise SystemExit(1)")),
+    ]
+    assert [(check.ok, check.message) for check in checks(steps, place, dry=False)] == [
+        (None, "fabric mpi: not measured: none here"),
+        (None, "not run: fabric mpi: not measured: none here"),
+    ]
+    absent = [Step("build", 60, [], dry="built", vital=True), Step("one", 60, _python(""))]
+    assert [check.ok for check in checks(absent, place, dry=True)] == [None, True]
+
+
+def test_which_mpi_there_is_and_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert mpi.which({"PATH": ""})["mpi"] == ""
+    assert mpi.which({"PATH": ""})["why_not"].startswith("no mpirun found on PATH")
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.3'\n")
+    mpirun.chmod(0o755)
+    name = "Open MPI 5.0.3, on PATH"
+    why_not = f"{name} has no mpicxx: install the MPI's files for development"
+    assert mpi.which({"PATH": str(tmp_path)}) == {"mpi": name, "why_not": why_not}
+    mpirun.with_name("mpicxx").symlink_to(mpirun)
+    assert mpi.which({"PATH": str(tmp_path)}) == {"mpi": name, "why_not": ""}
+
+
 def test_what_a_machine_without_gpu_cannot_run_is_not_ok(place: Place) -> None:
     steps = [
         Step("one", 60, _python("raise SystemExit(1)"), dry="it needs a GPU"),
@@ -104,6 +132,8 @@ def test_ranks_on_one_gpu_are_hosts_to_nccl_until_it_takes_them(place: Place) ->
     assert sharing((2, 28, 9))["NCCL_NET"] == "Socket"
     words = place.words(Step("one", 60, ["program", "{device}"], ranks=2))
     assert words[1:] == ["-m", "roundelay.run.cli", "-np", "2", "--gloo", "program", "fakegpu"]
+    words = place.words(Step("one", 60, ["program"], ranks=2, flags=("--mpi", "--pointer-cache")))
+    assert words[3:] == ["-np", "2", "--mpi", "--pointer-cache", "program"]
 
 
 def test_packages_that_are_missing() -> None:
@@ -151,8 +181,22 @@ def test_the_cache_is_beside_the_driver_and_the_device_beside_the_host() -> None
     ]
 
 
+def test_mpi_is_beside_the_other_fabrics_and_its_questions_are_counted() -> None:
+    found = {
+        "ranks": 2,
+        "seconds": {"mpi": {"4096": 3e-5}, "staged": {"4096": 6e-5}, mpi.CACHED: {"4096": 2e-5}},
+        "missing": {"nccl": "ROUNDELAY_GPU_FABRIC=nccl, but rank 0 has no NCCL"},
+        "questions": {"asked": 5000, "passed_on": 12},
+    }
+    assert [line.cells()[:4] for line in figures.over_mpi(found)] == [
+        ["allreduce of 4 KiB by 2 ranks over MPI", "30 us", "staged 60 us", "0.5x"],
+        ["allreduce of 4 KiB by 2 ranks over MPI", "30 us", "mpi with --pointer-cache 20 us", "1.5x"],
+        ["questions to the driver in one rank, with --pointer-cache", "12", "of 5000", "0.0024x"],
+    ]
+
+
 def _result(dry: bool, checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    names = ("gpu", "driver", "torch", "cuda", "nccl", "python")
+    names = ("gpu", "driver", "torch", "cuda", "nccl", "mpi", "python")
     return {
         **{name: f"{name} 1" for name in names},
         "date": "2026-01-01T00:00:00+00:00",
@@ -169,7 +213,8 @@ def test_the_page_takes_a_real_result_only() -> None:
         {"name": "host time of a step", "ok": True, "seconds": 9.0, "figures": measured, "message": ""},
     ]
     assert document.markdown(_result(False, found)).splitlines() == [
-        "gpu 1, driver driver 1, torch torch 1, CUDA cuda 1, NCCL nccl 1, Python python 1, 2026-01-01.",
+        "gpu 1, driver driver 1, torch torch 1, CUDA cuda 1, NCCL nccl 1, MPI mpi 1, Python python 1, "
+        "2026-01-01.",
         "",
         "| check | result | seconds | measured |",
         "|---|---|---|---|",
@@ -186,10 +231,8 @@ def test_the_page_takes_a_real_result_only() -> None:
 @pytest.mark.slow
 def test_a_dry_run_is_honest(tmp_path: Path) -> None:
     output = tmp_path / "gpu.json"
-    script, words = (
-        runner.ROOT / "tools" / "gpu_check.sh",
-        ("configure", "bandwidth", "operations, 2", "host time"),
-    )
+    script = runner.ROOT / "tools" / "gpu_check.sh"
+    words = ("configure", "bandwidth", "operations, 2", "host time", "which MPI", "takes", "over MPI, 2")
     command = [str(script), "--dry-run", "--output", str(output), "--steps", *words]
     told = runner.run(
         Step("dry run", 110, command), Place("", Path(), tmp_path, {"PYTHON": sys.executable}), 110
@@ -197,10 +240,18 @@ def test_a_dry_run_is_honest(tmp_path: Path) -> None:
     assert told.ok, told.message
     result = json.loads(output.read_text())
     assert result["dry_run"]
-    assert [(check["name"], check["ok"], check["message"]) for check in result["checks"]] == [
+    checked = result["checks"]
+    assert [(check["name"], check["ok"], check["message"]) for check in checked] == [
         ("configure", None, "not run: a dry run takes what is built"),
         ("bandwidth of kernels", None, "not run: it needs a GPU"),
         ("all operations, 2 ranks", True, ""),
-        *[("host time of a step", None, result["checks"][-1]["message"])],
+        ("host time of a step", None, checked[3]["message"]),
+        ("which MPI", True, ""),
+        ("configure with MPI", None, "not run: a dry run takes what is built"),
+        ("MPI takes the GPU's memory", True, ""),
+        ("all operations over MPI, 2 ranks", True, ""),
+        ("allreduce over MPI, 2 ranks", True, ""),
     ]
-    assert "not measured: no DDP" in result["checks"][-1]["message"]
+    assert "not measured: no DDP" in checked[3]["message"]
+    assert set(checked[-1]["figures"]["seconds"]) == {"mpi", "staged", mpi.CACHED}
+    assert "NCCL" in checked[-1]["figures"]["missing"]["nccl"]

@@ -10,7 +10,7 @@ from roundelay import tuning_file
 from roundelay.tune import choices, cli, fit, groups, job
 from roundelay.tune.groups import Series
 from roundelay.tune.lines import Plan
-from roundelay.tuning_file import Choice, Level, Measurement
+from roundelay.tuning_file import GPU, Choice, Level, Measurement
 
 NODES = ("node", ((0, 1), (2, 3), (4, 5), (6, 7)))
 RACKS = ("rack", ((0, 1, 2, 3), (4, 5, 6, 7)))
@@ -50,6 +50,12 @@ def test_the_groups_of_uneven_nodes_and_of_nodes_of_one_rank() -> None:
 def test_one_node_has_no_groups_between_nodes() -> None:
     assert groups.between([("node", ((0, 1, 2, 3),))]) == []
     assert groups.levels([("node", ((0, 1, 2, 3),))]) == (Level("node", 4),)
+
+
+def test_the_groups_on_gpus_are_of_no_node() -> None:
+    assert groups.on_gpus(6) == [Series(GPU, ((0, 1, 2, 3, 4, 5),)), Series(GPU, ((0, 1, 2),))]
+    assert groups.on_gpus(4)[-1] == Series(GPU, ((0, 1),))
+    assert groups.on_gpus(1) == []
 
 
 def _measured(alpha: float, bandwidth: float, gamma: float, overhead: float) -> list[Measurement]:
