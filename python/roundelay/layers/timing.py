@@ -89,8 +89,9 @@ def program(shape: Shape, on: torch.device) -> tuple[Callable[[], torch.Tensor],
         padding = (kernel.kernel - 1) // 2
         images = tensor(samples, kernel.inputs, kernel.side * kernel.stride, kernel.side * kernel.stride)
         weights = tensor(kernel.outputs, kernel.inputs, kernel.kernel, kernel.kernel)
-        inputs = (images, weights)
-        return lambda: functional.conv2d(*inputs, stride=kernel.stride, padding=padding), inputs
+        inputs = (weights,) if kernel.of_images else (images, weights)
+        images.requires_grad_(not kernel.of_images)
+        return lambda: functional.conv2d(images, weights, stride=kernel.stride, padding=padding), inputs
     if isinstance(kernel, MatrixProduct):
         products, rows = map(int, kernel.shape(samples))
         if kernel.groups:
