@@ -113,7 +113,8 @@ def twins(stored: Mapping[str, Any]) -> str:
             pair = own, of_ddp[own.name]
             steps = [one.step.value for one in pair]
             times = [show.seconds_text(step) for step in steps]
-            lines.append([own.name, *times, f"{steps[0] / steps[1]:.2f}", *(f"{one.loss:.3f}" for one in pair)])
+            losses = [f"{one.loss:.3f}" for one in pair]
+            lines.append([own.name, *times, f"{steps[0] / steps[1]:.2f}", *losses])
     return "\n".join([f"{title(wire)}.", "", *rows(TWIN_COLUMNS, lines), ""])
 
 
