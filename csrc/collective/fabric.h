@@ -73,7 +73,7 @@ std::unique_ptr<Pending> finished_call();
 class Waker {
  public:
   virtual ~Waker() = default;
-  // Ends a sleep in one of this member's calls. From any thread.
+  // Ends a sleep in one of this member's calls. Any thread may call it.
   virtual void wake() = 0;
 };
 
@@ -98,8 +98,8 @@ struct FabricCapabilities {
   bool within_node = false;       // all members are on one node; the same on all members
   Waker* waker = nullptr;         // lives as long as the fabric
   DeviceCalls* device = nullptr;  // lives as long as the fabric
-  // Makes regions for buffers that the group's calls work on. On levels they are the innermost one's. May
-  // outlive the fabric. From any thread.
+  // Makes regions for buffers that the group's calls work on. On levels they are the innermost one's. It may
+  // outlive the fabric. Any thread may call it.
   RegionMaker make_region = make_private_region;
   // Shows members at once what the others announce. May outlive the fabric.
   std::shared_ptr<Announcements> announcements{};

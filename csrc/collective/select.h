@@ -38,7 +38,7 @@ class Select {
   // algorithm that the operation does not have.
   [[nodiscard]] Result<Select> with(const Tuning& tuning, std::string_view level, bool keeps_sums) const;
 
-  // Returns this rule for calls on a device. Where neither a name nor a tuning decides, an allreduce takes
+  // Returns this rule for calls on a device. If neither a name nor a tuning decides, an allreduce takes
   // recursive doubling if it is small, and halving and doubling if it is not: both add in log2 P kernels.
   [[nodiscard]] Select on_device() const;
 

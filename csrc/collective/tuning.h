@@ -1,4 +1,4 @@
-// What a tuning file says about the cluster: the algorithms to take and the constants of its links. Python
+// The contents of a tuning file: the algorithms to take, and the constants of the cluster's links. Python
 // reads and checks the file (roundelay/tuning_file.py); rank 0's text reaches all ranks.
 #pragma once
 

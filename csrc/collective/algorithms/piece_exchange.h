@@ -16,7 +16,7 @@ namespace roundelay::collective {
 // the same sizes the other way round.
 class PieceExchange {
  public:
-  // `given` goes to the peer. As many bytes as `own` has come from it. Either may be empty.
+  // `given` goes to the peer, and the peer sends as many bytes as `own` has. Either may be empty.
   PieceExchange(Exchange& net, const Reduction& how, int peer, ConstByteSpan given, ByteSpan own,
                 std::size_t piece_bytes = kPieceBytes);
 

@@ -24,7 +24,7 @@ class InprocHub : public std::enable_shared_from_this<InprocHub> {
   // `wire`: how long messages take; null: no time. One thread then steps all members.
   explicit InprocHub(int members, std::shared_ptr<Wire> wire = nullptr);
 
-  // Makes the transport of a member. At most one for each member.
+  // Makes the transport of a member. Call it once at most for each member.
   std::unique_ptr<Transport> transport(int index) EXCLUDES(mutex_);
 
   // Acts as a stopped process: nothing that this member has posted or will post reaches anyone.

@@ -35,7 +35,7 @@ struct alignas(128) Doorbell {
   FutexWord rings{0};
   SharedWord<std::uint32_t> asleep{0};  // a sleeper sets it, and the thread that rings clears it
 
-  // Wakes the sleepers. From any thread of any member.
+  // Wakes the sleepers. Any thread of any member may call it.
   void ring() {
     rings.fetch_add(1, std::memory_order_release);
     futex_wake(rings);
