@@ -23,20 +23,21 @@ _STEP_BYTES = 8
 
 class _Candidate(NamedTuple):
     text: str
-    spec: Spec | None  # the technique of all buckets; None: it is dense, or ``lossy`` chooses it
+    spec: Spec | None  # the technique of all buckets; None: the candidate is dense, or ``lossy`` chooses it
     lossy: KeepsBack | None  # the strategy, if it keeps gradients back
-    cost: Cost | None  # for the cost model; None: the model does not know it
+    cost: Cost | None  # the cost model's; None: the model does not know the candidate
 
 
 class Auto(Strategy):
-    """Tries candidates for a few steps each, and keeps the fastest; bucket by bucket where they lose nothing.
+    """Tries candidates for a few steps each, and keeps the fastest; bucket by bucket if they lose nothing.
 
-    candidates: names, texts or objects: "dense" (always one), "bf16", "fp16", the algorithms of a dense
-    allreduce ("ring", "halving_doubling" ...), and lossy ones, which must be named: "csc:keep=0.1" or
-    ``CSC(0.1)``. trial_steps: steps that count for each plan, twice. The search of the optimizer
-    (gradients/pool_tuner.py) chooses by a cost model what is worth a trial, measures, and proposes, on rank
-    0; all change in the same step. It tries again if steps take another time for long, or the order of
-    gradients changes. ValueError: an argument is wrong.
+    candidates: names, texts or objects: "dense" (always one of them), "bf16", "fp16", the algorithms of a
+    dense allreduce ("ring", "halving_doubling" ...), and lossy strategies: "csc:keep=0.1" or ``CSC(0.1)``.
+    Lossy ones are tried only if they are named. trial_steps: each setting is measured twice, for so many
+    steps. On rank 0 the optimizer's search (gradients/pool_tuner.py) chooses by a cost model which candidates
+    are worth a trial, measures them, and proposes the next one; all ranks change in the same step. The search
+    begins again if steps take another time for long, or if the order of gradients changes. ValueError: an
+    argument is wrong.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Auto(Strategy):
 
     @classmethod
     def from_text(cls, **given: str) -> Auto:
-        """Makes one of the texts of its arguments. ValueError: one is wrong."""
+        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
         arguments: dict[str, Any] = {}
         if "candidates" in given:
             arguments["candidates"] = given["candidates"].split("+")
@@ -71,7 +72,7 @@ class Auto(Strategy):
 
     @property
     def text(self) -> str:
-        """Returns for example ``auto of dense, bf16``; with names alone it is a text of --strategy."""
+        """Returns a text such as ``auto of dense, bf16``; --strategy takes it if candidates are names."""
         names = [each.text for each in self._candidates]
         if any(mark in name for name in names for mark in ":,="):
             return f"auto of {', '.join(names)} with {self.trial_steps} trial steps"
@@ -80,7 +81,7 @@ class Auto(Strategy):
     # -- what it is asked
 
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
-        """Refuses an op whose results cannot be added, and what a candidate refuses."""
+        """Refuses an op whose results cannot be added, and each optimizer that a candidate refuses."""
         super().accept(optimizer, op)
         if op not in LINEAR_OPS:
             raise ValueError(f"strategy {self.text} needs op=hvd.Average or op=hvd.Sum")
@@ -108,7 +109,7 @@ class Auto(Strategy):
             lossy.accept_closure()
 
     def use_buckets(self, buckets: Sequence[Bucket]) -> None:
-        """Takes the plan that was agreed for them; without one, dense buckets."""
+        """Takes the plan that was agreed for these buckets; without a plan all are dense."""
         for lossy in self._all_lossy():
             lossy.use_buckets(buckets)
         if self._next:
@@ -118,7 +119,7 @@ class Auto(Strategy):
         self._next, self._wanted = (), None
 
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
-        """Returns that of the bucket's candidate in the plan."""
+        """Returns the technique of the bucket's candidate in the plan."""
         self._step = step
         candidate = self._candidates[self._plan[bucket.index]]
         if candidate.lossy is not None:
@@ -134,7 +135,7 @@ class Auto(Strategy):
 
     @property
     def costs(self) -> Sequence[Cost | None]:
-        """Those of the candidates, dense first; None: the model does not know it."""
+        """The candidates' costs, dense first; None: the model does not know the candidate."""
         return [each.cost for each in self._candidates]
 
     @property
@@ -144,7 +145,7 @@ class Auto(Strategy):
 
     @property
     def plan(self) -> Plan:
-        """The number of each bucket's candidate, in use. Alike on all ranks."""
+        """The number of the candidate that each bucket uses now. Alike on all ranks."""
         return self._plan
 
     def named(self, plan: Plan) -> str:
@@ -156,7 +157,7 @@ class Auto(Strategy):
         return f"{' and '.join(parts)} of {len(plan)} buckets"
 
     def want(self, plan: Plan, new_buckets: bool) -> None:
-        """Proposes a plan to all ranks, for the buckets of now or for the next ones."""
+        """Proposes a plan to all ranks, for the present buckets or for the next ones."""
         self._wanted = (plan, new_buckets) if new_buckets or plan != self._plan else None
 
     # -- agreement
@@ -186,7 +187,7 @@ class Auto(Strategy):
     # -- around the step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Works as the lossy candidate that is in use, or was: its last gradients may come in a flush."""
+        """Does what the lossy candidate does that is in use, or was: a flush may bring its last gradients."""
         if self._lossy is not None:
             self._lossy.before_step(optimizer)
 
@@ -219,7 +220,7 @@ class Auto(Strategy):
         self._plan, self._next, self._wanted, self._lossy = (), (), None, None
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what is kept back, and the plan."""
+        """Returns this rank's gradients that are kept back, and the plan."""
         return {**super().state_dict(), "plan": list(self._plan), "since": self._since}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -234,7 +235,7 @@ class Auto(Strategy):
 
 
 def _fitted(plan: Plan, buckets: int) -> Plan:
-    """Returns a proposed plan for so many buckets. One of more than MOST_MIXED is the same for all."""
+    """Returns a proposed plan for `buckets` buckets. Above MOST_MIXED buckets, all take one candidate."""
     return plan[:buckets] + plan[-1:] * (buckets - len(plan))
 
 

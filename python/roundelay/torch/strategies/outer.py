@@ -18,7 +18,7 @@ MakeOuter = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 
 
 class Outer:
-    """The parameters at the last average, its *anchors*, and the optimizer that steps them.
+    """The parameters' values at the last average, the *anchors*, and the optimizer that steps these.
 
     make: returns the optimizer of a list of tensors. ValueError: it returns something else.
     """
@@ -101,5 +101,5 @@ class Outer:
 
 
 def _anchor(parameter: torch.Tensor) -> torch.Tensor:
-    """Returns a copy that needs a gradient, too: some optimizers refuse tensors that need none."""
+    """Returns a copy that requires a gradient: some optimizers refuse other tensors."""
     return parameter.detach().clone().requires_grad_()
