@@ -1,4 +1,4 @@
-"""`roundelay plan` predicts training on machines that one does not have yet."""
+"""The command `roundelay plan`, which predicts training on machines that a user does not have."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _steps(text: str) -> slice:
 
 
 def _subject(given: argparse.Namespace) -> tuple[Subject, float]:
-    """Return what is trained, on the machines, and the jitter of its steps."""
+    """Return the training on its machines, and the jitter of its steps (Recording.jitter)."""
     samples = float(units.count(given.batch_size)) if given.batch_size else 1.0
     if (given.timeline is None) == (given.model is None):
         raise PlanError("give --from JOB.JSON (a timeline) or --model NAME --compute TIME")
@@ -89,7 +89,7 @@ def _subject(given: argparse.Namespace) -> tuple[Subject, float]:
 
 
 def _modelled(given: argparse.Namespace, shape: Shape, samples: float, found: Machines) -> Subject:
-    """Return a known model's step: from what is stated, or else from the layers of the tuning file."""
+    """Return a known model's step: from stated times, or else from the layers of the tuning file."""
     if given.compute and not (given.flops or given.membw):
         return Subject(from_shape(shape, units.seconds(given.compute), samples), found)
     if given.flops and given.membw and not given.compute:
@@ -140,7 +140,7 @@ def _check_output(path: Path | None) -> None:
 
 
 def _draw(draw: str, found: object, title: str, path: Path, console: Console) -> None:
-    """Call a function of picture.py, which needs matplotlib: optional, slow to import."""
+    """Call a function of picture.py by its name. It needs matplotlib: optional, slow to import."""
     try:
         from roundelay.plan import picture
     except ImportError:
@@ -224,7 +224,7 @@ def _run(given: argparse.Namespace, console: Console) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; 0, or 2 with one line on stderr."""
+    """Run the command. Return 0, or 2 after one line on stderr."""
     given = _parser().parse_args(argv)
     console = Console(stderr=str(given.json) == "-")
     if not console.is_terminal:

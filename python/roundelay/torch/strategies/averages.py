@@ -57,7 +57,7 @@ def cycle_checks(cycle: tuple[int, int]) -> list[int]:
 
 
 def cycles_agree(count: int, sums: Sequence[int]) -> bool:
-    """Returns whether `count` ranks had the same cycle, from the sums of their cycle_checks() but the first."""
+    """Returns whether `count` ranks had the same cycle. sums: those of cycle_checks(), but the first."""
     pairs = zip(sums[::2], sums[1::2], strict=True)
     return all((count * squares - total * total) % _WRAP == 0 for total, squares in pairs)
 

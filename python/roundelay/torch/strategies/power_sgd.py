@@ -24,7 +24,7 @@ class PowerSGD(NodeShards, KeepsBack):
     """Sends low-rank factors of each parameter's gradient.
 
     A gradient is taken for a matrix: its first dimension by all others. rank: the rank of the factors. A
-    matrix goes densely if its factors have more than half of its elements. seed: gives the first, random
+    matrix goes densely unless its factors have fewer than half of its elements. seed: gives the first, random
     factors. warmup: the number of first steps that are dense. momentum: None only, because the optimizer's
     own momentum works on the result. wire: the type of the factors, and of gradients that go densely.
     KeepsBack describes the others.
