@@ -140,7 +140,7 @@ def _measure(words: Sequence[str], plan: Plan, console: Console) -> job.Found:
 
 
 def tuning_of(found: job.Found, layers: LayerTimes | None = None) -> Tuning:
-    """Fits the links and chooses the algorithms. layers: the file's, which stay in it."""
+    """Fits the links and chooses the algorithms. layers: those of the old file, which stay in it."""
     links = (fit.link(level, found.measured) for level in found.cluster.levels)
     return Tuning(
         date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -193,7 +193,7 @@ def _tune_layers(given: argparse.Namespace, others: Sequence[str]) -> None:
 
 
 def _kept_layers(path: Path) -> LayerTimes | None:
-    """Returns the layers of the file that will be written anew; None: there are none."""
+    """Returns the layers of a file that will be written anew; None: the file is not there, or has none."""
     try:
         return tuning_file.load(path).layers
     except TuningFileError:

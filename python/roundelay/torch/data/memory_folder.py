@@ -47,7 +47,7 @@ class MemoryFolder:
             raise _unusable(error) from error
 
     def agree(self, arguments: Arguments, prepare: Callable[[], bool]) -> bool:
-        """Compares the arguments with those of the node's first rank. Returns what its ``prepare`` returned.
+        """Compares the arguments with those of the node's first rank. Returns the result of its ``prepare``.
 
         Raises ValueError if they differ. Processes that read already find the text in ``objection``.
         """
