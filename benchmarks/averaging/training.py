@@ -1,7 +1,7 @@
-"""Does training that talks less often end where dense training does? Test loss and accuracy of several seeds.
+"""Compares training that communicates less often with dense training: test loss and accuracy of some seeds.
 
 The ranks are on this machine, and take themselves for nodes of 2. An epoch is a twentieth of the steps. In
-the sweep the loss that DASO gets falls in each epoch, so that it keeps its skips.
+the sweep DASO gets a loss that falls in each epoch, so that it keeps its skips.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from benchmarks.gpu.steps import STEPS
 
 _LIMIT_S = 570.0
 _NCCL_ALLOWS_IT = (2, 30, 3)  # from this version, several ranks may use one GPU
-# For earlier versions, ranks pretend to be on different hosts and connect over the loopback.
+# With earlier versions, ranks pretend to be on different hosts and connect over the loopback.
 _AS_HOSTS = {
     "NCCL_NET": "Socket",
     "NCCL_SOCKET_IFNAME": "lo",

@@ -22,7 +22,7 @@ TASKS = {
     for task in (
         # Equal layers, whose communication hides behind backward where the network is fast enough.
         Task("even", (128 * KI,) * 8, 0.04, (0.01,) * 8),
-        # As AlexNet: nearly all weights come first, and computing follows.
+        # A task like AlexNet: nearly all weights come first, and computing follows.
         Task("large first", (640 * KI, 256 * KI, *(16 * KI,) * 4), 0.04, (0.005, 0.005, *(0.02,) * 4)),
         # The opposite: nothing hides the last gradients.
         Task("large last", (*(8 * KI,) * 12, 500 * KI), 0.03, (*(0.006,) * 12, 0.01)),
