@@ -76,7 +76,10 @@ class Checkpoint:
                     "name another file, or delete this one"
                 )
         if digest((found["first"], found["state"])) != found["digest"]:
-            raise ValueError(f"checkpoint {self._path} is damaged: its digest is not that of its state")
+            raise ValueError(
+                f"checkpoint {self._path} is damaged: its digest is not that of its state: "
+                "name another file, or delete this one"
+            )
         other = Outline(*found["first"])
         if other != self._first:
             raise ValueError(

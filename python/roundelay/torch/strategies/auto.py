@@ -88,7 +88,8 @@ class Auto(Strategy):
         names = [each.text for each in self._candidates if each.text in ALGORITHMS["allreduce"]]
         if names and _core.config().deterministic:
             raise ValueError(
-                f"candidate {names[0]!r} adds in another order: ROUNDELAY_DETERMINISTIC forbids it"
+                f"candidate {names[0]!r} adds in another order, which ROUNDELAY_DETERMINISTIC=1 forbids: "
+                "leave one of the two out"
             )
         for lossy in self._all_lossy():
             lossy.accept(optimizer, op)
@@ -228,7 +229,7 @@ class Auto(Strategy):
         super().load_state_dict(state)
         plan = state.get("plan")
         if not isinstance(plan, list) or any(number not in range(len(self._candidates)) for number in plan):
-            raise ValueError(f"this is no state of strategy {self.text}")
+            raise ValueError(f"this is no state of strategy {self.text}: load what its state_dict() returned")
         self._plan, self._since = tuple(plan), int(state["since"])
         used = [self._candidates[number].lossy for number in self._plan]
         self._lossy = next((lossy for lossy in used if lossy is not None), None)

@@ -122,7 +122,10 @@ class Averaging(Strategy):
     def check_state(self, state: Any) -> None:
         """Raises ValueError if this is not what state_dict() returns on this rank of such a job."""
         if not isinstance(state, Mapping) or state.get("format") != self.format:
-            raise ValueError(f"this is no state of strategy {self.text} of format {self.format}")
+            raise ValueError(
+                f"this is no state of strategy {self.text} of format {self.format}: load what its "
+                "state_dict() returned"
+            )
         for key, ours in self.identity().items():
             if state.get(key) != ours:
                 raise ValueError(

@@ -330,7 +330,10 @@ class DASO(Averaging):
         """Takes back what state_dict() returned, between two steps. ValueError: it belongs elsewhere."""
         self.check_state(state)
         if (state["exchange"] is None) != (self._exchange is None):
-            raise ValueError("this state is of a job with other nodes")
+            raise ValueError(
+                f"strategy {self.text}: this state is of a job with other nodes: load it in a job with the "
+                "nodes of the one that saved it"
+            )
         if self._exchange is not None:
             self._exchange.load_state_dict(self.stepped(), state["exchange"])
         self._schedule.load_state_dict(state["schedule"])

@@ -221,13 +221,17 @@ class Exchange:
             indices, sums = pending["parameters"], pending["sums"]
             if any(index >= len(stepped) for index in indices):
                 raise ValueError(
-                    f"this state is of another model: the optimizer has {len(stepped)} parameters"
+                    f"this state is of another model: the optimizer has only {len(stepped)} parameters: "
+                    "load a state that was saved with this model"
                 )
             entries = [Entry(*entry) for entry in pending["entries"]]
             carried = Carried([stepped[index] for index in indices], self._state(), entries)
             tensors = carried.tensors(self._state())
             if sums is not None and [one.shape for one in sums] != [one.shape for one in tensors]:
-                raise ValueError("this state is of another model, whose tensors have other shapes")
+                raise ValueError(
+                    "this state is of another model, whose tensors have other shapes: load a state that was "
+                    "saved with this model"
+                )
             loaded = Pending(pending["place"], pending["batch"], pending["wait"], carried)
             if sums is not None:
                 self._sent = loaded.sums = fitting(self._sent, tensors)

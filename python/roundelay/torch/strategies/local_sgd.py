@@ -255,7 +255,10 @@ class LocalSGD(Averaging):
         stepped = self.stepped()
         batches = [] if state["outer"] is None else state["outer"]["batches"]
         if any(index >= len(stepped) for batch in (state["changed"], *batches) for index in batch):
-            raise ValueError(f"this state is of another model: the optimizer has {len(stepped)} parameters")
+            raise ValueError(
+                f"this state is of another model: the optimizer has only {len(stepped)} parameters: load a "
+                "state that was saved with this model"
+            )
         if self._outer is not None:
             self._outer.load_state_dict(stepped, state["changed"], state["outer"])
         self._changed = dict.fromkeys(stepped[index] for index in state["changed"])

@@ -89,7 +89,10 @@ class Outer:
         parameters, anchors = [stepped[index] for index in changed], state["anchors"]
         shapes = [tuple(one.shape) for one in anchors], [tuple(one.shape) for one in parameters]
         if shapes[0] != shapes[1]:
-            raise ValueError(f"this state is of another model: its anchors have shapes {shapes[0]!s:.200}")
+            raise ValueError(
+                f"this state is of another model: its anchors have shapes {shapes[0]!s:.200}, the parameters "
+                f"{shapes[1]!s:.200}: load a state that was saved with this model"
+            )
         first, *later = [[stepped[index] for index in batch] for batch in state["batches"]]
         self._begin(first)
         for batch in later:

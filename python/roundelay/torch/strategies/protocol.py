@@ -358,7 +358,9 @@ class Strategy:
         if owner is not None and owner is not optimizer:
             raise ValueError(f"strategy {self.text} belongs to another optimizer: make one for each")
         if predivide_factor != 1.0 and not self.reduces_gradients:
-            raise ValueError(f"gradient_predivide_factor has no meaning with strategy {self.text}")
+            raise ValueError(
+                f"gradient_predivide_factor has no meaning with strategy {self.text}: leave it out"
+            )
         self.accept(optimizer, op)
         self.accept_gradients(names, passes)
         self.accept_set(process_set)
