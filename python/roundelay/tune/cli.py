@@ -83,19 +83,19 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=3,
         metavar="N",
-        help="how often all is measured; medians count (default: 3)",
+        help="the number of measurements of each size, whose median counts (default: 3)",
     )
     parser.add_argument(
         "--layers",
         action="store_true",
-        help="instead: learn the times of layers on this machine, for roundelay plan --model",
+        help="learn the times of layers on this machine instead, for roundelay plan --model",
     )
     parser.add_argument(
         "--minutes",
         type=float,
         default=_MINUTES,
         metavar="M",
-        help=f"how long --layers measures (default: {_MINUTES:g})",
+        help=f"the minutes for which --layers measures (default: {_MINUTES:g})",
     )
     return parser
 
