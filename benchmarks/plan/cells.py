@@ -18,7 +18,7 @@ from roundelay.plan.prediction import Prediction, predict
 from roundelay.plan.workload import Gradient, Workload
 from tests.rig import Rig
 
-_BURST_S = 1e-3  # of a link that was idle: as much of each step, whatever the rate
+_BURST_S = 1e-3  # the burst of a link that was idle: the bytes of this time, in each step
 _LIMIT_S = 580
 
 SHAPES = ((2, 1), (2, 2), (4, 2))  # nodes, and ranks of each

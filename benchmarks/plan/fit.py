@@ -15,8 +15,8 @@ from benchmarks.plan.cells import Cell, Constants, predicted, workload
 
 START = Constants(latency=3e-4, overhead=1e-3, share=0.95, turn=1e-3)
 _LEAST = 1e-6  # seconds: below, a constant says nothing
-_REACH = -0.4  # of the first simplex, in logarithms; the share must not begin above 1
-_MUCH = 0.1  # of a step
+_REACH = -0.4  # the size of the first simplex, in logarithms; the share must not begin above 1
+_MUCH = 0.1  # the part of a step from which on exposed time is long
 _NAMES = tuple(field.name for field in dataclasses.fields(Constants))
 
 

@@ -78,7 +78,7 @@ class Normalisation:
 
     channels: int
     places: int
-    by_place: bool = False  # as layer normalisation does
+    by_place: bool = False  # True: it normalises each place, as layer normalisation does
     kind = "normalisation"
 
     def work(self, samples: float) -> tuple[float, float]:

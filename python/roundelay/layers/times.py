@@ -1,7 +1,7 @@
-"""How long kernels take on a machine, as `roundelay tune --layers` has learned it: a part of the tuning file.
+"""The times of kernels on a machine, which `roundelay tune --layers` has learned: a part of the tuning file.
 
-A roofline (Williams et al. 2009) bounds each kind of kernel, and a multi-layer perceptron says by which
-factor a kernel differs from it. Barrachina et al. (2021) also have one network for each kind of kernel.
+A roofline (Williams et al. 2009) bounds each kind of kernel, and a multi-layer perceptron gives the factor by
+which a kernel differs from it. Barrachina et al. (2021) also have one network for each kind of kernel.
 Beyond the sizes that were measured only the roofline counts. To predict needs neither numpy nor scikit-learn.
 """
 
@@ -35,7 +35,7 @@ class Errors:
     """Relative errors, |predicted - measured| / measured, of shapes that taught nothing."""
 
     median: float
-    ninetieth: float  # of a hundred
+    ninetieth: float  # the 90th percentile
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Input:
 class NetLayer:
     """A layer of the network, followed by tanh except for the last."""
 
-    weights: tuple[tuple[float, ...], ...]  # of each output: one weight an input
+    weights: tuple[tuple[float, ...], ...]  # each output's: one weight an input
     biases: tuple[float, ...]
 
     def outputs(self, values: Sequence[float]) -> list[float]:
@@ -106,7 +106,7 @@ class LayerTimes:
 
     date: str  # ISO 8601, UTC
     device: str
-    threads: int  # that computed
+    threads: int  # the threads that computed
     kernels: tuple[KernelTimes, ...]
 
     def of(self, kernel: Kernel, direction: str) -> KernelTimes:

@@ -14,11 +14,11 @@ from roundelay.layers.kernels import Convolution, ElementWise, MatrixProduct, No
 from roundelay.layers.sampling import Limits, Shape
 
 _MOST = 15  # repetitions that count
-_ENOUGH_S = 0.03  # of repetitions
-_POOLED_SIDE = 56  # of the images that a pooling gets
+_ENOUGH_S = 0.03  # repetitions end after this time
+_POOLED_SIDE = 56  # the side of the images that a pooling gets
 _ROW = 1024  # elements of which a softmax makes a distribution
-_LONGEST_S = 0.15  # of forward, at the rate of a large matrix product
-_BYTES = 256e6  # of the largest shape
+_LONGEST_S = 0.15  # the longest forward, at the rate of a large matrix product
+_BYTES = 256e6  # the bytes of the largest shape
 
 Call = Callable[[], object]
 

@@ -63,7 +63,7 @@ class Subject:
         return dataclasses.replace(self.workload.faster(slower), samples=samples)
 
 
-Study = dict[str, list[tuple[float, list[Row]]]]  # by quantity: each factor, with a row for each strategy
+Study = dict[str, list[tuple[float, list[Row]]]]  # each quantity's factors, each with a row for each strategy
 
 
 def study(subject: Subject, text: str, strategies: Sequence[str], jitter: float) -> Study:

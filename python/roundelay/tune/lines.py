@@ -13,9 +13,7 @@ class Plan:
     """The sizes and repetitions of a measurement."""
 
     sizes: tuple[int, ...]  # bytes, ascending
-    rounds: (
-        int  # in each of which all algorithms are measured, so that drift of the machine affects all alike
-    )
+    rounds: int  # each round measures all algorithms, so that drift of the machine affects all alike
     seconds_a_cell: float
     longest_seconds: float  # if one operation takes longer, the algorithm's larger sizes are left out
 

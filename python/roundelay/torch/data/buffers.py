@@ -20,7 +20,7 @@ class Buffers:
     def __init__(self, most: int = _MOST) -> None:
         """Keeps no memory yet. most: the bytes to keep; buffers beyond them are freed after use."""
         self._most = most
-        self._size = 0  # of what is kept; changed under the lock
+        self._size = 0  # the bytes that are kept; changed under the lock
         self._lock = threading.Lock()
         self._kept: deque[bytearray] = deque()  # the one handed out last comes last
 

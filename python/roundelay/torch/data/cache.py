@@ -20,7 +20,7 @@ from roundelay.torch.data.memory_folder import MemoryFolder
 from roundelay.torch.data.node_cache import NodeCache, Storage
 from roundelay.torch.data.store import NoRoomError, lmdb_module
 
-_numbers = itertools.count(1)  # of the caches that this process makes
+_numbers = itertools.count(1)  # counts the caches that this process makes
 _free: list[int] = []  # numbers of caches that could not be made; the next attempts take them
 
 

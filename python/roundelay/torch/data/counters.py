@@ -14,7 +14,7 @@ from roundelay.torch.data.locks import held
 
 MEMORY, DISK, SOURCE = range(3)
 NAMES = ("memory", "disk", "source")
-_FIELDS = 3  # of each level: hits, bytes, nanoseconds
+_FIELDS = 3  # each level's: hits, bytes, nanoseconds
 _COUNT = _FIELDS * len(NAMES)
 _SLOT_BYTES = 8 * _COUNT
 _LIMIT_S = 5.0
@@ -86,7 +86,7 @@ class Counters:
         try:
             with held(self._path, _LIMIT_S):
                 size = os.fstat(file).st_size
-                self._offset = size + -size % _SLOT_BYTES  # after a write that was cut short, too
+                self._offset = size + -size % _SLOT_BYTES  # the first free slot, even if a write was cut short
                 os.pwrite(file, bytes(_SLOT_BYTES), self._offset)
         except OSError:
             os.close(file)

@@ -16,7 +16,7 @@ from roundelay.torch.data.locks import held
 from roundelay.torch.data.memory_folder import objection
 from roundelay.torch.data.store import MISSING, NoRoomError, Store, StoreError, store_at
 
-_WRITER_LIMIT_S = 5.0  # for a write that takes less than a millisecond
+_WRITER_LIMIT_S = 5.0  # a write takes less than a millisecond
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from roundelay.torch.data import fork
 MISSING = object()  # the result for a sample that is not kept
 _READERS = 1024  # processes of a node that can read at a time
 _READER = 64  # bytes of each in the lock file
-_LEFT_FREE = 0.05  # of the file system: other programs, and gradients in shared memory, need room too
+_LEFT_FREE = 0.05  # the file system's part that stays free for other programs and gradients in shared memory
 _DATA, _LOCK = _FILES = ("data.mdb", "lock.mdb")  # LMDB's names of its files
 
 

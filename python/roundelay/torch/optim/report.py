@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class NormsReport:
     """Tells whether ranks share the norms of an optimizer's layers, and why. ``str()`` gives a sentence."""
 
-    shared: bool | None  # whether ranks share the work; None: not chosen yet
+    shared: bool | None  # True: ranks share the work; None: not chosen yet
     reason: str
     local_seconds: float | None = None  # a step's trust ratios: the slowest rank's median
     shared_seconds: float | None = None

@@ -69,7 +69,7 @@ class TrustRatios:
         self._ranks = 1
         self._agreed: Hashable = None  # the state of the job and the layers that the ranks agreed on
         self._state: Hashable = None  # those of this step
-        self._name = ""  # of the operations
+        self._name = ""  # the operations' name
         self._plan: _Plan | None = None
         self._trial: Trial | None = None
         self.report = NormsReport(None, "no step was taken")

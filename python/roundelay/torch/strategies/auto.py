@@ -57,8 +57,8 @@ class Auto(Strategy):
         self._since = 0  # the step from which the plan is in use
         self._next: Plan = ()  # the agreed plan for the next buckets
         self._step = 0
-        self._wanted: tuple[Plan, bool] | None = None  # on rank 0: a plan, and whether it is for new buckets
-        self.choice = "dense: nothing was tried yet"  # what was chosen and why; on rank 0
+        self._wanted: tuple[Plan, bool] | None = None  # rank 0's: a plan, and whether it is for new buckets
+        self.choice = "dense: nothing was tried yet"  # the search's choice and its reason, on rank 0
 
     @classmethod
     def from_text(cls, **given: str) -> Auto:

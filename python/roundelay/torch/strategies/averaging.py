@@ -31,7 +31,7 @@ class Averaging(Strategy):
     def _begin(self) -> None:
         """Forgets an optimizer and its job. A subclass calls it in its __init__."""
         self._met = False  # the ranks have compared their strategies, in this job
-        self._step = 0  # that the optimizer has taken
+        self._step = 0  # the number of steps that the optimizer has taken
         self._averaged_at = 0  # the step of the last average over all ranks
 
     # -- checks and answers for DistributedOptimizer

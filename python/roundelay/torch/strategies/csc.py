@@ -52,7 +52,7 @@ class CSC(Lossy):
         if norms not in NORMS:
             raise ValueError(f"norms is {norms!r}, but must be one of {', '.join(NORMS)}")
         self.norms = norms
-        self._before: dict[int, int] = {}  # by bucket: chunks of the buckets before it in its pool
+        self._before: dict[int, int] = {}  # the number of chunks before each bucket in its pool
 
     @classmethod
     def from_text(cls, **given: str) -> CSC:

@@ -38,7 +38,7 @@ NUMBERS = (
     "batches_per_epoch",
 )
 KEYS = (*NUMBERS, "blocking_wire", "merge_momentum")
-_DEFAULTS = (4, 1, 1, 4, 4)  # of the first five numbers
+_DEFAULTS = (4, 1, 1, 4, 4)  # the defaults of the first five numbers
 
 
 class DASO(Averaging):

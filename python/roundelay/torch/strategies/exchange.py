@@ -55,11 +55,11 @@ class Exchange:
     def __init__(self, groups: Groups, name: Callable[[str], str], state: Callable[[], State]) -> None:
         self._groups, self._state = groups, state
         self._transfers, self._spreads = name("parameters.transfer"), name("parameters.spread")
-        self.place = 0  # the one that sends next
+        self.place = 0  # the place that sends next
         self._pending: Pending | None = None
-        self._sent: FlatCopy | None = None  # what travels between nodes; it has the sums when it has come
+        self._sent: FlatCopy | None = None  # it travels between nodes, and has the sums when it has come
         self._small: FlatCopy | None = None  # changes, in the type in which they travel
-        self._landing: FlatCopy | None = None  # what travels in the node
+        self._landing: FlatCopy | None = None  # it travels in the node
 
     @property
     def merges_first(self) -> bool:

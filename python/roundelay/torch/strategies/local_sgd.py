@@ -66,7 +66,7 @@ class LocalSGD(Averaging):
         super()._begin()
         self._outer: Outer | None = None
         self._node: ProcessSet | None = None  # the ranks of this node; None: this rank is alone there
-        self._length: int | None = None  # of the cycle; None: its first step is still to come
+        self._length: int | None = None  # steps of the cycle; None: its first step is still to come
         # The tensors that the optimizer has stepped since the last average, in the order of first steps.
         self._changed: dict[torch.Tensor, None] = {}
 

@@ -93,7 +93,7 @@ class Bucket:
     index: int  # its number among the optimizer's buckets, in the order of backward
     name: str
     bytes: int  # its size in the pool, which holds the type that travels
-    dtype: torch.dtype  # that type
+    dtype: torch.dtype  # the type that travels
     device: torch.device
     parameters: tuple[str, ...]  # their names, in the order of backward
     pool: int = 0  # its number among the optimizer's pools: one for each device and type

@@ -77,8 +77,8 @@ class TopK(NodeShards, Lossy):
         self.samplings = whole_number("samplings", samplings, 1, _MOST_SAMPLINGS)
         self.index_bits = index_bits
         self.seed = whole_number("seed", seed, 0, _MOST_SEED)
-        self._before: dict[int, int] = {}  # by bucket: lossy elements of the buckets before it in its pool
-        self._compared = False  # with the bytes of a dense allreduce
+        self._before: dict[int, int] = {}  # lossy elements before each bucket in its pool
+        self._compared = False  # True: the bytes were compared with those of a dense allreduce
         self._momentum_changed = False
 
     @classmethod

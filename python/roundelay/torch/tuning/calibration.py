@@ -26,7 +26,7 @@ _REPEATS = 4  # measurements of each size, after one that touches the memory
 _COPIED_BYTES = 4 << 20
 _BUDGET_S = 0.04  # bounds all measurements of a process set
 
-_links: dict[tuple[int, ...], Link] = {}  # by the world ranks of the process set
+_links: dict[tuple[int, ...], Link] = {}  # keys: the world ranks of process sets
 
 
 def known(process_set: ProcessSet) -> Link | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-Plan = tuple[int, ...]  # for each bucket the number of its candidate
+Plan = tuple[int, ...]  # each bucket's number of its candidate
 
 DENSE = 0  # the number of the candidate that is always there
 MOST_MIXED = 247  # buckets of a mixed plan: a proposal to the ranks has a byte for each
@@ -79,9 +79,9 @@ def plans(
 class Watch:
     """Notices that steps take another time than before, for long. Pure."""
 
-    STEPS = 50  # of a window
-    WINDOWS = 3  # in a row
-    CHANGE = 0.25  # of the time that was usual
+    STEPS = 50  # steps of a window
+    WINDOWS = 3  # windows in a row that must differ
+    CHANGE = 0.25  # the least difference, as a part of the usual time
 
     def __init__(self, usual: float) -> None:
         self._usual = usual
