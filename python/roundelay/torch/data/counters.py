@@ -86,7 +86,7 @@ class Counters:
         try:
             with held(self._path, _LIMIT_S):
                 size = os.fstat(file).st_size
-                self._offset = size + -size % _SLOT_BYTES  # the first free slot, even if a write was cut short
+                self._offset = size + -size % _SLOT_BYTES  # a write may have been cut short
                 os.pwrite(file, bytes(_SLOT_BYTES), self._offset)
         except OSError:
             os.close(file)
