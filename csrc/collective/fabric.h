@@ -32,8 +32,8 @@ namespace roundelay::collective {
 // thread reads; relaxed.
 struct FabricCounters {
   std::atomic<std::int64_t> bytes_staged{0};  // copied into the fabric's own memory for the peers
-  std::atomic<std::int64_t> sleeps{0};        // of this member's threads in a call
-  std::atomic<std::int64_t> wakes{0};         // of sleeping peers
+  std::atomic<std::int64_t> sleeps{0};        // sleeps of this member's threads in calls
+  std::atomic<std::int64_t> wakes{0};         // wake-ups of sleeping peers
   // Kernels that added up parts from several members, and the bytes of their results.
   std::atomic<std::int64_t> gpu_sums{0}, gpu_sum_bytes{0};
 

@@ -58,7 +58,7 @@ class Select {
   explicit Select(std::string_view forced) : forced_(forced) {}
   [[nodiscard]] const Algorithm* tuned(Operation operation, std::size_t bytes, int size) const;
 
-  std::string_view forced_;                   // in static storage; "": none
+  std::string_view forced_;                   // a name in static storage; "": none
   std::shared_ptr<const TunedRows> tuned_{};  // null: no tuning
 };
 

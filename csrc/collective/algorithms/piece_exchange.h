@@ -38,7 +38,7 @@ class PieceExchange {
   const ByteSpan own_;
   const std::size_t piece_bytes_;
   std::size_t window_ = 0;
-  std::byte* slots_ = nullptr;  // for `window_` received pieces
+  std::byte* slots_ = nullptr;  // room of `window_` received pieces
   std::size_t posted_ = 0;      // pieces
   std::vector<Transfer> received_, sent_;
 };

@@ -43,7 +43,7 @@ class InprocHub : public std::enable_shared_from_this<InprocHub> {
     bool sizes_differ = false;
   };
   using PostedPtr = std::shared_ptr<Posted>;
-  struct Link {  // from one member to another
+  struct Link {  // messages from one member to another
     std::deque<PostedPtr> sends, receives;
   };
 
@@ -54,7 +54,7 @@ class InprocHub : public std::enable_shared_from_this<InprocHub> {
 
   const std::size_t members_;
   Mutex mutex_;
-  const std::shared_ptr<Wire> wire_;  // under mutex_
+  const std::shared_ptr<Wire> wire_;  // used under mutex_
   std::vector<Link> links_ GUARDED_BY(mutex_);
   std::vector<bool> silent_ GUARDED_BY(mutex_);
   std::vector<bool> failed_ GUARDED_BY(mutex_);

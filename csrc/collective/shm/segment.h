@@ -45,7 +45,7 @@ struct alignas(128) Doorbell {
 // Shows how far a member has come in a locked schedule, and wakes its threads that wait for the others. It
 // is apart from what collectives write, because members announce while collectives run.
 struct alignas(128) Announced {
-  SharedWord<Word> word{0};  // as base/announcements.h
+  SharedWord<Word> word{0};  // the word of base/announcements.h
   Doorbell doorbells[Announcements::kSleepers];
 };
 
