@@ -96,7 +96,7 @@ class Normalisation:
 
 @dataclass(frozen=True, slots=True)
 class ElementWise:
-    """An operation, one of OPERATIONS, on each of so many elements of its input."""
+    """An operation, one of OPERATIONS, on each of `elements` elements of its input."""
 
     operation: str
     elements: int

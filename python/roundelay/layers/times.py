@@ -22,17 +22,17 @@ class Roofline:
     """The rates that a kind of kernel reaches, and the seconds that it takes at least."""
 
     overhead: float  # s of a kernel, whatever its size
-    flops: float  # a second
+    flops: float  # arithmetic operations a second
     bandwidth: float  # B/s
 
     def seconds(self, flops: float, moved: float) -> float:
-        """Returns the time of so many operations and bytes: the longer one counts."""
+        """Returns the time of `flops` operations, or of `moved` bytes if that is longer."""
         return self.overhead + max(flops / self.flops, moved / self.bandwidth)
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Relative errors, |predicted - measured| / measured, of shapes that taught nothing."""
+    """Relative errors, |predicted - measured| / measured, of shapes that the model has not learned from."""
 
     median: float
     ninetieth: float  # the 90th percentile
@@ -40,7 +40,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Input:
-    """A feature of a network: what it is centred and scaled by, and its range in the measured shapes."""
+    """A feature of a network: its mean and scale, and its range in the measured shapes."""
 
     name: str
     mean: float
@@ -70,8 +70,8 @@ class KernelTimes:
 
     kind: str
     direction: str
-    learned_from: int  # shapes
-    tested_on: int  # other shapes
+    learned_from: int  # the number of shapes
+    tested_on: int  # the number of other shapes
     roofline: Roofline
     roofline_errors: Errors
     network_errors: Errors
@@ -80,7 +80,7 @@ class KernelTimes:
 
     @property
     def errors(self) -> Errors:
-        """Those of what is used."""
+        """The errors of the model that is used: network or roofline."""
         return self.network_errors if self.network else self.roofline_errors
 
     def seconds(self, kernel: Kernel, samples: float) -> float:

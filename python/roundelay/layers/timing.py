@@ -38,7 +38,7 @@ def device() -> torch.device:
 
 
 def name_of(one: torch.device) -> str:
-    """Returns what a device is called: "cpu", or a GPU's product name."""
+    """Returns a device's name: "cpu", or a GPU's product name."""
     return torch.cuda.get_device_name(one) if one.type == "cuda" else one.type
 
 
@@ -79,7 +79,7 @@ def _wait(on: torch.device) -> None:
 
 
 def program(shape: Shape, on: torch.device) -> tuple[Callable[[], torch.Tensor], Sequence[torch.Tensor]]:
-    """Returns forward, and what backward gives gradients of."""
+    """Returns forward, and the tensors whose gradients backward computes."""
     kernel, samples = shape.kernel, shape.samples
 
     def tensor(*sizes: int) -> torch.Tensor:
