@@ -142,7 +142,7 @@ class Technique {
 
 using TechniquePtr = std::shared_ptr<const Technique>;
 
-// Tells the adapter what became of an operation.
+// The outcome of an operation, for the adapter.
 struct TechniqueOutcome {
   bool applied = false;          // false: the operation failed, or the technique did not apply
   std::size_t called_bytes = 0;  // bytes that this rank gave to the fabric

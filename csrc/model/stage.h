@@ -40,7 +40,7 @@ int flows(const Stage& stage, const Cluster& cluster);
 double seconds(const Stage& stage, const Cluster& cluster, int chunks = 1);
 
 // Returns the time of a program without contention. With q chunks that is the sum of all stages for one
-// chunk, and q - 1 times what the busiest level takes for one. All stages of a level share its link.
+// chunk, and q - 1 times the busiest level's time for one. All stages of a level share its link.
 double seconds(const Program& program, const Cluster& cluster);
 
 // Returns the program with as many chunks as make seconds() least, up to `most`.

@@ -1,4 +1,4 @@
-// A plan as one member sees it: the groups of each stage that it is in, and what it works on there. Pure.
+// A plan as one member sees it: its groups in each stage, and the ranges that it works on there. Pure.
 //
 // The plan cuts chunks of all sizes alike, so it counts in units: a chunk has `units` of them, whatever its
 // size. The number is such that every stage cuts at whole units. So rounding never moves two cuts apart that
@@ -35,7 +35,7 @@ struct MemberStage {
   int members = 1;
   bool even = true;
   // The groups differ from each other. All members of the plan agree on their order. One of them may have
-  // this member alone, where the stage joins its part with no other.
+  // this member alone, if the stage joins its part with no other.
   std::vector<Members> groups;
   std::vector<Share> shares;  // ascending and apart
 };

@@ -1,5 +1,5 @@
-// A fabric's own stream on a device, and what the host needs to know of it: whether the work in it is done,
-// and whether something went wrong.
+// A fabric's own stream on a device. It tells the host whether the work in it is done, and whether something
+// went wrong.
 #pragma once
 
 #include <memory>

@@ -67,7 +67,7 @@ class Run {
   const Place place_;
   const Slice shard_;          // the elements that this rank works on
   const std::int64_t weight_;  // divides a node's sums in the bucket, lest halves overflow
-  double share_ = 0;           // the factor by which the result becomes what this rank's node has sent of it
+  double share_ = 0;           // the result times this is the part of it that this rank's node has sent
   std::byte* factors_ = nullptr;
   std::byte* message_ = nullptr;
 };

@@ -24,7 +24,7 @@ struct WideOf {
   static constexpr std::size_t kWidth = kWideBytes / sizeof(Real);
 };
 
-// Reads U and writes what it becomes, `Count` elements at a time: kWidth, or fewer at the end of a row.
+// Reads elements of U and writes their new values, `count` at a time: kWidth, or fewer at the end of a row.
 template <DType kType>
 class BlockElements {
  public:

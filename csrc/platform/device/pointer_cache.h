@@ -6,7 +6,7 @@
 //   the driver's function is called.
 // - An answer is kept only if no change is under way, and none has begun or ended since the driver was
 //   asked: it may have answered for memory that is gone by now.
-// - Of host memory only what is registered is kept: the rest may become a device's without a call that
+// - Of host memory only registered ranges are kept: other memory may become a device's without a call that
 //   anybody could hear of.
 // So it needs a listener's calls for every change. A user that may miss some calls forget_all() before it
 // asks.

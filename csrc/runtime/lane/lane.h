@@ -70,8 +70,8 @@ class Lane {
   [[nodiscard]] const Group& group() const { return group_; }
   // Returns the number of members of each level, as in compress::Technique::state_bytes(). Any thread.
   [[nodiscard]] const std::vector<int>& levels() const { return levels_; }
-  // Returns the first track's fabric, of which any thread may ask what Tracks::first() allows. Not after
-  // close_fabrics().
+  // Returns the first track's fabric. Any thread may call the functions of it that Tracks::first() names. Not
+  // after close_fabrics().
   [[nodiscard]] const collective::Fabric& fabric() const { return tracks_.first().fabric(); }
   // Frees the fabrics when the lane has no work and none will come. The thread that frees fabrics calls it;
   // other threads may keep the lane, and step() it. Later calls do nothing.

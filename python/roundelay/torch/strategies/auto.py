@@ -78,7 +78,7 @@ class Auto(Strategy):
             return f"auto of {', '.join(names)} with {self.trial_steps} trial steps"
         return Spec("auto", candidates=names, trial_steps=self.trial_steps).text
 
-    # -- what it is asked
+    # -- checks and answers for DistributedOptimizer
 
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
         """Refuses an op whose results cannot be added, and each optimizer that a candidate refuses."""

@@ -67,7 +67,7 @@ class KeepsBack(Strategy):
         """Returns the settings that every such technique of the core has."""
         return {} if self.message_wire is None else {"wire": wire_text(self.message_wire)}
 
-    # -- what it is asked
+    # -- checks and answers for DistributedOptimizer
 
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
         """Refuses gradients of which no part can be kept back."""

@@ -80,7 +80,7 @@ class Lossy(KeepsBack):
             settings |= {"momentum": self._sgd_momentum, "nesterov": self._nesterov}
         return settings
 
-    # -- what it is asked
+    # -- checks and answers for DistributedOptimizer
 
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
         """Refuses gradients that cannot be sent in parts, and optimizers whose momentum it does not know."""
