@@ -36,7 +36,7 @@ bool answers(unsigned count, const int* which, void** into, CUdeviceptr pointer)
   return true;
 }
 
-// Whether the driver has just said that the memory is not plain host memory.
+// Returns whether the driver has just said that the memory is not plain host memory.
 bool is_special(unsigned count, const int* which, void** into) {
   const int* const type = std::find(which, which + count, kMemoryType);
   return type != which + count && *static_cast<const unsigned*>(into[type - which]) != 0;

@@ -84,7 +84,7 @@ class Normalisation:
 
     channels: int
     places: int
-    by_place: bool = False  # as layer normalisation does
+    by_place: bool = False  # True: it normalises each place, as layer normalisation does
     kind = "normalisation"
 
     def work(self, samples: float) -> tuple[float, float]:
@@ -102,7 +102,7 @@ class Normalisation:
 
 @dataclass(frozen=True, slots=True)
 class ElementWise:
-    """An operation, one of OPERATIONS, on each of so many elements of its input."""
+    """An operation, one of OPERATIONS, on each of `elements` elements of its input."""
 
     operation: str
     elements: int
