@@ -27,6 +27,11 @@ std::span<Fabric* const> levels_of(Fabric& cpu, GpuFabricWish wish) {
 
 }  // namespace
 
+std::vector<int> gpu_level_sizes(Fabric& cpu, GpuFabricWish wish) {
+  if (cpu.levels().size() < 2 || !levels_of(cpu, wish).empty()) return collective::level_sizes(cpu);
+  return {1, cpu.group().size()};
+}
+
 // The first call. Before it starts the call itself, the members exchange GPU infos, make NCCL's communicator
 // or try MPI, and tell each other whether that succeeded everywhere.
 class GpuFabric::CommunicatorSetup final : public Pending {
@@ -211,7 +216,8 @@ GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOp
 
 GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options,
                      CountersPtr counters)
-    : Fabric({.waker = cpu.capabilities().waker,
+    : Fabric({.within_node = cpu.capabilities().within_node,
+              .waker = cpu.capabilities().waker,
               .device = this,
               .make_region = collective::no_gpu_region,
               .counters = counters}),

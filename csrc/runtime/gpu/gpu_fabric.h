@@ -38,6 +38,9 @@ struct GpuFabricOptions {
   std::shared_ptr<collective::DeviceMedium> medium{};
 };
 
+// Returns collective::level_sizes() of a GpuFabric over this one when its members have chosen.
+[[nodiscard]] std::vector<int> gpu_level_sizes(collective::Fabric& cpu, GpuFabricWish wish);
+
 // One thread at a time calls it, as every fabric; any thread may call wake().
 class GpuFabric final : private collective::DeviceCalls, public collective::Fabric {
  public:
@@ -58,6 +61,8 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
   [[nodiscard]] bool device_never_waits() const { return chosen_ != nullptr && !nccl_; }
   // Returns the levels of the fabric that the members have chosen; only itself before that.
   [[nodiscard]] std::span<collective::Fabric* const> levels() override;
+  // Returns false if levels() will have more than itself when the members have chosen. Equal on all members.
+  [[nodiscard]] bool knows_levels() const { return levels_.empty() || chosen_ != nullptr; }
 
  private:
   class CommunicatorSetup;
