@@ -10,14 +10,14 @@
 namespace roundelay::doubles {
 namespace {
 
-ConstByteSpan bytes_of(const void* data, std::size_t bytes) {
+ConstByteSpan memory_at(const void* data, std::size_t bytes) {
   return {static_cast<const std::byte*>(data), bytes};
 }
 
 std::vector<ConstByteSpan> memory_of(const kernels::Pairs& pairs) {
-  return {bytes_of(pairs.overflow, sizeof *pairs.overflow),
+  return {memory_at(pairs.overflow, sizeof *pairs.overflow),
           {pairs.values, pairs.form.count * size_of(pairs.type)},
-          bytes_of(pairs.words, pairs.form.bytes())};
+          memory_at(pairs.words, pairs.form.bytes())};
 }
 
 ConstByteSpan array_of(const std::byte* data, const kernels::Pairs& pairs) {
@@ -31,9 +31,9 @@ Status FakeGpu::top_k(int device, std::span<const float> values, const kernels::
                       GpuStream stream) {
   const std::size_t bytes = top_k_scratch(values.size());
   return enqueue_on(device, stream,
-                    {bytes_of(values.data(), values.size_bytes()),
-                     bytes_of(chosen.data(), chosen.size_bytes()),
-                     bytes_of(indices.data(), indices.size_bytes()),
+                    {memory_at(values.data(), values.size_bytes()),
+                     memory_at(chosen.data(), chosen.size_bytes()),
+                     memory_at(indices.data(), indices.size_bytes()),
                      {scratch, bytes}},
                     [=] {
                       std::memset(scratch, 0x5a, bytes);
@@ -46,7 +46,7 @@ std::size_t FakeGpu::top_k_scratch(std::size_t count) const { return 64 + count 
 Status FakeGpu::take_pairs(int device, const kernels::Pairs& pairs, const kernels::Kept& kept,
                            std::span<const std::int64_t> indices, GpuStream stream) {
   std::vector<ConstByteSpan> used = memory_of(pairs);
-  used.push_back(bytes_of(indices.data(), indices.size_bytes()));
+  used.push_back(memory_at(indices.data(), indices.size_bytes()));
   used.push_back(array_of(kept.residual, pairs));
   if (kept.momentum != nullptr) used.push_back(array_of(kept.momentum, pairs));
   return enqueue_on(device, stream, std::move(used), [=] { kernels::take_pairs(pairs, kept, indices); });
