@@ -34,7 +34,7 @@ def _page(name: str, results: str, twins: str | None = None) -> Page:
         techniques / f"{name}.md",
         techniques / f"{results}.json",
         _DOCS / "images" / f"{results}.png",
-        twins and techniques / f"{twins}.md",
+        techniques / f"{twins}.md" if twins else None,
     )
 
 

@@ -10,27 +10,13 @@
 #include "collective/device/device_probe.h"
 #include "collective/nccl/nccl_fabric.h"
 #include "runtime/gpu/gpu_info.h"
+#include "runtime/gpu/gpu_levels.h"
 
 namespace roundelay::runtime {
 
 using collective::Call;
 using collective::Fabric;
 using collective::Pending;
-
-namespace {
-
-// Returns the levels that the GPU's fabric takes over from the CPU's; empty: none.
-std::span<Fabric* const> levels_of(Fabric& cpu, GpuFabricWish wish) {
-  if (wish != GpuFabricWish::kTwoLevel || cpu.levels().size() < 2) return {};
-  return cpu.levels();
-}
-
-}  // namespace
-
-std::vector<int> gpu_level_sizes(Fabric& cpu, GpuFabricWish wish) {
-  if (cpu.levels().size() < 2 || !levels_of(cpu, wish).empty()) return collective::level_sizes(cpu);
-  return {1, cpu.group().size()};
-}
 
 // The first call. Before it starts the call itself, the members exchange GPU infos, make NCCL's communicator
 // or try MPI, and tell each other whether that succeeded everywhere.
@@ -127,8 +113,9 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     const auto first = std::ranges::find(fabric_.group().ranks, those.ranks.front());
     const GpuInfo& gpu_info = gpu_infos[static_cast<std::size_t>(first - fabric_.group().ranks.begin())];
     auto joining = fabric_.parts_.nccl->join(gpu_info.id, those.size(), those.index, fabric_.device_);
-    if (joining.ok()) communicator_ = std::move(joining).value();
-    return joining.status();
+    if (!joining.ok()) return joining.status();
+    communicator_ = std::move(joining).value();
+    return {};
   }
 
   // Waits for this member's communicator, or its part in trying MPI, without blocking. True: it is made,

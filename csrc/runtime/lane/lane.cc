@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "runtime/gpu/gpu_levels.h"
+
 namespace roundelay::runtime {
 
 Lane::Lane(LaneId id, TrackFabrics fabrics, complete::Completer& completer, timeline::Timeline& timeline,
