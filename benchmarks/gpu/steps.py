@@ -78,6 +78,7 @@ _TRAINING = (
     _ranks("SyncBatchNorm", "parallel/test_sync_batch_norm.py", 2, 60),
     _ranks("broadcast of states", "parallel/test_torch_functions.py", 2, 60),
     _ranks("techniques negate, cyclic and csc", "gpu/test_techniques_on_gpu.py", 2, 60),
+    _ranks("top-k", "gpu/test_topk_on_gpu.py", 2, 60),
     _ranks("LARS and LAMB", "gpu/test_optim_on_gpu.py", 2, 60),
     _ranks("algorithms without ranks", "gpu/test_algorithms_on_gpu.py", 2, 60),
     _ranks("strategies of buckets", "parallel/test_strategies.py", 2, 60, ROUNDELAY_THETA="64"),

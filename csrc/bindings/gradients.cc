@@ -43,7 +43,10 @@ std::unique_ptr<Bucket> make_bucket(const std::string& name, BoundPool& pool, in
                                    const adapter::TechniqueUse& technique) {
     return allreduce(pool, range, operation, reduction, technique);
   };
-  auto levels = [&pool] { return global_context()->levels(pool.process_set); };
+  auto levels = [&pool] {
+    const DeviceType device = pool.pool.device().is_cpu() ? DeviceType::kCpu : DeviceType::kGpu;
+    return global_context()->levels(pool.process_set, device);
+  };
   return std::make_unique<Bucket>(name, pool.pool, std::move(submit), std::move(levels),
                                   global_accelerator());
 }

@@ -50,8 +50,11 @@ void bind_process_sets(py::module_& module) {
       "process_set_ranks", [](ProcessSetId id) { return value_of(global_context()->ranks_of(id)); },
       py::arg("process_set"));
   module.def(
-      "levels", [](ProcessSetId id) { return value_of(global_context()->levels(id)); },
-      py::arg("process_set"));
+      "levels",
+      [](ProcessSetId id, bool on_gpu) {
+        return value_of(global_context()->levels(id, on_gpu ? DeviceType::kGpu : DeviceType::kCpu));
+      },
+      py::arg("process_set"), py::arg("on_gpu"));
 }
 
 }  // namespace roundelay::bindings

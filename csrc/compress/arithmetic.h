@@ -18,6 +18,8 @@
 #include "kernels/chunks.h"
 #include "kernels/gpu.h"
 #include "kernels/low_rank.h"
+#include "kernels/pairs.h"
+#include "kernels/top_k.h"
 
 namespace roundelay::compress {
 
@@ -68,6 +70,18 @@ class Arithmetic {
   // Sets the chunks at these indices to zero.
   [[nodiscard]] virtual Status clear_chunks(std::byte* at, Chunking of,
                                             std::span<const std::uint32_t> indices, DType dtype) = 0;
+
+  // Calls kernels::top_k(). `scratch` has top_k_scratch(values.size()) bytes, aligned to 8.
+  [[nodiscard]] virtual Status top_k(std::span<const float> values, const kernels::TopKRule& rule,
+                                     std::span<float> chosen, std::span<std::int64_t> indices,
+                                     std::byte* scratch) = 0;
+  [[nodiscard]] virtual std::size_t top_k_scratch(std::size_t count) const = 0;
+  // Calls kernels::take_pairs().
+  [[nodiscard]] virtual Status take_pairs(const kernels::Pairs& pairs, const kernels::Kept& kept,
+                                          std::span<const std::int64_t> indices) = 0;
+  // Calls kernels::add_pairs(). Errors besides: kInternal (the bytes are no indices of the array); on a GPU
+  // `pairs.overflow` becomes a NaN instead.
+  [[nodiscard]] virtual Status add_pairs(std::byte* sums, const kernels::Pairs& pairs, Scale prescale) = 0;
 
   // These do what the functions of kernels/low_rank.h do. A GPU has none of them (kInvalidArgument).
   [[nodiscard]] virtual Status project(const kernels::LowRankBlock& block, DType dtype) = 0;

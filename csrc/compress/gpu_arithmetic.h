@@ -57,6 +57,18 @@ class GpuArithmetic final : public Arithmetic {
                       DType dtype) override {
     return kernels_.clear_chunks(device_, at, of, indices, dtype, stream_);
   }
+  Status top_k(std::span<const float> values, const kernels::TopKRule& rule, std::span<float> chosen,
+               std::span<std::int64_t> indices, std::byte* scratch) override {
+    return kernels_.top_k(device_, values, rule, chosen, indices, scratch, stream_);
+  }
+  std::size_t top_k_scratch(std::size_t count) const override { return kernels_.top_k_scratch(count); }
+  Status take_pairs(const kernels::Pairs& pairs, const kernels::Kept& kept,
+                    std::span<const std::int64_t> indices) override {
+    return kernels_.take_pairs(device_, pairs, kept, indices, stream_);
+  }
+  Status add_pairs(std::byte* sums, const kernels::Pairs& pairs, Scale prescale) override {
+    return kernels_.add_pairs(device_, sums, pairs, prescale, stream_);
+  }
   Status project(const kernels::LowRankBlock& /*block*/, DType /*dtype*/) override { return no_low_rank(); }
   Status project_back(const kernels::LowRankBlock& /*block*/, DType /*dtype*/) override {
     return no_low_rank();

@@ -118,6 +118,28 @@ Status HostArithmetic::clear_chunks(std::byte* at, Chunking of, std::span<const 
   return {};
 }
 
+Status HostArithmetic::top_k(std::span<const float> values, const kernels::TopKRule& rule,
+                             std::span<float> chosen, std::span<std::int64_t> indices,
+                             std::byte* /*scratch*/) {
+  kernels::top_k(values, rule, chosen, indices);
+  return {};
+}
+
+std::size_t HostArithmetic::top_k_scratch(std::size_t /*count*/) const { return 0; }
+
+Status HostArithmetic::take_pairs(const kernels::Pairs& pairs, const kernels::Kept& kept,
+                                  std::span<const std::int64_t> indices) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(pairs.type));
+  kernels::take_pairs(pairs, kept, indices);
+  return {};
+}
+
+Status HostArithmetic::add_pairs(std::byte* sums, const kernels::Pairs& pairs, Scale prescale) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(pairs.type));
+  if (kernels::add_pairs(sums, pairs, prescale)) return {};
+  return Status::internal("a message has indices beyond the array");
+}
+
 Status HostArithmetic::project(const kernels::LowRankBlock& block, DType dtype) {
   ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
   kernels::project(block, dtype);

@@ -24,6 +24,12 @@ class HostArithmetic final : public Arithmetic {
                  std::span<const std::uint32_t> indices) override;
   Status clear_chunks(std::byte* at, Chunking of, std::span<const std::uint32_t> indices,
                       DType dtype) override;
+  Status top_k(std::span<const float> values, const kernels::TopKRule& rule, std::span<float> chosen,
+               std::span<std::int64_t> indices, std::byte* scratch) override;
+  std::size_t top_k_scratch(std::size_t count) const override;
+  Status take_pairs(const kernels::Pairs& pairs, const kernels::Kept& kept,
+                    std::span<const std::int64_t> indices) override;
+  Status add_pairs(std::byte* sums, const kernels::Pairs& pairs, Scale prescale) override;
   Status project(const kernels::LowRankBlock& block, DType dtype) override;
   Status project_back(const kernels::LowRankBlock& block, DType dtype) override;
   Status expand(const kernels::LowRankBlock& block, double share, DType dtype) override;

@@ -12,6 +12,7 @@
 #include "base/gpu.h"
 #include "base/status.h"
 #include "kernels/chunks.h"
+#include "kernels/pairs.h"
 #include "kernels/top_k.h"
 
 namespace roundelay::kernels {
@@ -85,6 +86,13 @@ class GpuKernels {
                                      std::span<float> chosen, std::span<std::int64_t> indices,
                                      std::byte* scratch, GpuStream stream) = 0;
   [[nodiscard]] virtual std::size_t top_k_scratch(std::size_t count) const = 0;
+
+  // Messages of pairs (pairs.h), with the bits of the CPU's functions. The indices are on the device, too.
+  [[nodiscard]] virtual Status take_pairs(int device, const Pairs& pairs, const Kept& kept,
+                                          std::span<const std::int64_t> indices, GpuStream stream) = 0;
+  // A pair whose index is beyond the array is left out, and `pairs.overflow` becomes a NaN.
+  [[nodiscard]] virtual Status add_pairs(int device, std::byte* sums, const Pairs& pairs, Scale prescale,
+                                         GpuStream stream) = 0;
 };
 
 }  // namespace roundelay::kernels

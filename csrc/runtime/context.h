@@ -76,10 +76,10 @@ class Context {
   // Returns the set's world ranks in ascending order; this rank need not be a member. Errors:
   // kInvalidArgument (unknown id).
   virtual Result<std::vector<int>> ranks_of(ProcessSetId id) = 0;
-  // Returns the sizes of the levels of the set's fabric for host memory, the node first: {4, 2} for two nodes
-  // with four ranks each, {4} for one, {1, 8} for a fabric without levels over several nodes. Equal on all
-  // ranks. Any thread. Errors: kInvalidArgument (unknown id, or this rank is no member).
-  virtual Result<std::vector<int>> levels(ProcessSetId id) = 0;
+  // Returns the sizes of the levels of the set's fabric for memory of this kind, the node first: {4, 2} for
+  // two nodes with four ranks each, {4} for one, {1, 8} for a fabric without levels over several nodes. Equal
+  // on all ranks. Any thread. Errors: kInvalidArgument (unknown id, or this rank is no member).
+  virtual Result<std::vector<int>> levels(ProcessSetId id, DeviceType device) = 0;
 
   // Returns true if the operation is done. Errors: kInvalidArgument (unknown handle).
   virtual Result<bool> poll(submit::Handle handle) = 0;

@@ -82,7 +82,10 @@ const std::byte* first_byte(const Kind& call) {
 class DeviceFabric final : public Fabric {
  public:
   DeviceFabric(DeviceFabricParts parts, StreamPtr stream, std::unique_ptr<DeviceCalls> faults)
-      : Fabric({.device = faults.get(), .make_region = no_gpu_region, .counters = parts.counters}),
+      : Fabric({.within_node = parts.staged.capabilities().within_node,
+                .device = faults.get(),
+                .make_region = no_gpu_region,
+                .counters = parts.counters}),
         parts_(std::move(parts)),
         stream_(std::move(stream)),
         faults_(std::move(faults)),

@@ -93,7 +93,8 @@ struct NcclState final : CallQueue<NcclState>, DeviceCalls {
 class NcclFabric final : public Fabric {
  public:
   explicit NcclFabric(std::shared_ptr<NcclState> state)
-      : Fabric({.waker = state->resources.staged.capabilities().waker,
+      : Fabric({.within_node = state->resources.staged.capabilities().within_node,
+                .waker = state->resources.staged.capabilities().waker,
                 .device = state.get(),
                 .make_region = no_gpu_region}),
         state_(std::move(state)) {}

@@ -31,7 +31,8 @@ struct StagedState final : CallQueue<StagedState>, DeviceCalls {
 class StagedFabric final : public Fabric {
  public:
   explicit StagedFabric(std::shared_ptr<StagedState> state)
-      : Fabric({.waker = state->resources.cpu.capabilities().waker,
+      : Fabric({.within_node = state->resources.cpu.capabilities().within_node,
+                .waker = state->resources.cpu.capabilities().waker,
                 .device = state.get(),
                 .make_region = no_gpu_region}),
         state_(std::move(state)) {}

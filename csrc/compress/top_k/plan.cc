@@ -45,12 +45,11 @@ Plan plan_of(const Options& options, const BucketShape& shape, Place place, std:
   });
   const Lossy lossy = lossy_of(map, shard);
   const std::size_t chosen = quota(options.share, options.before + lossy.before, lossy.within, run);
-  const IndexCode code(shard.count, chosen, options.short_indices);
-  const MessageLayout message(dense_count + chosen, wire, code);
+  const MessageLayout message(dense_count, wire, {shard.count, chosen, options.short_indices});
   // Momentum would change what goes densely, and another type on the wire needs a message.
   const bool in_place = options.share == share_of(1) && options.momentum.factor == 0 && wire == shape.dtype;
-  return {shape.dtype, wire,     shard, std::move(dense), dense_count, lossy.within, lossy.first,
-          chosen,      in_place, code,  message};
+  return {shape.dtype,  wire,        shard,  std::move(dense), dense_count,
+          lossy.within, lossy.first, chosen, in_place,         message};
 }
 
 }  // namespace roundelay::compress::top_k

@@ -37,7 +37,6 @@ struct Plan {
   std::size_t first;         // index of the first lossy element, counted from the shard's first
   std::size_t chosen;        // the number of lossy elements to send
   bool in_place;             // nothing is kept back or cast: a dense reduction of the bucket does the same
-  IndexCode code;
   MessageLayout message;
 
   // Returns whether the shard has something to send.

@@ -1,5 +1,5 @@
-// The arithmetic of topk on one shard in host memory: it adds to the residual, chooses the elements to send,
-// and adds up the messages of all nodes.
+// The arithmetic of topk on one shard: it adds to the residual, chooses the elements to send, and adds up the
+// messages of all nodes.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 namespace roundelay::compress::top_k {
 
 // One run on one rank. The constructor's arguments outlive it. Call fill(), then sum(). Errors: those of
-// Stage::scratch().
+// Stage::scratch() and of Arithmetic.
 class Shard {
  public:
   Shard(const Options& options, const Plan& plan, Stage& stage, const Bucket& bucket)
@@ -21,22 +21,28 @@ class Shard {
   // of the residual and the dense elements into the message, and clears the shard.
   [[nodiscard]] Status fill(std::byte* message) const;
   // Sets the shard to `scale` times the sum of `count` messages, which lie side by side, added from the first
-  // to the last. It has NaN if a residual had an overflow. Further errors: kInternal (a message has a wrong
-  // form).
-  [[nodiscard]] Status sum(const std::byte* messages, std::size_t count, Scale scale) const;
+  // to the last. It has NaN if a residual had an overflow.
+  [[nodiscard]] Status sum(std::byte* messages, std::size_t count, Scale scale) const;
 
  private:
-  struct Chosen {
-    std::span<std::int64_t> indices;
-    std::byte* values;  // elements of the residual's type
+  // Sums in the residual's type.
+  struct Sums {
+    std::byte* shard;  // where the values are, if these have the type
+    std::byte* dense;  // of the dense elements, side by side
+    std::byte* wide;   // room for the dense elements of a message
   };
   [[nodiscard]] std::byte* values() const {
     return bucket_.buffer.data() + plan_.shard.first * size_of(plan_.dtype);
   }
+  [[nodiscard]] DType type() const { return kernels::residual_type(plan_.dtype); }
   [[nodiscard]] kernels::Kept kept() const;
-  void take_dense(std::byte* to) const;
-  [[nodiscard]] Result<Chosen> choose() const;
-  void add(std::byte* sums, std::span<const std::uint32_t> indices, const std::byte* values) const;
+  [[nodiscard]] Result<std::byte*> zeros(std::size_t count) const;
+  [[nodiscard]] Status take_dense(std::byte* to) const;
+  [[nodiscard]] Status accumulate(float* overflow) const;
+  [[nodiscard]] Result<std::span<std::int64_t>> choose() const;
+  [[nodiscard]] Result<Sums> begin_sums() const;
+  [[nodiscard]] Status add(std::byte* message, const Sums& sums) const;
+  [[nodiscard]] Status put_dense(const Sums& sums) const;
 
   const Options& options_;
   const Plan& plan_;

@@ -18,10 +18,9 @@
 //
 // If a node's sum is divided (an average), so is what the residual keeps: it has the units of the mean over
 // the node. Parameters that always go densely travel in the same message, as values without indices. An
-// element that is not finite is not kept; the norm in the message then makes all ranks get a NaN.
+// element that is not finite is not kept; a mark in the message then makes all ranks get a NaN.
 //
 // The state: the residual of the shard, and the momentum if there is any.
-#include <cstring>
 #include <utility>
 
 #include "compress/quota.h"
@@ -57,10 +56,11 @@ class Messages {
   }
   [[nodiscard]] std::byte* own() const { return memory_ + at_; }
   [[nodiscard]] std::size_t count() const { return count_; }
-  [[nodiscard]] const std::byte* all() const { return memory_; }
+  [[nodiscard]] std::byte* all() const { return memory_; }
   // Returns the gather over the next level.
-  collective::AllgatherCall gather(const Group& group) {
+  collective::AllgatherCall gather(const Group& group, GpuStream stream) {
     collective::AllgatherCall call;
+    call.stream = stream;
     call.receive_bytes.assign(static_cast<std::size_t>(group.size()), part_);
     call.input = memory_ + at_;
     at_ -= static_cast<std::size_t>(group.index) * part_;
@@ -90,7 +90,6 @@ class TopK final : public Technique {
     return options_.momentum.factor != 0 ? 2 * residual : residual;
   }
   Task run(Stage& stage, Bucket bucket) const override {
-    if (stage.stream() != nullptr) return refuse(stage);
     Plan plan = plan_of(options_, {bucket.count, bucket.reduction.dtype, bucket.parameters}, place_in(stage),
                         bucket.run);
     return plan.in_place ? run_in_place(stage, bucket) : run_by_message(stage, bucket, std::move(plan));
@@ -98,9 +97,6 @@ class TopK final : public Technique {
   Status give_back(Stage& stage, const Bucket& bucket) const override;
 
  private:
-  static Task refuse(Stage& /*stage*/) {
-    co_return Status::invalid("technique 'topk' selects on the CPU: it takes no gradients on a GPU");
-  }
   Task run_in_place(Stage& stage, Bucket bucket) const;
   Task run_by_message(Stage& stage, Bucket bucket, Plan plan) const;
 
@@ -158,14 +154,14 @@ Task TopK::run_by_message(Stage& stage, Bucket bucket, Plan plan) const {
   }
   if (plan.sends()) {  // alike in all nodes
     const std::span<Fabric* const> levels = stage.across();
-    const Result<std::byte*> memory = stage.scratch(Messages::count_over(levels) * plan.message.bytes);
+    const Result<std::byte*> memory = stage.scratch(Messages::count_over(levels) * plan.message.bytes());
     if (!memory.ok()) co_return memory.status();
-    Messages messages(levels, *memory, plan.message.bytes);
+    Messages messages(levels, *memory, plan.message.bytes());
     const Shard shard(options_, plan, stage, bucket);
     Status bad = shard.fill(messages.own());
     if (!bad.ok()) co_return bad;
     for (Fabric* level : levels) {
-      call = messages.gather(level->group());
+      call = messages.gather(level->group(), stage.stream());
       co_await Calling(*level, call, "gather of pairs");
     }
     bad = shard.sum(messages.all(), messages.count(), scales.between);
@@ -177,6 +173,7 @@ Task TopK::run_by_message(Stage& stage, Bucket bucket, Plan plan) const {
     gather.output = {bucket.buffer.data(), bucket.buffer.bytes};
     gather.receive_bytes = shards;
     gather.region = bucket.buffer.region;
+    gather.stream = stage.stream();
     co_await Calling(*node, call, "all-gather");
   }
   co_return Status{};

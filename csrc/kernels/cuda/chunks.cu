@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/cuda/accumulate.cuh"
+#include "kernels/cuda/floating.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/launch.cuh"
 
@@ -64,24 +65,6 @@ __global__ void __launch_bounds__(kSelectThreads) select_kernel(const __grid_con
 
 __global__ void __launch_bounds__(kChunkThreads) number_kernel(const __grid_constant__ NumberWork work) {
   number_block(this_thread(), work, blockIdx.x);
-}
-
-// Calls `function` with the type as a template argument.
-template <typename Function>
-Status with_floating(DType dtype, Function function) {
-  switch (dtype) {
-    case DType::kFloat64:
-      return function.template operator()<DType::kFloat64>();
-    case DType::kFloat32:
-      return function.template operator()<DType::kFloat32>();
-    case DType::kFloat16:
-      return function.template operator()<DType::kFloat16>();
-    case DType::kBFloat16:
-      return function.template operator()<DType::kBFloat16>();
-    default:
-      return Status::invalid("residuals and chunks are of floating types, not " +
-                             std::string(name_of(dtype)));
-  }
 }
 
 std::uint64_t blocks_of(std::uint64_t elements) { return (elements + kBlockElements - 1) / kBlockElements; }

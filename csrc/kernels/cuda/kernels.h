@@ -34,6 +34,10 @@ class CudaKernels final : public GpuKernels {
   Status top_k(int device, std::span<const float> values, const TopKRule& rule, std::span<float> chosen,
                std::span<std::int64_t> indices, std::byte* scratch, GpuStream stream) override;
   std::size_t top_k_scratch(std::size_t count) const override;
+  Status take_pairs(int device, const Pairs& pairs, const Kept& kept, std::span<const std::int64_t> indices,
+                    GpuStream stream) override;
+  Status add_pairs(int device, std::byte* sums, const Pairs& pairs, Scale prescale,
+                   GpuStream stream) override;
 };
 
 }  // namespace roundelay::kernels::cuda

@@ -10,22 +10,13 @@
 #include "collective/device/device_probe.h"
 #include "collective/nccl/nccl_fabric.h"
 #include "runtime/gpu/gpu_info.h"
+#include "runtime/gpu/gpu_levels.h"
 
 namespace roundelay::runtime {
 
 using collective::Call;
 using collective::Fabric;
 using collective::Pending;
-
-namespace {
-
-// Returns the levels that the GPU's fabric takes over from the CPU's; empty: none.
-std::span<Fabric* const> levels_of(Fabric& cpu, GpuFabricWish wish) {
-  if (wish != GpuFabricWish::kTwoLevel || cpu.levels().size() < 2) return {};
-  return cpu.levels();
-}
-
-}  // namespace
 
 // The first call. Before it starts the call itself, the members exchange GPU infos, make NCCL's communicator
 // or try MPI, and tell each other whether that succeeded everywhere.
@@ -212,7 +203,8 @@ GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOp
 
 GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options,
                      CountersPtr counters)
-    : Fabric({.waker = cpu.capabilities().waker,
+    : Fabric({.within_node = cpu.capabilities().within_node,
+              .waker = cpu.capabilities().waker,
               .device = this,
               .make_region = collective::no_gpu_region,
               .counters = counters}),

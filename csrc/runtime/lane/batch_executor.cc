@@ -42,9 +42,11 @@ DeviceBuffers& BatchExecutor::buffers_of(const Batch& batch) const {
 }
 
 collective::Task BatchExecutor::task_of(Batch& batch) const {
-  // A technique does not apply while a rank has joined: all members then reduce densely.
-  if (batch.technique() != nullptr) return run_technique(buffers_of(batch), batch);
-  return batch.steps->run(buffers_of(batch), batch);
+  // A technique does not apply while a rank has joined, or before it can know the fabric's levels: all
+  // members then reduce densely.
+  DeviceBuffers& buffers = buffers_of(batch);
+  if (batch.technique() != nullptr && buffers.knows_levels()) return run_technique(buffers, batch);
+  return batch.steps->run(buffers, batch);
 }
 
 Status BatchExecutor::prepare(Batch& batch, bool timed) {

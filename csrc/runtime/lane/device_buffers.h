@@ -47,6 +47,8 @@ class DeviceBuffers {
   [[nodiscard]] FramePool& frames() const { return frames_; }
   // Returns the fabric for calls on this memory. It lives as long as this object.
   [[nodiscard]] virtual collective::Fabric& fabric() = 0;
+  // Returns whether it knows its levels. If not, a dense call lets it find them. Equal on all members.
+  [[nodiscard]] virtual bool knows_levels() const { return true; }
   // Returns the stream for such calls. Null: host memory.
   [[nodiscard]] virtual GpuStream stream() const = 0;
 

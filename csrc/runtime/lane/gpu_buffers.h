@@ -39,6 +39,7 @@ class GpuBuffers final : public DeviceBuffers {
   [[nodiscard]] bool device_never_waits() const { return fabric_.device_never_waits(); }
 
   [[nodiscard]] collective::Fabric& fabric() override { return fabric_; }
+  [[nodiscard]] bool knows_levels() const override { return fabric_.knows_levels(); }
   [[nodiscard]] GpuStream stream() const override { return stream_; }
   [[nodiscard]] Status copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
   [[nodiscard]] Result<std::byte*> fusion_buffer(std::size_t bytes) override;

@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "runtime/gpu/gpu_levels.h"
+
 namespace roundelay::runtime {
 
 Lane::Lane(LaneId id, TrackFabrics fabrics, complete::Completer& completer, timeline::Timeline& timeline,
@@ -14,6 +16,8 @@ Lane::Lane(LaneId id, TrackFabrics fabrics, complete::Completer& completer, time
       tracks_(std::move(fabrics), abort, options),
       group_(fabric().group()),
       levels_(collective::level_sizes(tracks_.first().fabric())),
+      gpu_levels_(options.gpu ? gpu_level_sizes(tracks_.first().fabric(), options.gpu->fabric.wish)
+                              : std::vector<int>()),
       make_region_(fabric().capabilities().make_region),
       waker_(tracks_.wakers(), options.schedule_lock ? fabric().capabilities().announcements : nullptr),
       table_(waker_.announcements()),

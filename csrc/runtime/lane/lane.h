@@ -68,8 +68,11 @@ class Lane {
 
   [[nodiscard]] LaneId id() const { return id_; }
   [[nodiscard]] const Group& group() const { return group_; }
-  // Returns the number of members of each level, as in compress::Technique::state_bytes(). Any thread.
-  [[nodiscard]] const std::vector<int>& levels() const { return levels_; }
+  // Returns the number of members of each level, as in compress::Technique::state_bytes(), of the fabric for
+  // memory of this kind. Any thread.
+  [[nodiscard]] const std::vector<int>& levels(DeviceType device) const {
+    return device == DeviceType::kGpu ? gpu_levels_ : levels_;
+  }
   // Returns the first track's fabric. Any thread may call the functions of it that Tracks::first() names. Not
   // after close_fabrics().
   [[nodiscard]] const collective::Fabric& fabric() const { return tracks_.first().fabric(); }
@@ -149,7 +152,7 @@ class Lane {
 
   Tracks tracks_;  // only the holder of the token uses them, but for fabric()
   const Group group_;
-  const std::vector<int> levels_;
+  const std::vector<int> levels_, gpu_levels_;
   const RegionMaker make_region_;
   LaneWaker waker_;
   submit::TensorTable table_;

@@ -70,10 +70,10 @@ Result<std::vector<int>> Session::ranks_of(ProcessSetId id) {
   return std::move(set->ranks);
 }
 
-Result<std::vector<int>> Session::levels(ProcessSetId id) {
+Result<std::vector<int>> Session::levels(ProcessSetId id, DeviceType device) {
   const Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(id);
   if (!lane.ok()) return lane.status();
-  return (*lane)->levels();
+  return (*lane)->levels(device);
 }
 
 void Session::end_wait() {

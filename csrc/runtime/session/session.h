@@ -61,7 +61,7 @@ class Session final : public Context, private NegotiationSink {
   Result<submit::Handle> submit_removal(ProcessSetId id) override { return set_changes_.submit_removal(id); }
   Status drop_process_set(ProcessSetId id) override { return set_changes_.remove(id); }
   Result<std::vector<int>> ranks_of(ProcessSetId id) override;
-  Result<std::vector<int>> levels(ProcessSetId id) override;
+  Result<std::vector<int>> levels(ProcessSetId id, DeviceType device) override;
   Result<bool> poll(submit::Handle handle) override { return operations_.poll(handle); }
   std::optional<Status> wait(submit::Handle handle, Deadline deadline) override {
     return operations_.wait(handle, deadline);

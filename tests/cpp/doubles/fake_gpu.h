@@ -84,6 +84,10 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
                              GpuStream stream) override;
   // Not as many bytes as a real device needs. They are overwritten with garbage.
   [[nodiscard]] std::size_t top_k_scratch(std::size_t count) const override;
+  [[nodiscard]] Status take_pairs(int device, const kernels::Pairs& pairs, const kernels::Kept& kept,
+                                  std::span<const std::int64_t> indices, GpuStream stream) override;
+  [[nodiscard]] Status add_pairs(int device, std::byte* sums, const kernels::Pairs& pairs, Scale prescale,
+                                 GpuStream stream) override;
 
   // Enqueues any work. It may block if `give_up` ends it: another thread calls that when the device fails or
   // is destroyed.

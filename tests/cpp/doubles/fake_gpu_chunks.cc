@@ -1,10 +1,9 @@
-// Implements the residuals, the chunks and the selection of kernels/gpu.h with the functions of kernels/.
+// Implements the residuals and the chunks of kernels/gpu.h with the functions of kernels/.
 #include <cstring>
 #include <utility>
 
 #include "kernels/chunks.h"
 #include "kernels/kernels.h"
-#include "kernels/top_k.h"
 #include "tests/cpp/doubles/fake_gpu.h"
 
 namespace roundelay::doubles {
@@ -126,22 +125,5 @@ Status FakeGpu::clear_chunks(int device, std::byte* at, Chunking of, Indices ind
                         std::memset(at + index * of.chunk * size, 0, of.size(index) * size);
                     });
 }
-
-Status FakeGpu::top_k(int device, std::span<const float> values, const kernels::TopKRule& rule,
-                      std::span<float> chosen, std::span<std::int64_t> indices, std::byte* scratch,
-                      GpuStream stream) {
-  const std::size_t bytes = top_k_scratch(values.size());
-  return enqueue_on(device, stream,
-                    {bytes_of(values.data(), values.size_bytes()),
-                     bytes_of(chosen.data(), chosen.size_bytes()),
-                     bytes_of(indices.data(), indices.size_bytes()),
-                     {scratch, bytes}},
-                    [=] {
-                      std::memset(scratch, 0x5a, bytes);
-                      kernels::top_k(values, rule, chosen, indices);
-                    });
-}
-
-std::size_t FakeGpu::top_k_scratch(std::size_t count) const { return 64 + count / 64; }
 
 }  // namespace roundelay::doubles

@@ -7,7 +7,7 @@
 #include "compress/registry.h"
 #include "kernels/chunks.h"
 #include "tests/cpp/gpu/gpu_trip.h"
-#include "tests/cpp/unit/technique_members.h"
+#include "tests/cpp/unit/node_members.h"
 
 namespace roundelay::contract {
 namespace {
@@ -32,11 +32,12 @@ Floats gradients(int rank, int step) {
 // A bucket on a GPU, which the producer's stream fills and the consumer's stream reads.
 class GpuBucket final : private submit::Results {
  public:
-  GpuBucket(Device& device, RegionPtr region, const TechniquePtr& technique)
+  GpuBucket(runtime::Session& session, Device& device, RegionPtr region, const TechniquePtr& technique)
       : device_(device),
         region_(std::move(region)),
         technique_(technique),
-        state_bytes_(technique->state_bytes(kCount, DType::kFloat32, {})),
+        state_bytes_(
+            technique->state_bytes(kCount, DType::kFloat32, session.levels(0, DeviceType::kGpu).value())),
         state_(device.gpu.allocate(0, state_bytes_ + 1).value()) {
     static_cast<void>(device.gpu.zero(0, state_.get(), state_bytes_, device.producer));
   }
@@ -53,7 +54,8 @@ class GpuBucket final : private submit::Results {
     taken->state = {state_.get(), state_bytes_};
     taken->run = run_;
     taken->parameters.assign(kParameters.begin(), kParameters.end());
-    run_ = flush ? 0 : run_ + 1;
+    taken->outcome = &outcome_;
+    flush_ = flush;
     runtime::Submission submission;
     submission.request = request_of(Operation::kAllreduce, "bucket");
     submission.request.shape = {static_cast<std::int64_t>(kCount)};
@@ -72,6 +74,7 @@ class GpuBucket final : private submit::Results {
   // Waits until the work is enqueued, and enqueues a copy of the results for later.
   Status wait(runtime::Session& session) {
     ROUNDELAY_RETURN_IF_ERROR(*session.wait(handle_, Deadline::never()));
+    if (outcome_.applied) run_ = flush_ ? 0 : run_ + 1;
     ROUNDELAY_RETURN_IF_ERROR(done_->hold_back(device_.consumer));
     results_.push_back(device_.gpu.allocate_pinned(kBytes).value());
     ROUNDELAY_RETURN_IF_ERROR(
@@ -80,6 +83,8 @@ class GpuBucket final : private submit::Results {
     const Result<GpuEventPtr> read = device_.gpu.mark(0, device_.consumer);
     return read.ok() ? (*read)->hold_back(device_.producer) : read.status();
   }
+  // Returns whether the technique has carried out the last operation.
+  [[nodiscard]] bool applied() const { return outcome_.applied; }
   // Returns the results of all steps. Waits for the device.
   Result<std::vector<Floats>> read() {
     ROUNDELAY_RETURN_IF_ERROR(device_.gpu.drain(0, device_.consumer));
@@ -107,13 +112,24 @@ class GpuBucket final : private submit::Results {
   GpuEventPtr done_;
   submit::Handle handle_ = 0;
   std::uint64_t run_ = 0;
+  bool flush_ = false;  // the last operation
+  compress::TechniqueOutcome outcome_;
 };
 
 bool flushes(int step) { return step % 5 == 3; }
 
+// Lets the ranks choose their fabric.
+std::string meet(runtime::Session& session, Device& device) {
+  const Tensor tensor = vector_of<float>({1.0F});
+  GpuTrip trip(device, tensor);
+  const Status status = trip.run(session, request_of(Operation::kAllreduce, "meeting"));
+  return status.ok() ? std::string() : status.message();
+}
+
 // Returns the results of the same steps on CPUs.
-std::vector<Floats> on_cpus(const compress::Technique& technique, int size, int steps) {
-  compress::TechniqueMembers group(size);
+std::vector<Floats> on_cpus(const compress::Technique& technique, compress::TechniqueMembers&& group,
+                            int steps) {
+  const int size = static_cast<int>(group.members.size());
   group.set_up(technique, {}, kCount);
   for (auto& member : group.members) member->bucket.parameters = kParameters;
   std::vector<Floats> all;
@@ -134,19 +150,23 @@ std::vector<Floats> on_cpus(const compress::Technique& technique, int size, int 
 }
 
 TEST_CASE("techniques on a GPU have the CPU's results", "[session][gpu][technique]") {
-  constexpr int kSteps = 12, kSize = 2;
-  const std::string fabric = GENERATE("nccl", "staged");
+  constexpr int kSteps = 12;
+  const std::string fabric = GENERATE("nccl", "staged", "two_level");
+  const compress::Shape shape = fabric == "two_level" ? compress::Shape{2, 2} : compress::Shape{2, 1};
   const std::string text = GENERATE("negate", "cyclic:parts=3", "csc:chunk=100,dense=0+2,keep=0.3",
                                     "csc:chunk=64,keep=0.2,norms=previous,wire=bf16",
-                                    "csc:chunk=33,keep=0.4,momentum=0.5,nesterov=1,wire=fp16");
+                                    "csc:chunk=33,keep=0.4,momentum=0.5,nesterov=1,wire=fp16",
+                                    "topk:dense=0+2,density=0.1", "topk:density=0.2,select=radix,wire=bf16",
+                                    "topk:density=0.1,index_bits=16,momentum=0.5,nesterov=1,wire=fp16");
   INFO(fabric << ", " << text);
   const TechniquePtr technique = compress::make_technique(text).value();
-  GpuWorld world(kSize, fabric);
-  std::array<std::vector<Floats>, kSize> results;
+  GpuWorld world(shape.size(), fabric, true, true, {}, shape.nodes);
+  std::vector<std::vector<Floats>> results(static_cast<std::size_t>(shape.size()));
   world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
     auto region = session.make_region(0, kKey, kBytes, 0);
     if (!region.ok()) return region.status().message();
-    GpuBucket bucket(device, *region, technique);
+    GpuBucket bucket(session, device, *region, technique);
+    if (std::string wrong = meet(session, device); !wrong.empty()) return wrong;
     for (int step = 0; step < kSteps; ++step) {
       Status status = bucket.start(session, gradients(rank, step), flushes(step));
       session.flush();
@@ -159,21 +179,49 @@ TEST_CASE("techniques on a GPU have the CPU's results", "[session][gpu][techniqu
     return {};
   });
   world.shutdown();
-  const std::vector<Floats> expected = on_cpus(*technique, kSize, kSteps);
+  const std::vector<Floats> expected = on_cpus(*technique, compress::NodeMembers(shape), kSteps);
   for (const std::vector<Floats>& of_rank : results) REQUIRE(of_rank == expected);
+}
+
+TEST_CASE("before the ranks know the levels of their GPUs, a bucket goes densely",
+          "[session][gpu][technique]") {
+  const TechniquePtr technique = compress::make_technique("topk:density=0.1").value();
+  GpuWorld world(4, "two_level", true, true, {}, 2);
+  world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
+    if (session.levels(0, DeviceType::kGpu).value() != std::vector{2, 2}) return "other levels";
+    auto region = session.make_region(0, kKey, kBytes, 0);
+    if (!region.ok()) return region.status().message();
+    GpuBucket bucket(session, device, *region, technique);
+    for (int step = 0; step < 2; ++step) {
+      Status status = bucket.start(session, gradients(rank, step), false);
+      session.flush();
+      if (status.ok()) status = bucket.wait(session);
+      if (!status.ok()) return status.message();
+      if (bucket.applied() != (step > 0)) return "a wrong outcome in step " + std::to_string(step);
+    }
+    auto all = bucket.read();
+    if (!all.ok()) return all.status().message();
+    Floats sums(kCount);
+    for (int from = 0; from < 4; ++from) {
+      const Floats of_rank = gradients(from, 0);
+      for (std::size_t i = 0; i < kCount; ++i) sums[i] += of_rank[i];
+    }
+    return all->front() == sums ? "" : "a wrong sum";
+  });
+  world.shutdown();
 }
 
 TEST_CASE("the host enqueues whole steps of a technique while the device is busy",
           "[session][gpu][technique]") {
   constexpr int kSteps = 8;
-  const std::string text = GENERATE("cyclic:parts=3", "csc:chunk=100,keep=0.3");
+  const std::string text = GENERATE("cyclic:parts=3", "csc:chunk=100,keep=0.3", "topk:density=0.3");
   const TechniquePtr technique = compress::make_technique(text).value();
   GpuWorld world(1, "nccl");
   std::vector<Floats> results;
   world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
     auto region = session.make_region(0, kKey, kBytes, 0);
     if (!region.ok()) return region.status().message();
-    GpuBucket bucket(device, *region, technique);
+    GpuBucket bucket(session, device, *region, technique);
     std::optional<doubles::FakeGpu::Hold> hold;
     for (int step = 0; step < kSteps; ++step) {
       if (step == 1) hold.emplace(device.gpu);  // the first step has made the communicator
@@ -188,7 +236,7 @@ TEST_CASE("the host enqueues whole steps of a technique while the device is busy
     return {};
   });
   world.shutdown();
-  REQUIRE(results == on_cpus(*technique, 1, kSteps));
+  REQUIRE(results == on_cpus(*technique, compress::TechniqueMembers(1), kSteps));
 }
 
 TEST_CASE("the arithmetic of techniques is enqueued in order", "[gpu][technique]") {

@@ -280,28 +280,6 @@ TEST_CASE("the buckets and shards of a run send density of all elements, within 
   }
 }
 
-TEST_CASE("indices come back as they were, and bytes that are none are found", "[technique][topk]") {
-  std::mt19937 random(8);
-  for (const std::size_t elements : {1UL, 65535UL, 65536UL, 65537UL, 300000UL}) {
-    for (const bool is_short : {false, true}) {
-      std::vector<std::int64_t> indices;
-      for (std::size_t i = 0; i < elements; ++i)
-        if (random() % 50 == 0 || i + 1 == elements) indices.push_back(static_cast<std::int64_t>(i));
-      const IndexCode code(elements, indices.size(), is_short);
-      std::vector<std::uint32_t> memory(code.bytes() / 4 + 1), read(indices.size());
-      auto* const bytes = reinterpret_cast<std::byte*>(memory.data());
-      code.write(bytes, indices);
-      REQUIRE(code.read(bytes, read));
-      REQUIRE(std::equal(indices.begin(), indices.end(), read.begin()));
-      CHECK_FALSE(IndexCode(elements - 1, indices.size(), is_short).read(bytes, read));
-      if (is_short) {
-        ++memory[0];  // more indices in the first block than there are in all, or other ones
-        CHECK_FALSE((code.read(bytes, read) && std::equal(indices.begin(), indices.end(), read.begin())));
-      }
-    }
-  }
-}
-
 TEST_CASE("topk says which buckets it cannot serve, and what it keeps", "[technique][topk]") {
   const std::vector<Slice> parameters(3);
   CHECK(make("topk:dense=1+3")

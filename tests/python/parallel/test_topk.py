@@ -39,9 +39,14 @@ def test_topk_on_uneven_nodes() -> None:
     run_checks_on_pairs(__file__, 3, "512")
 
 
+def levels_here() -> Levels:
+    """The levels of the fabric for tensors of the default device."""
+    return Levels.of(hvd.global_process_set, on_gpu=torch.get_default_device().type != "cpu")
+
+
 def shard(count: int) -> range:
     """The elements of a bucket that belong to this rank."""
-    levels = Levels.of(hvd.global_process_set)
+    levels = levels_here()
     each = -(-count // levels.members)
     return range(min(count, levels.place * each), min(count, (levels.place + 1) * each))
 
@@ -61,7 +66,7 @@ def kept(training: Training) -> list[torch.Tensor]:
 
 
 def check_the_levels() -> None:
-    levels = Levels.of(hvd.global_process_set)
+    levels = levels_here()
     even = hvd.size() % 2 == 0 or hvd.cross_size() == 1
     assert levels.members == (hvd.local_size() if even else 1)
     assert levels.nodes == (hvd.cross_size() if even else hvd.size())
@@ -86,7 +91,7 @@ def check_what_is_sent_and_kept_is_what_came() -> None:
 def check_so_many_are_sent_as_asked() -> None:
     training = until_buckets(Training(f"topk:density=0.05,{FINE},select=radix", SIZES))
     lossy = sum(size for size in SIZES if size >= 6)
-    levels = Levels.of(hvd.global_process_set)
+    levels = levels_here()
     for _ in range(20):
         training.optimizer.zero_grad()
         training.backward()
@@ -99,7 +104,7 @@ def check_so_many_are_sent_as_asked() -> None:
 def check_bytes_that_a_rank_gives_its_fabrics() -> None:
     """In a node the bucket twice, and between nodes the message of the shard."""
     training = until_buckets(Training(f"topk:density=0.05,{FINE}", SIZES))
-    levels = Levels.of(hvd.global_process_set)
+    levels = levels_here()
     for _ in range(5):
         before = hvd.stats()["technique_called_bytes"]
         training.step()
@@ -137,7 +142,7 @@ def check_local_momentum_follows_the_formulas() -> None:
 
     One node: the ranks have one momentum together, and choose by the sum.
     """
-    if Levels.of(hvd.global_process_set).nodes > 1:
+    if levels_here().nodes > 1:
         return
     training = Training(f"topk:density=0.1,{FINE},select=radix", SIZES, momentum=0.5, lr=1.0)
     while not training.techniques.stateful:

@@ -5,12 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from roundelay.torch.strategies.nodes import Levels
 from roundelay.torch.strategies.protocol import Strategy
 
 
 class NodeShards(Strategy):
     """A base, named before KeepsBack: a state fits only a rank that has the same place in such a node."""
+
+    _on_gpu = False  # whether the parameters are
+
+    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
+        """Notes where the parameters are: GPUs may have other levels than CPUs."""
+        super().accept(optimizer, op)
+        devices = {one.device.type for group in optimizer.param_groups for one in group["params"]}
+        self._on_gpu = bool(devices - {"cpu"})
+
+    def levels(self) -> Levels:
+        """Returns the nodes, as the techniques of these gradients see them."""
+        return Levels.of(self.context.process_set, self._on_gpu)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns this rank's state, and its place in its node, on which its shard depends."""
@@ -29,5 +43,5 @@ class NodeShards(Strategy):
         super().load_state_dict(state)
 
     def _in_node(self) -> list[int]:
-        levels = Levels.of(self.context.process_set)
+        levels = self.levels()
         return [levels.place, levels.members]

@@ -54,13 +54,15 @@ class Levels:
     """The nodes of a process set, as its techniques see them."""
 
     place: int  # this rank's number among the set's ranks on its node
-    members: int  # the set's ranks on each node; 1 if nodes have different numbers, or do not share memory
+    # The set's ranks on each node; 1 if nodes have different numbers, or do not share memory. GPUs on several
+    # nodes have 1, too, unless ROUNDELAY_GPU_FABRIC is two_level.
+    members: int
     nodes: int
 
     @classmethod
-    def of(cls, process_set: ProcessSet) -> Levels:
-        """Returns the levels of a set that has this rank."""
-        members, *across = _core.levels(set_id(process_set))
+    def of(cls, process_set: ProcessSet, on_gpu: bool = False) -> Levels:
+        """Returns the levels of a set that has this rank, for gradients on CPUs or on GPUs."""
+        members, *across = _core.levels(set_id(process_set), on_gpu)
         own = next(part.ranks for part in topology().levels[0].parts if _core.rank() in part.ranks)
         place = [rank for rank in process_set.ranks if rank in own].index(_core.rank()) if members > 1 else 0
         return cls(place, members, math.prod(across))

@@ -14,7 +14,6 @@ import torch
 from roundelay.torch.strategies.kept_back import int_from, whole_number
 from roundelay.torch.strategies.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
 from roundelay.torch.strategies.node_shards import NodeShards
-from roundelay.torch.strategies.nodes import Levels
 from roundelay.torch.strategies.protocol import Bucket, Spec, Value
 
 SELECTS = ("mstopk", "radix", "auto")
@@ -102,17 +101,6 @@ class TopK(NodeShards, Lossy):
     def _numbers(self) -> dict[str, int]:
         return {"samplings": self.samplings, "index_bits": self.index_bits, "seed": self.seed}
 
-    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
-        """Raises ValueError for parameters on a GPU, too: the selection works on the CPU."""
-        super().accept(optimizer, op)
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if parameter.device.type != "cpu":
-                    raise ValueError(
-                        f"strategy {self.text} selects on the CPU, and a parameter is on {parameter.device}: "
-                        "take strategy csc, which works on GPUs"
-                    )
-
     def use_buckets(self, buckets: Sequence[Bucket]) -> None:
         """Counts the lossy elements of each pool: a bucket's share depends on those before it."""
         self._before.clear()
@@ -130,7 +118,7 @@ class TopK(NodeShards, Lossy):
     def _compare(self, dtype: torch.dtype) -> None:
         """Warns if a dense allreduce would send fewer bytes between the nodes."""
         value = (self.message_wire or dtype).itemsize
-        nodes, process_set = Levels.of(self.context.process_set).nodes, self.context.process_set
+        nodes, process_set = self.levels().nodes, self.context.process_set
         even = break_even(nodes, value, value + self.index_bits / 8)
         if self.keep <= even or self.keep == 1.0 or process_set.rank() != 0:
             return

@@ -1,0 +1,60 @@
+"""The strategy TopK on a GPU: selection, residual and sums lie there, and only messages leave it.
+
+On several nodes without two levels of GPUs each rank counts as a node.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import gpu_device
+import roundelay.torch as hvd
+from exact_training import Training, until_buckets
+from parallel.test_topk import (  # noqa: F401  on a GPU, too
+    FINE,
+    SIZES,
+    check_a_state_of_another_place_in_the_node_is_refused,
+    check_bytes_that_a_rank_gives_its_fabrics,
+    check_clipping_sees_what_is_applied,
+    check_density_1_is_dense_bit_for_bit,
+    check_local_momentum_follows_the_formulas,
+    check_so_many_are_sent_as_asked,
+    check_what_is_sent_and_kept_is_what_came,
+    levels_here,
+)
+from ranks import run_checks, run_checks_on_pairs
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(("np", "seed"), [(2, 1), pytest.param(3, 2, marks=pytest.mark.nightly)])
+def test_topk_on_gpu(np: int, seed: int) -> None:
+    env = {"RANKS_DEVICE": gpu_device.NAME, "FAKE_GPU_SEED": str(seed), "ROUNDELAY_THETA": "512"}
+    run_checks(__file__, np, env=env, fresh=True)
+
+
+def test_topk_on_gpus_of_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANKS_DEVICE", gpu_device.NAME)
+    run_checks_on_pairs(__file__, 4, "512")
+
+
+def check_the_levels_are_those_of_the_gpus() -> None:
+    levels = levels_here()
+    one_node = hvd.cross_size() == 1
+    assert levels.members == (hvd.local_size() if one_node else 1)
+    assert levels.nodes == (1 if one_node else hvd.size())
+
+
+def check_the_gpu_has_the_cpus_weights() -> None:
+    if hvd.cross_size() > 1:  # there the CPU's ranks have other levels
+        return
+    trained = []
+    for device in ("cpu", gpu_device.NAME):
+        with torch.device(device):
+            training = until_buckets(Training(f"topk:density=0.05,{FINE},wire=bf16", SIZES))
+            for _ in range(10):
+                training.step()
+        trained.append([one.detach().cpu() for one in training.parameters])
+    assert all(map(torch.equal, *trained))
+    assert any(one.any() for one in trained[0])
