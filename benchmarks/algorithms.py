@@ -24,7 +24,7 @@ _QUICK_SIZES = ("256", "64K", "1M")
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the ranks are, and what suits it."""
+    """The ranks' machine or nodes, with the sizes and repetitions for it."""
 
     name: str
     ranks: tuple[int, ...]

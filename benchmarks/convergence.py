@@ -1,9 +1,9 @@
-"""Does training with a strategy end where dense training does? Curves of the test loss over several seeds.
+"""Compares training with strategies with dense training: curves of the test loss over several seeds.
 
-Every strategy trains the same model from the same weights on the same batches. The spread over the seeds says
-which differences mean something. "rate" is a multiple of the task's learning rate. "sent" is the part of the
-gradients' bytes that the steps with a technique have given to their fabrics; dense ones, such as those of a
-warm-up, do not count. A strategy that ends with " without feedback" loses what it does not send.
+Every strategy trains the same model from the same weights on the same batches. The spread over the seeds
+tells which differences mean something. "rate" is a multiple of the task's learning rate. "sent" is the part
+of the gradients' bytes that the steps with a technique have given to their fabrics; dense ones, such as those
+of a warm-up, do not count. A strategy that ends with " without feedback" loses what it does not send.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STRATEGIES = (
 )
 _STEPS = {"digits": 600, "characters": 1200}
 _RATES = {"digits": (0.5, 1.0), "characters": (1.0,)}
-_POINTS = 20  # of a curve
+_POINTS = 20  # the points of a curve
 _COLUMNS = ["task", "rate", "strategy", "ranks", "seeds", "test loss", "range", "accuracy", "range", "sent"]
 
 

@@ -1,6 +1,7 @@
-"""When does CSC need its correction of the momentum? Trainings at learning rates that stay high.
+"""Trains with and without CSC's correction of the momentum, at learning rates that stay high.
 
-They are those of benchmarks.convergence on the digits, but the learning rate does not fall at the end.
+The trainings are those of benchmarks.convergence on the digits, but the learning rate does not fall at the
+end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is learned of layers, and whole steps beside their predictions: `python -m benchmarks.layers`.
+"""Shows the errors of learned layer times, and whole steps beside predictions: `python -m benchmarks.layers`.
 
-Learns the times of kernels as `roundelay tune --layers` does. Then it trains AlexNet, VGG-16 and ResNet-50 on
-this machine alone, and compares the time of a step with the sum of its kernels' learned times, and with their
-rooflines alone. Kernels of random shapes were measured: the models taught nothing.
+It learns the times of kernels as `roundelay tune --layers` does. Then it trains AlexNet, VGG-16 and ResNet-50
+on this machine alone, and compares the time of a step with the sum of its kernels' learned times, and with
+their rooflines alone. Kernels of random shapes were measured, and none of these models.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _DGC_SAMPLE = 0.01  # the part of the values that DGC samples
 
 @dataclass(frozen=True)
 class Shape:
-    """What is selected from: how many values, of which distribution, and the part that is selected."""
+    """The values of a measurement: their number, their distribution, and the part that is selected."""
 
     size: int
     distribution: str

@@ -19,7 +19,7 @@ _DOCS = Path(__file__).resolve().parents[2] / "docs"
 class Page(NamedTuple):
     """A page with results, where these are stored, and their picture.
 
-    `twins` is another page, which has those of the results whose contender is a hook of DDP, too.
+    `twins` is another page. It has the results of contenders that DDP has, too, as hooks.
     """
 
     text: Path

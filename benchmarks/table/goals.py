@@ -119,7 +119,7 @@ def tail_at_most(work: str, most: float) -> Aim:
 def _allowed(result: Result, most: float) -> tuple[float, bool]:
     """Raise a limit to the floor's lower bound if necessary; return it, and whether it was raised.
 
-    A floor above what was measured is none.
+    A floor above the measured time raises nothing.
     """
     if result.floor is None:
         return most, False

@@ -34,7 +34,7 @@ def _kind(peer: str) -> str | None:
 
 
 def _points(result: Result) -> dict[str, float]:
-    """Return the time of each kind. Of peers of one kind the fastest counts."""
+    """Return the time of each kind. If a kind has several peers, the fastest counts."""
     assert result.own is not None
     points = {_OWN: result.own.value}
     for peer in result.peers:

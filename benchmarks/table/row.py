@@ -1,4 +1,4 @@
-"""What a row of the table is."""
+"""The rows of the table, and their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Epochs of a source behind a delay: without a cache, the first and later ones with it, and from memory."""
+"""Epochs of a slow source: without a cache, the first and later ones with it, and from memory."""
 
 from __future__ import annotations
 

@@ -18,4 +18,4 @@ __all__ = ["HorovodInternalError", "MismatchError", "NotInThisVersionError"]
 
 
 class NotInThisVersionError(NotImplementedError, AttributeError):
-    """Raised by names that are absent. As an AttributeError it lets ``hasattr`` probe for features."""
+    """Raised by names that are absent. As AttributeErrors they let ``hasattr`` probe for features."""

@@ -59,7 +59,7 @@ class Contribution:
 
     gradient: torch.Tensor
     wire: torch.Tensor  # the tensor that is reduced in place: ``gradient``, or its compressed form
-    context: torch.dtype | None  # for Compressor.decompress()
+    context: torch.dtype | None  # Compressor.decompress() takes it
     operation: Operation | None = None  # the whole group's, once it is submitted
 
     def wait(self, compression: type[Compressor]) -> torch.Tensor:

@@ -9,8 +9,8 @@ carried out while a rank has joined (hvd.join), so no rank misses a proposal. Th
 3. Other sizes, if rank 0 prefers them (pool_tuner.py): the ranks cut the pool into other buckets.
 4. Another order, if gradients have come in it for a long time: the ranks lay the pool out anew.
 
-Only the measurement waits. Where the strategy keeps gradients back, sizes are not tried out. Where a
-candidate of a search does, the pool stays as it is until they are flushed (optimizer/techniques.py).
+Only the measurement waits. If the strategy keeps gradients back, sizes are not tried out. If a candidate of a
+search does, the pool stays as it is until they are flushed (optimizer/techniques.py).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Occupants(Protocol):
 
     @property
     def choices(self) -> Choices | None:
-        """What the strategy leaves to the search."""
+        """The strategy's candidates for the search; None: it has none."""
 
     @property
     def stateful(self) -> bool:
@@ -89,8 +89,8 @@ class PoolPlan:
         self._phase = _Phase.RECORDING if self._config.gradient_pool else _Phase.OVER
         self._leads = process_set.rank() == 0
         self._first: tuple[Gradient, ...] = ()  # the order of the first step with gradients
-        self._ready_at: dict[Gradient, int] = {}  # when gradients came in this step, in nanoseconds
-        self._ready: dict[Gradient, float] = {}  # in the last recorded step, in seconds from its first one
+        self._ready_at: dict[Gradient, int] = {}  # the times in this step, in nanoseconds
+        self._ready: dict[Gradient, float] = {}  # the last recorded step's, in seconds from its first one
         self._failure = ""
         self._pools: Pools | None = None
         self._buckets: list[Bucket] = []

@@ -2,7 +2,7 @@
 
 GradScaler looks for infinities in ``.grad`` before it calls ``step()``. If only some ranks skipped the step,
 the others would wait in it. So the ranks first reduce the gradients that are still local (a short last window
-of accumulation). Where gradients stay local (Adasum), the strategy makes the ranks agree on the findings.
+of accumulation). If gradients stay local (Adasum), the strategy makes the ranks agree on the findings.
 
 Gradients that a strategy keeps back have the scale of the loss in their step. ``update()`` changes the scale
 for the next step, and the strategy multiplies what it keeps by the same factor: a power of two, unless the

@@ -49,7 +49,7 @@ class _Round:
 
     handle: int | None  # None: end_round() submits the operation and waits
     values: bytearray  # this rank's; those of all ranks, combined by Max, replace them in the same memory
-    submitted: list[int]  # by group
+    submitted: list[int]  # one number for each group
 
 
 class _GroupResult(NamedTuple):
@@ -92,8 +92,8 @@ class GradientSync:
         self._rule = rule
         self._grouping = grouping
         self._masters = masters
-        self._gradients: dict[int, Gradient] = {}  # by id(parameter), in the order of the parameter groups
-        self._groups: dict[int | str, GradientGroup] = {}  # by number; by name where there is none
+        self._gradients: dict[int, Gradient] = {}  # keys: id(parameter), in the order of the parameter groups
+        self._groups: dict[int | str, GradientGroup] = {}  # keys: numbers, or names for groups without one
         self._group: dict[Gradient, GradientGroup] = {}
         self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix, self._gradients)
         self._plan = self._make_plan()

@@ -27,7 +27,7 @@ class KeptBucket(NamedTuple):
     """The state of one bucket."""
 
     technique: str  # its text
-    run: int  # how many runs have used the state since it was clear
+    run: int  # counts the runs that have used the state since it was clear
     state: torch.Tensor
 
 
@@ -41,7 +41,7 @@ class KeptState:
     step: int
     parameters: Parameters
     layout: Layout | None  # None: there were no buckets
-    buckets: dict[str, KeptBucket]  # by the bucket's name
+    buckets: dict[str, KeptBucket]  # keys: the buckets' names
     scale: float = 1.0  # the states count so many times
 
     def to_dict(self) -> dict[str, Any]:

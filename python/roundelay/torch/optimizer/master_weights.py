@@ -1,7 +1,7 @@
 """fp32 masters of an optimizer's fp16 and bf16 parameters (``master_weights=True``).
 
 A *master* takes the place of its parameter in the optimizer's groups and state. Backward, hooks and
-reductions go on with the parameter, whose ``.grad`` is in its half type. From there:
+reductions go on with the parameter, whose ``.grad`` is in its half type. Then:
 
 1. When a backward is over, the masters get its gradients, cast to fp32 (take_gradients).
 2. ``step()`` changes the masters, and write_back() rounds them into the parameters.
@@ -32,7 +32,7 @@ from roundelay.torch.process_sets import ProcessSet
 
 HALVES = (torch.float16, torch.bfloat16)
 STATE_KEY = "master_weights"  # in the optimizer's state dict: masters by the parameter's number
-_CARRIED = "_master_weights"  # of a copied optimizer: pairs of a parameter and its master
+_CARRIED = "_master_weights"  # a copied optimizer's pairs of a parameter and its master
 
 
 class MasterWeights:

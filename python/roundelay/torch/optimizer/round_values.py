@@ -14,7 +14,7 @@ class RoundResult(NamedTuple):
     """The combined values of a round, taken apart."""
 
     here: bytes  # a byte for each rank
-    unflushed: int  # whether some rank may keep something back
+    unflushed: int  # not 0: some rank may keep gradients back
     step: int  # rank 0's
     strategies: bytes  # digests of the strategies' texts, both ways (equality.py)
     restored: bytes  # digests of what the ranks have loaded, both ways
