@@ -148,7 +148,8 @@ def test_twins_are_the_contenders_that_ddp_has_too() -> None:
     found = stored()
     for one in found["wires"]:
         lazy = {**one["rows"][2], "step": {"value": 0.5}, "loss": 0.25}
-        one["rows"] += [{**lazy, "name": "DDP, lazy allreduce"}, {**lazy, "name": "DDP, fp16 hook"}]
+        twins = ({**lazy, "name": name} for name in ("DDP, lazy allreduce", "DDP, fp16 hook"))
+        one["rows"] = [*one["rows"], *twins]
     *_, own, end = document.twins(found).split("\n")
     assert (own, end) == ("| lazy allreduce | 1 s | 500 ms | 2.00 | 0.500 | 0.250 |", "")
 
