@@ -1,5 +1,7 @@
 #include "channel/shm/shm_channel.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -150,7 +152,7 @@ bool ShmChannel::something_to_do() {
 }
 
 // Polls until there is something to do; returns false at `end`.
-bool ShmChannel::poll_until(Deadline end) {
+bool ShmChannel::poll_until(Deadline end, bool yields) {
   for (int polls = 1;; ++polls) {
     {
       MutexLock lock(mutex_);
@@ -158,6 +160,7 @@ bool ShmChannel::poll_until(Deadline end) {
     }
     if (woken_.load(std::memory_order_acquire)) return true;
     if (polls % kPollsPerClockRead == 0 && end.passed()) return false;
+    if (yields) sched_yield();
   }
 }
 
@@ -176,16 +179,18 @@ void ShmChannel::wait(Deadline deadline) {
   --sleepers_;
 }
 
-void ShmChannel::wait_polling(Deadline deadline, Duration polling) {
-  if (polling > Duration{0} && poll_until(deadline.sooner(Deadline::after(polling)))) return;
+void ShmChannel::wait_polling(Deadline deadline, Duration polling, bool yields) {
+  if (polling > Duration{0} && poll_until(deadline.sooner(Deadline::after(polling)), yields)) return;
   own_sleep_state().polling.store(0, std::memory_order_seq_cst);
-  wait(deadline);
+  if (!woken_.load(std::memory_order_seq_cst)) wait(deadline);
   own_sleep_state().polling.store(1, std::memory_order_seq_cst);
 }
 
+// A thread that polls sees `woken_` without a system call. Sequentially consistent: either this thread sees
+// that it polls no more, or it sees `woken_` before it sleeps.
 void ShmChannel::wake() {
-  woken_.store(true, std::memory_order_release);
-  beside_->wake();
+  woken_.store(true, std::memory_order_seq_cst);
+  if (own_sleep_state().polling.load(std::memory_order_seq_cst) == 0) beside_->wake();
 }
 
 void ShmChannel::set_polling(bool polling) {
@@ -198,7 +203,7 @@ void ShmChannel::set_polling(bool polling) {
     send_owed_wakeups();
     // The polling thread may have received the wakeup that was meant for a sleeping thread.
     if (sleepers_ > 0) own_sleep_state().asleep.store(1, std::memory_order_seq_cst);
-    missed = something_to_do();
+    missed = woken_.load(std::memory_order_seq_cst) || something_to_do();
   }
   if (missed) wake();  // another thread takes it
 }

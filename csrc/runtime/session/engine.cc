@@ -12,6 +12,10 @@ namespace roundelay::runtime {
 
 namespace {
 
+// A waiter gives the other threads of the program this time to submit what a locked schedule has before its
+// operation.
+constexpr Duration kPredecessors = std::chrono::microseconds(200);
+
 // Marks a caller that does nothing but look for messages (Channel::set_polling).
 class Polling {
  public:
@@ -107,20 +111,33 @@ void Engine::run_where_fabrics_live(const std::function<void()>& task) {
 }
 
 bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
+  const Waiters::Scope waiting(waiters_);
   const std::shared_ptr<Lane> lane = lanes_.find(id);
   std::optional<ScheduleWatch> watch;
   if (lane) watch.emplace(lane->schedule());
+  if (lane) wait_for_predecessors(*lane, handle, deadline);
   if (done(handle)) return true;
   bool driving = !lanes_.one_thread() && lane != nullptr;
+  bool has_driven = false;
   while (driving && !done(handle) && !deadline.passed()) {
     driving = drive_lane(*lane, handle, deadline) || drive_negotiation(*lane, handle, deadline);
+    has_driven = has_driven || driving;
   }
-  lanes_.wake();  // the lanes' threads take over what this caller has not done
+  if (has_driven) lanes_.wake();  // the lanes' threads take over what this caller has not done
   if (driving && done(handle)) return true;
   // The deadline has passed, or another caller drives, or no caller may. When that caller leaves, the
-  // background threads take over.
-  wake();
+  // background threads take over. In an open schedule there is nothing to negotiate.
+  watch.reset();
+  if (!lane || lane->take_unreported() || !lane->goes_by_schedule()) wake();
   return handles_.sleep_until_done(handle, deadline);
+}
+
+void Engine::wait_for_predecessors(Lane& lane, submit::Handle handle, Deadline deadline) {
+  if (!lane.table().blocked(handle)) return;
+  if (waiters_.several()) {
+    static_cast<void>(handles_.sleep_until_done(handle, deadline.sooner(Deadline::after(kPredecessors))));
+  }
+  if (lane.table().waited_for(handle)) lane.note_unreported();
 }
 
 // Drives the lane of the handle. The threads of other lanes run at the same time.
@@ -130,7 +147,7 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
   if (!hold) return false;
   // This may take long. Meanwhile the background reports what was submitted, and sees the flush.
   if (lane.take_unreported()) wake();
-  collective::Backoff backoff(crowded_);
+  collective::Backoff backoff(crowded_ || waiters_.several());
   while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {
     if (lanes_.step(lane)) {
       backoff.reset();
@@ -147,6 +164,7 @@ bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadl
   DriverHold hold(negotiation_);
   if (!hold) return false;
   const Polling polling(channel_);
+  waiters_.gather();
   // has_work() is asked before done(): as soon as it is false, the handles of the work are done, and done()
   // sees that.
   const auto negotiates = [&] {
@@ -159,7 +177,7 @@ bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadl
     } else if (negotiates()) {
       // Asked again, because the step may have taken the wake-up that came with new work of the lane.
       channel_.wait_polling(deadline.sooner(negotiator_.next_due()),
-                            crowded_ ? Duration{0} : collective::Backoff::kSpin);
+                            crowded_ ? Duration{0} : collective::Backoff::kSpin, waiters_.several());
     }
   }
   // The coordination thread must look now if this thread has taken a wake-up that was meant for it, or if

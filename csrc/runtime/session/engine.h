@@ -24,6 +24,7 @@
 #include "runtime/lane/lane.h"
 #include "runtime/lane/progress_token.h"
 #include "runtime/session/lane_threads.h"
+#include "runtime/session/waiters.h"
 #include "submit/handles.h"
 
 namespace roundelay::runtime {
@@ -75,6 +76,9 @@ class Engine {
   // Returns false if another thread has the token, or if there was nothing to do.
   bool drive_lane(Lane& lane, submit::Handle handle, Deadline deadline);
   bool drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline);
+  // Lets the other threads of the program submit what comes before the handle's operation in a locked
+  // schedule. Ends the schedule if they do not.
+  void wait_for_predecessors(Lane& lane, submit::Handle handle, Deadline deadline);
   [[nodiscard]] bool done(submit::Handle handle) const { return handles_.done(handle).value_or(true); }
 
   channel::Channel& channel_;
@@ -84,6 +88,7 @@ class Engine {
   const bool crowded_;
   const Housekeeping housekeeping_;
 
+  Waiters waiters_;
   ProgressToken negotiation_;
   // The time at which the coordination thread looks next. Only the holder of the negotiation token uses it.
   TimePoint background_due_ = TimePoint::min();
