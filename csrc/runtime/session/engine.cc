@@ -16,6 +16,9 @@ namespace {
 // operation.
 constexpr Duration kPredecessors = std::chrono::microseconds(200);
 
+// A driver that is done works so long for other waiters.
+constexpr Duration kHelp = collective::Backoff::kSpin;
+
 // Marks a caller that does nothing but look for messages (Channel::set_polling).
 class Polling {
  public:
@@ -148,7 +151,18 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
   // This may take long. Meanwhile the background reports what was submitted, and sees the flush.
   if (lane.take_unreported()) wake();
   collective::Backoff backoff(crowded_ || waiters_.several());
-  while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {
+  std::optional<Deadline> leaves;
+  const auto drives = [&] {
+    if (!done(handle)) return (lane.has_work() || lane.goes_by_schedule()) && !deadline.passed();
+    // Other threads wait for what the lane has begun. If that is short, no thread is woken to do it.
+    if (!waiters_.others() || !lane.has_work()) return false;
+    if (!leaves) {
+      leaves = Deadline::after(kHelp);
+      backoff.reset();  // it yields for longer than kHelp before it sleeps
+    }
+    return !leaves->passed();
+  };
+  while (drives()) {
     if (lanes_.step(lane)) {
       backoff.reset();
     } else {

@@ -23,6 +23,8 @@ class Waiters {
 
   // Returns whether several threads have waited at once lately.
   [[nodiscard]] bool several() const { return together_.load(std::memory_order_relaxed) > 1; }
+  // Returns whether another thread waits now. A waiter calls it.
+  [[nodiscard]] bool others() const { return waiting_.load(std::memory_order_relaxed) > 1; }
   // Yields the core until as many threads wait as did lately, for a few microseconds at most: threads whose
   // operations ended together often submit the next ones together. If fewer come, later calls expect fewer.
   // A waiter calls it.

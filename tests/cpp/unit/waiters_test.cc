@@ -14,6 +14,7 @@ TEST_CASE("a thread that waits alone does not gather", "[waiters]") {
   for (int wait = 0; wait < 2; ++wait) {
     const Waiters::Scope waiting(waiters);
     CHECK_FALSE(waiters.several());
+    CHECK_FALSE(waiters.others());
     waiters.gather();
     CHECK_FALSE(waiters.several());
   }
@@ -25,11 +26,13 @@ TEST_CASE("threads that waited at once are several until fewer come", "[waiters]
     const Waiters::Scope first(waiters);
     const Waiters::Scope second(waiters);
     CHECK(waiters.several());
+    CHECK(waiters.others());
     waiters.gather();
     CHECK(waiters.several());
   }
   CHECK(waiters.several());  // nobody has looked
   const Waiters::Scope alone(waiters);
+  CHECK_FALSE(waiters.others());
   waiters.gather();
   CHECK_FALSE(waiters.several());
 }
