@@ -28,10 +28,10 @@ class QueuedPending;
 // - waiting_for(), crowded() and idle(): as Pending's.
 template <class State>
 struct CallQueue {
-  std::deque<QueuedPending<State>*> calls;  // in progress; only the first one moves
+  std::deque<QueuedPending<State>*> calls;  // the calls in progress; only the first one moves
   Status poison;                            // the first cause; ok while the fabric works
   std::function<void()> on_poison;          // called once; may be empty
-  std::string algorithm;                    // of all calls (Pending::algorithm()); set when it is made
+  std::string algorithm;                    // all calls' Pending::algorithm(); set when the queue is made
 
   // Poisons the fabric, unless it was before.
   void fail(const Status& cause) {

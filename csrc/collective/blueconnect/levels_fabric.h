@@ -32,19 +32,19 @@ struct LevelsCut {
 // The fabrics of one stage on this member.
 struct StageFabrics {
   std::vector<std::unique_ptr<Fabric>> of_groups;  // one for each of MemberStage::groups
-  bool in_node = false;                            // whether all members of its groups are on one node
+  bool in_node = false;                            // all members of its groups are on one node
 };
 
 struct LevelsParts {
   blueconnect::MemberPlan plan;      // has one stage at least
   std::vector<StageFabrics> stages;  // one for each of the plan's
-  std::unique_ptr<Fabric> flat;      // of all members; takes the operations that gain nothing from levels
+  std::unique_ptr<Fabric> flat;      // has all members, and takes operations that gain nothing from levels
 };
 
 // Makes the fabric. Between nodes partial sums travel in the buffer's type: a float is rounded once for each
 // stage. Averages divide as early as they can, so that equal parts come back unchanged and halves do not
-// overflow (blueconnect/schedule.h). Whether a call goes over the stages depends on its operation and not on
-// its bytes, so that sums do not depend on them either.
+// overflow (blueconnect/schedule.h). A call's operation decides whether it goes over the stages, and its size
+// does not, so that sums do not depend on the size either.
 std::unique_ptr<Fabric> make_levels_fabric(LevelsParts parts, LevelsCut cut = {});
 
 }  // namespace roundelay::collective

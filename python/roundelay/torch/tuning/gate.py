@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-Plan = tuple[int, ...]  # for each bucket the number of its candidate
+Plan = tuple[int, ...]  # each bucket's number of its candidate
 
 DENSE = 0  # the number of the candidate that is always there
 MOST_MIXED = 247  # buckets of a mixed plan: a proposal to the ranks has a byte for each
@@ -17,10 +17,10 @@ MOST_MIXED = 247  # buckets of a mixed plan: a proposal to the ranks has a byte 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cost:
-    """What a technique costs beside a dense allreduce, which is one call, ratio 1 and no pass."""
+    """The costs of a technique. Those of a dense allreduce are one call, ratio 1 and no pass."""
 
     calls: float  # operations that follow each other
-    ratio: float  # of the bytes that travel to those of the gradients
+    ratio: float  # the bytes that travel, divided by those of the gradients
     passes: float  # copies of the bucket that take as long as its own passes
 
 
@@ -29,7 +29,7 @@ DENSE_COST = Cost(1, 1, 0)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rates:
-    """What was measured: seconds of an operation, seconds a byte, and bytes a second of a copy."""
+    """The measured constants: seconds of an operation, seconds a byte, and bytes a second of a copy."""
 
     alpha: float
     beta: float
@@ -59,7 +59,8 @@ def plans(
 ) -> list[Plan]:
     """Return the plans for such buckets: each candidate for all of them, dense first, and the best mixture.
 
-    costs: of the candidates, dense first. mixed: whether one may stand beside others, bucket by bucket.
+    costs: those of the candidates, dense first. mixed: True for each candidate that may take some buckets
+    while others take the rest.
     """
     found = [(number,) * len(sizes) for number in range(len(costs))]
     if rates is not None and len(sizes) <= MOST_MIXED:
@@ -78,9 +79,9 @@ def plans(
 class Watch:
     """Notices that steps take another time than before, for long. Pure."""
 
-    STEPS = 50  # of a window
-    WINDOWS = 3  # in a row
-    CHANGE = 0.25  # of the time that was usual
+    STEPS = 50  # steps of a window
+    WINDOWS = 3  # windows in a row that must differ
+    CHANGE = 0.25  # the least difference, as a part of the usual time
 
     def __init__(self, usual: float) -> None:
         self._usual = usual
@@ -88,7 +89,7 @@ class Watch:
         self._changed = 0
 
     def step_over(self, duration: float) -> bool:
-        """Record a step's seconds. Returns whether the last windows all differ from what was usual."""
+        """Record a step's seconds. Return whether the last windows all differ from the usual duration."""
         self._window.append(duration)
         if len(self._window) < self.STEPS:
             return False
