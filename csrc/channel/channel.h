@@ -41,9 +41,8 @@ class Channel {
   // set_polling(true) to set_polling(false). Some media then save the messages that wake a sleeper. One
   // thread at a time calls these two.
   virtual void set_polling(bool /*polling*/) {}
-  // Polls for the time `polling` before it sleeps as wait() does. `yields`: leaves the core to other threads
-  // between two looks.
-  virtual void wait_polling(Deadline deadline, Duration /*polling*/, bool /*yields*/) { wait(deadline); }
+  // Polls for the time `polling` before it sleeps as wait() does.
+  virtual void wait_polling(Deadline deadline, Duration /*polling*/) { wait(deadline); }
 
   // Ends all waits in progress, and also the next wait unless receive() comes before it. While a thread polls
   // (set_polling), only that thread must notice; the others do when it stops polling, unless it has called

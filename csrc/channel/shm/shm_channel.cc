@@ -1,7 +1,5 @@
 #include "channel/shm/shm_channel.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
@@ -152,7 +150,7 @@ bool ShmChannel::something_to_do() {
 }
 
 // Polls until there is something to do; returns false at `end`.
-bool ShmChannel::poll_until(Deadline end, bool yields) {
+bool ShmChannel::poll_until(Deadline end) {
   for (int polls = 1;; ++polls) {
     {
       MutexLock lock(mutex_);
@@ -160,7 +158,6 @@ bool ShmChannel::poll_until(Deadline end, bool yields) {
     }
     if (woken_.load(std::memory_order_acquire)) return true;
     if (polls % kPollsPerClockRead == 0 && end.passed()) return false;
-    if (yields) sched_yield();
   }
 }
 
@@ -179,8 +176,8 @@ void ShmChannel::wait(Deadline deadline) {
   --sleepers_;
 }
 
-void ShmChannel::wait_polling(Deadline deadline, Duration polling, bool yields) {
-  if (polling > Duration{0} && poll_until(deadline.sooner(Deadline::after(polling)), yields)) return;
+void ShmChannel::wait_polling(Deadline deadline, Duration polling) {
+  if (polling > Duration{0} && poll_until(deadline.sooner(Deadline::after(polling)))) return;
   own_sleep_state().polling.store(0, std::memory_order_seq_cst);
   if (!woken_.load(std::memory_order_seq_cst)) wait(deadline);
   own_sleep_state().polling.store(1, std::memory_order_seq_cst);

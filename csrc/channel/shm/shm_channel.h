@@ -35,7 +35,7 @@ class ShmChannel final : public Channel {
   void wait(Deadline deadline) override EXCLUDES(mutex_);
   void wake() override;
   void set_polling(bool polling) override EXCLUDES(mutex_);
-  void wait_polling(Deadline deadline, Duration polling, bool yields) override EXCLUDES(mutex_);
+  void wait_polling(Deadline deadline, Duration polling) override EXCLUDES(mutex_);
   void close(Deadline deadline) override EXCLUDES(mutex_);
   [[nodiscard]] std::int64_t wakeups_sent() const override { return wakeups_sent_; }
 
@@ -59,7 +59,7 @@ class ShmChannel final : public Channel {
   void send_owed_wakeups() REQUIRES(mutex_);
   [[nodiscard]] bool something_to_do() REQUIRES(mutex_);
   [[nodiscard]] bool all_out() REQUIRES(mutex_);
-  bool poll_until(Deadline end, bool yields) EXCLUDES(mutex_);
+  bool poll_until(Deadline end) EXCLUDES(mutex_);
   [[nodiscard]] Rings::SleepState& own_sleep_state() const { return rings_.sleep_state(node_.index); }
 
   const std::unique_ptr<Channel> beside_;

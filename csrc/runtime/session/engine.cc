@@ -12,9 +12,8 @@ namespace roundelay::runtime {
 
 namespace {
 
-// A waiter gives the other threads of the program this time to submit what a locked schedule has before its
-// operation.
-constexpr Duration kPredecessors = std::chrono::microseconds(200);
+// A waiter gives the other threads of the program so much time to submit, too.
+constexpr Duration kOthersCome = std::chrono::microseconds(100);
 
 // A driver that is done works so long for other waiters.
 constexpr Duration kHelp = collective::Backoff::kSpin;
@@ -114,11 +113,11 @@ void Engine::run_where_fabrics_live(const std::function<void()>& task) {
 }
 
 bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
-  const Waiters::Scope waiting(waiters_);
+  Waiters::Scope waiting(waiters_);
   const std::shared_ptr<Lane> lane = lanes_.find(id);
   std::optional<ScheduleWatch> watch;
   if (lane) watch.emplace(lane->schedule());
-  if (lane) wait_for_predecessors(*lane, handle, deadline);
+  if (lane) wait_for_others(*lane, handle, waiting, deadline);
   if (done(handle)) return true;
   bool driving = !lanes_.one_thread() && lane != nullptr;
   bool has_driven = false;
@@ -135,12 +134,14 @@ bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
   return handles_.sleep_until_done(handle, deadline);
 }
 
-void Engine::wait_for_predecessors(Lane& lane, submit::Handle handle, Deadline deadline) {
-  if (!lane.table().blocked(handle)) return;
-  if (waiters_.several()) {
-    static_cast<void>(handles_.sleep_until_done(handle, deadline.sooner(Deadline::after(kPredecessors))));
+void Engine::wait_for_others(Lane& lane, submit::Handle handle, Waiters::Scope& waiting, Deadline deadline) {
+  const bool blocked = lane.table().blocked(handle);
+  if (waiting.others_come() || (blocked && waiters_.several())) {
+    // The last of them drives.
+    if (handles_.sleep_until_done(handle, deadline.sooner(Deadline::after(kOthersCome)))) return;
+    waiting.missed();
   }
-  if (lane.table().waited_for(handle)) lane.note_unreported();
+  if (blocked && lane.table().waited_for(handle)) lane.note_unreported();
 }
 
 // Drives the lane of the handle. The threads of other lanes run at the same time.
@@ -150,7 +151,7 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
   if (!hold) return false;
   // This may take long. Meanwhile the background reports what was submitted, and sees the flush.
   if (lane.take_unreported()) wake();
-  collective::Backoff backoff(crowded_ || waiters_.several());
+  collective::Backoff backoff(crowded_);
   std::optional<Deadline> leaves;
   const auto drives = [&] {
     if (!done(handle)) return (lane.has_work() || lane.goes_by_schedule()) && !deadline.passed();
@@ -158,7 +159,7 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
     if (!waiters_.others() || !lane.has_work()) return false;
     if (!leaves) {
       leaves = Deadline::after(kHelp);
-      backoff.reset();  // it yields for longer than kHelp before it sleeps
+      backoff.reset();  // it does not sleep before kHelp is over
     }
     return !leaves->passed();
   };
@@ -178,7 +179,6 @@ bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadl
   DriverHold hold(negotiation_);
   if (!hold) return false;
   const Polling polling(channel_);
-  waiters_.gather();
   // has_work() is asked before done(): as soon as it is false, the handles of the work are done, and done()
   // sees that.
   const auto negotiates = [&] {
@@ -191,7 +191,7 @@ bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadl
     } else if (negotiates()) {
       // Asked again, because the step may have taken the wake-up that came with new work of the lane.
       channel_.wait_polling(deadline.sooner(negotiator_.next_due()),
-                            crowded_ ? Duration{0} : collective::Backoff::kSpin, waiters_.several());
+                            crowded_ ? Duration{0} : collective::Backoff::kSpin);
     }
   }
   // The coordination thread must look now if this thread has taken a wake-up that was meant for it, or if

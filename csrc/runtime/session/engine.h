@@ -76,9 +76,9 @@ class Engine {
   // Returns false if another thread has the token, or if there was nothing to do.
   bool drive_lane(Lane& lane, submit::Handle handle, Deadline deadline);
   bool drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline);
-  // Lets the other threads of the program submit what comes before the handle's operation in a locked
-  // schedule. Ends the schedule if they do not.
-  void wait_for_predecessors(Lane& lane, submit::Handle handle, Deadline deadline);
+  // Sleeps for a moment if other threads of the program are likely to submit, too, or have to submit what a
+  // locked schedule has before the handle's operation. Ends the schedule if they have not done that.
+  void wait_for_others(Lane& lane, submit::Handle handle, Waiters::Scope& waiting, Deadline deadline);
   [[nodiscard]] bool done(submit::Handle handle) const { return handles_.done(handle).value_or(true); }
 
   channel::Channel& channel_;

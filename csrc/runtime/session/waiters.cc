@@ -1,30 +1,44 @@
 #include "runtime/session/waiters.h"
 
-#include <sched.h>
+#include <algorithm>
 
 namespace roundelay::runtime {
 namespace {
 
-constexpr int kMostYields = 16;  // a yield takes 0.3 us if no other thread wants the core
+constexpr int kMostMisses = 10;  // then 1024 waits expect no others
 
 }  // namespace
 
-// Two threads that come at once may store the smaller number, which the next one mends.
-void Waiters::come() {
-  const int waiting = waiting_.fetch_add(1, std::memory_order_relaxed) + 1;
-  if (waiting > together_.load(std::memory_order_relaxed))
-    together_.store(waiting, std::memory_order_relaxed);
+bool Waiters::come() {
+  MutexLock lock(mutex_);
+  ++waiting_;
+  if (waiting_ > 1 && waiting_ == together_) misses_ = std::max(misses_ - 1, 0);  // all have come
+  together_ = std::max(together_, waiting_);
+  if (waiting_ == together_) return false;
+  return alone_ == 0 || --alone_ == 0;
 }
 
-void Waiters::gather() {
-  const int expected = together_.load(std::memory_order_relaxed);
-  if (expected <= 1) return;
-  int waiting = waiting_.load(std::memory_order_relaxed);
-  for (int yields = 0; yields < kMostYields && waiting < expected; ++yields) {
-    sched_yield();
-    waiting = waiting_.load(std::memory_order_relaxed);
-  }
-  if (waiting < expected) together_.store(waiting, std::memory_order_relaxed);
+void Waiters::go() {
+  MutexLock lock(mutex_);
+  --waiting_;
+}
+
+void Waiters::missed() {
+  MutexLock lock(mutex_);
+  if (waiting_ >= together_) return;  // they have come after all
+  together_ = waiting_;
+  misses_ = std::min(misses_ + 1, kMostMisses);
+  alone_ = 1 << misses_;
+}
+
+bool Waiters::several() const {
+  MutexLock lock(mutex_);
+  return together_ > 1;
+}
+
+bool Waiters::others() const {
+  MutexLock lock(mutex_);
+  return waiting_ > 1;
 }
 
 }  // namespace roundelay::runtime

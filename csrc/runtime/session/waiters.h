@@ -1,8 +1,8 @@
-// Counts the threads of the program that wait at the same time. If there are several, a waiter leaves its
-// core to the others, and what all of them submit is negotiated together.
+// Counts the threads of the program that wait at the same time. Threads whose operations end together often
+// submit the next ones together. Then the first to come sleep, and the last one works for all of them.
 #pragma once
 
-#include <atomic>
+#include "base/annotations.h"
 
 namespace roundelay::runtime {
 
@@ -12,29 +12,37 @@ class Waiters {
   // Counts the calling thread as a waiter, for one scope.
   class Scope {
    public:
-    explicit Scope(Waiters& waiters) : waiters_(waiters) { waiters_.come(); }
-    ~Scope() { waiters_.waiting_.fetch_sub(1, std::memory_order_relaxed); }
+    explicit Scope(Waiters& waiters) : waiters_(waiters), others_come_(waiters.come()) {}
+    ~Scope() { waiters_.go(); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
+    // Returns whether more threads are likely to wait soon: as many as did lately. If they have not come when
+    // the caller has slept for a while, it calls missed().
+    [[nodiscard]] bool others_come() const { return others_come_; }
+    // Fewer threads are expected from now on, and none for some waits, twice as many after each such miss.
+    void missed() { waiters_.missed(); }
+
    private:
     Waiters& waiters_;
+    const bool others_come_;
   };
 
   // Returns whether several threads have waited at once lately.
-  [[nodiscard]] bool several() const { return together_.load(std::memory_order_relaxed) > 1; }
+  [[nodiscard]] bool several() const EXCLUDES(mutex_);
   // Returns whether another thread waits now. A waiter calls it.
-  [[nodiscard]] bool others() const { return waiting_.load(std::memory_order_relaxed) > 1; }
-  // Yields the core until as many threads wait as did lately, for a few microseconds at most: threads whose
-  // operations ended together often submit the next ones together. If fewer come, later calls expect fewer.
-  // A waiter calls it.
-  void gather();
+  [[nodiscard]] bool others() const EXCLUDES(mutex_);
 
  private:
-  void come();
+  bool come() EXCLUDES(mutex_);
+  void go() EXCLUDES(mutex_);
+  void missed() EXCLUDES(mutex_);
 
-  std::atomic<int> waiting_{0};
-  std::atomic<int> together_{0};  // so many threads have waited at once lately
+  mutable Mutex mutex_;
+  int waiting_ GUARDED_BY(mutex_) = 0;
+  int together_ GUARDED_BY(mutex_) = 1;  // so many threads have waited at once lately
+  int misses_ GUARDED_BY(mutex_) = 0;    // less those made up for since
+  int alone_ GUARDED_BY(mutex_) = 0;     // the number of waits for which no others are expected
 };
 
 }  // namespace roundelay::runtime

@@ -156,13 +156,13 @@ TEST_CASE("shm channel: a thread that polls needs no system call to be woken, an
   channel.wake();
   CHECK(seen.wakes == 1);
   SECTION("it polls on") {
-    channel.wait_polling(Deadline::never(), 20us, GENERATE(false, true));
+    channel.wait_polling(Deadline::never(), 20us);
     CHECK_FALSE(channel.receive());
     channel.set_polling(false);
     CHECK(seen.wakes == 1);
   }
   SECTION("it is about to sleep") {
-    channel.wait_polling(Deadline::never(), 0us, false);
+    channel.wait_polling(Deadline::never(), 0us);
     CHECK_FALSE(channel.receive());
     channel.set_polling(false);
     CHECK(seen.wakes == 1);
@@ -188,7 +188,7 @@ TEST_CASE("shm channel: a wake that comes at any moment ends the sleep of a thre
   for (int round = 0; round < kRounds; ++round) {
     const Deadline deadline = Deadline::after(kForgotten);
     asked = round + 1;
-    ranks[0]->wait_polling(deadline, Duration(round % 3 * 1000), round % 2 == 0);
+    ranks[0]->wait_polling(deadline, Duration(round % 3 * 1000));
     forgot = forgot || deadline.passed();
     static_cast<void>(ranks[0]->receive());
   }
@@ -202,7 +202,7 @@ Incoming receive_polling(Channel& channel, Duration polling, std::atomic<bool>& 
   std::optional<Incoming> got;
   while (!(got = channel.receive())) {
     const Deadline deadline = Deadline::after(kForgotten);
-    channel.wait_polling(deadline, polling, false);
+    channel.wait_polling(deadline, polling);
     if (deadline.passed()) forgot = true;
   }
   return std::move(*got);
