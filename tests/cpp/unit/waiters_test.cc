@@ -1,6 +1,8 @@
 // The threads of a program that wait at once.
 #include "runtime/session/waiters.h"
 
+#include <deque>
+#include <iterator>
 #include <thread>
 
 #include "tests/cpp/catch.h"
@@ -12,9 +14,8 @@ using Scope = Waiters::Scope;
 
 // So many threads wait at once, and have all gone when this returns.
 void wait_together(Waiters& waiters, int threads) {
-  if (threads == 0) return;
-  const Scope one(waiters);
-  wait_together(waiters, threads - 1);
+  std::deque<Scope> waits;
+  while (std::ssize(waits) < threads) waits.emplace_back(waiters);
 }
 
 // Returns whether a thread that comes expects others.
