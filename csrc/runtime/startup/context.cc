@@ -234,6 +234,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   // The ranks agree before they make the channel, because there they would wait for a rank that failed.
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, outcome, deadline));
   parts.fabrics = std::move(made).value();
+  parts.allreduce_ways = fabrics.ways(world, *parts.fabrics.front());
   const Group node = rings ? *fabrics.node(world.index) : Group{};
   auto channel = everyone_listens
                      ? open_tcp(world, mine.hello, all, std::move(*listener), node.ranks, deadline)

@@ -20,6 +20,7 @@
 #include "collective/blueconnect/levels_fabric.h"
 #include "collective/fabric.h"
 #include "platform/shm/handover.h"
+#include "runtime/allreduce_ways.h"
 #include "runtime/backend.h"
 #include "runtime/control/neighbours.h"
 #include "runtime/lane/tracks.h"
@@ -65,6 +66,8 @@ class Fabrics {
   // (runtime/lane/tracks.h) if the group has levels, else one. All members call it. Errors: kUnavailable with
   // cause and cure.
   Result<TrackFabrics> make(const Group& group);
+  // Returns the ways of an allreduce of all ranks, of whom make() has made this fabric.
+  [[nodiscard]] AllreduceWays ways(const Group& world, const collective::Fabric& fabric) const;
   [[nodiscard]] const AlgorithmChoice& algorithms() const { return algorithms_; }
 
  private:
@@ -85,17 +88,20 @@ class Fabrics {
   // Returns why the members cannot share memory inside their nodes; "" if they can. The reason is that of the
   // first member with one.
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
-  [[nodiscard]] Result<LevelPlan> plan_of(const Group& group) const;
+  [[nodiscard]] Result<std::vector<LevelPlan>> plans_of(const Group& group) const;
   // Makes the backend's fabric, which connects nodes.
   Result<FabricPtr> between(const Group& group);
   Result<TrackFabrics> make_flat(const Group& group);
-  Result<TrackFabrics> make_tracks(const Group& group, const LevelPlan& plan);
+  Result<TrackFabrics> make_tracks(const Group& group, const std::vector<LevelPlan>& plans);
   // `stage`: of a plan, or 0.
   Result<FabricPtr> make_shm(const Group& group, std::uint64_t stage);
   Result<FabricPtr> make_for_stage(const Group& group, bool in_node, std::uint64_t stage);
   Status make_stages(const Group& group, const LevelPlan& plan, bool in_node,
                      std::vector<collective::StageFabrics>& stages);
-  Result<LevelsAttempt> try_levels(const Group& group, const LevelPlan& plan);
+  // Makes a plan whose stages inside the nodes are made.
+  Result<collective::PlanParts> make_plan(const Group& group, const LevelPlan& plan,
+                                          const std::vector<collective::StageFabrics>& inside);
+  Result<LevelsAttempt> try_levels(const Group& group, const std::vector<LevelPlan>& plans);
   // Called when a group uses the backend's fabric because of `why`. Logs that if `warns`. Errors:
   // kUnavailable if ROUNDELAY_FABRIC allows nothing but shared memory.
   [[nodiscard]] Status give_up_shm(const Group& group, const std::string& why, bool warns) const;
