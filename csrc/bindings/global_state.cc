@@ -184,7 +184,8 @@ auto topology() {
 auto allreduce_ways() {
   const runtime::AllreduceWays& ways = global_context()->allreduce_ways();
   std::vector<std::tuple<std::size_t, double, double>> levels;
-  for (const auto& level : ways.levels) levels.emplace_back(level.parts, level.link.alpha, level.link.bandwidth);
+  for (const auto& level : ways.levels)
+    levels.emplace_back(level.parts, level.link.alpha, level.link.bandwidth);
   std::vector<std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>> plans;
   for (const runtime::AllreduceWays::Plan& plan : ways.plans) {
     auto& stages = plans.emplace_back();

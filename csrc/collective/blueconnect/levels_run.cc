@@ -31,8 +31,9 @@ std::vector<StageRun> stage_runs(const PlanParts& parts, std::uint64_t chunks) {
 const NamedPlan& LevelsResources::plan_for(const Call& call) const {
   const auto asked = options_of(call).factors;
   const auto found = std::ranges::find_if(plans, [&](const NamedPlan& named) {
-    return std::ranges::equal(named.parts.plan.stages, asked, {},
-                              [](const MemberStage& stage) { return static_cast<std::uint32_t>(stage.members); });
+    return std::ranges::equal(named.parts.plan.stages, asked, {}, [](const MemberStage& stage) {
+      return static_cast<std::uint32_t>(stage.members);
+    });
   });
   return found == plans.end() ? plans.front() : *found;
 }

@@ -39,9 +39,8 @@ class Allreduce final : public Technique {
 };
 
 // The rule, and the algorithms of an allreduce in collective/select.cc; a test compares them.
-constexpr std::string_view kAlgorithms[] = {
-    kRule,  "direct",           "pairwise",      "recursive_doubling",
-    "ring", "halving_doubling", "binomial_tree", "pipelined_tree"};
+constexpr std::string_view kAlgorithms[] = {kRule,  "direct",           "pairwise",      "recursive_doubling",
+                                            "ring", "halving_doubling", "binomial_tree", "pipelined_tree"};
 constexpr Parameter kParameters[] = {
     {"algorithm", "the algorithm of the allreduce; auto: the group's choice", Choice{kAlgorithms}},
     {"factors", "the plan over levels, one of those that the job has made; none: its first one", Numbers{}}};
@@ -49,7 +48,8 @@ constexpr Parameter kParameters[] = {
 }  // namespace
 
 extern const TechniqueKind kTechnique = {
-    "allreduce", "Reduces densely by one algorithm and one plan, whatever the topology or a tuning file says.",
+    "allreduce",
+    "Reduces densely by one algorithm and one plan, whatever the topology or a tuning file says.",
     kParameters, [](std::span<const Value> values, const std::string& text) -> TechniquePtr {
       return std::make_shared<const Allreduce>(std::get<std::string_view>(values[0]),
                                                std::get<std::vector<std::uint32_t>>(values[1]), text);

@@ -14,6 +14,7 @@
 #include "runtime/session/session.h"
 #include "runtime/startup/device_medium.h"
 #include "runtime/startup/fabrics.h"
+#include "runtime/startup/ways.h"
 #include "wire/codec.h"
 
 namespace roundelay::runtime {
@@ -234,7 +235,6 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   // The ranks agree before they make the channel, because there they would wait for a rank that failed.
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, outcome, deadline));
   parts.fabrics = std::move(made).value();
-  parts.allreduce_ways = fabrics.ways(world, *parts.fabrics.front());
   const Group node = rings ? *fabrics.node(world.index) : Group{};
   auto channel = everyone_listens
                      ? open_tcp(world, mine.hello, all, std::move(*listener), node.ranks, deadline)
@@ -281,6 +281,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   } else {
     parts.backend = backend;
     ROUNDELAY_RETURN_IF_ERROR(connect(parts, *fabrics, **ranks, start, deadline));
+    parts.allreduce_ways = ways_of(config, fabrics->algorithms(), parts.topology, *parts.fabrics.front());
   }
   if (parts.rank_info.rank == 0 && !parts.topology.unused.empty()) {
     log(LogLevel::kInfo, "the launcher's racks are not used: " + parts.topology.unused);

@@ -7,12 +7,13 @@
 #include <utility>
 
 #include "base/cores.h"
-#include "base/leak.h"
 #include "base/log.h"
 #include "collective/blueconnect/levels_fabric.h"
 #include "collective/shm/shared_regions.h"
 #include "collective/shm/shm_fabric.h"
 #include "collective/single_fabric.h"
+#include "runtime/startup/first_failure.h"
+#include "runtime/startup/ways.h"
 
 namespace roundelay::runtime {
 namespace {
@@ -36,43 +37,10 @@ std::string text_of(const Group& group, const std::string& stages, bool for_sear
          (for_search ? "of a search may go over " : "go over ") + stages;
 }
 
-// Returns the group of some members, by their indices in a group.
-Group part_of(const Group& group, const collective::blueconnect::Members& members) {
-  Group part{group.id, {}, members.index};
-  for (const int member : members.ranks) {
-    part.ranks.push_back(group.ranks[static_cast<std::size_t>(member)]);
-  }
-  return part;
-}
-
-// Returns whether a search may take other plans: they add in other orders.
-bool searches_ways(const Config& config) {
-  const bool is_auto = config.strategy == "auto" || config.strategy.starts_with("auto:");
-  return config.autotune && is_auto && !config.deterministic;
-}
-
 // Returns the tracks of a lane with this one fabric.
 Result<TrackFabrics> one_track(Result<std::unique_ptr<Fabric>> fabric) {
   if (!fabric.ok()) return fabric.status();
   return runtime::one_track(std::move(fabric).value());
-}
-
-// All members call it. Returns the least index of a member that passes well = false, or the group's size if
-// there is none.
-Result<int> first_failure(Fabric& fabric, bool well, Deadline deadline) {
-  std::vector<std::int64_t> first = {well ? fabric.group().size() : fabric.group().index};
-  collective::AllreduceCall call;
-  call.buffer = {reinterpret_cast<std::byte*>(first.data()), 0, sizeof(std::int64_t), nullptr};
-  call.dtype = DType::kInt64;
-  call.reduce_op = ReduceOp::kMin;
-  call.deadline = deadline;
-  const auto pending = fabric.start(call);
-  if (!pending.ok()) return pending.status();
-  if (Status error = pending.value()->wait(); !error.ok()) {
-    leak(std::move(first));  // MPI may still write there
-    return error;
-  }
-  return static_cast<int>(first.front());
 }
 
 }  // namespace
@@ -134,43 +102,14 @@ std::string Fabrics::why_not_shm(const Group& group) const {
   return {};
 }
 
-Result<std::vector<LevelPlan>> Fabrics::plans_of(const Group& group) const {
-  PlanWishes wishes{.measured = algorithms_.links()};
-  if (group.ranks.size() == node_infos_.size()) {
-    wishes.forced = config_.factors;
-    wishes.several = searches_ways(config_);
-  }
-  return plan_levels(group, topology_, wishes);
-}
-
-AllreduceWays Fabrics::ways(const Group& world, const Fabric& fabric) const {
-  AllreduceWays ways{.levels = costs_of(world, topology_, algorithms_.links())};
-  const auto all = static_cast<std::size_t>(world.size());
-  if (fabric.capabilities().within_node) {
-    ways.plans.push_back({{all, 0, 0}});
-    return ways;
-  }
-  Group last = world;  // the last stage's
-  if (fabric.capabilities().plans == 0) {
-    ways.plans.push_back({{all, 0, ways.levels.size() - 1}});
-  } else {
-    const std::vector<LevelPlan> plans = plans_of(world).value();  // make() had the same ones
-    for (const LevelPlan& plan : plans) ways.plans.push_back(plan.factors);
-    last = part_of(world, plans.front().plan.stages.back().groups.front());
-  }
-  collective::AllreduceCall call;
-  call.buffer.bytes = collective::blueconnect::kShardBytes;
-  ways.algorithm = algorithms_.of(last)(call, last.size()).name;
-  return ways;
-}
-
 Result<Fabrics::FabricPtr> Fabrics::between(const Group& group) {
   return backend_->fabric(group, config_, algorithms_.of(group));
 }
 
 Result<TrackFabrics> Fabrics::make(const Group& group) {
   if (group.size() == 1) return runtime::one_track(std::make_unique<collective::SingleFabric>(group));
-  const Result<std::vector<LevelPlan>> plans = plans_of(group);
+  const bool whole_job = group.ranks.size() == node_infos_.size();
+  const auto plans = plan_levels(group, topology_, wishes_for(config_, algorithms_, whole_job));
   if (!plans.ok()) return plans.status();
   if (shuns_memory() && config_.fabric != backend_->fabric_name()) {
     return Status::unavailable("ROUNDELAY_FABRIC=" + config_.fabric +

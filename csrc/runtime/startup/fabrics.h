@@ -20,7 +20,6 @@
 #include "collective/blueconnect/levels_fabric.h"
 #include "collective/fabric.h"
 #include "platform/shm/handover.h"
-#include "runtime/allreduce_ways.h"
 #include "runtime/backend.h"
 #include "runtime/control/neighbours.h"
 #include "runtime/lane/tracks.h"
@@ -66,8 +65,6 @@ class Fabrics {
   // (runtime/lane/tracks.h) if the group has levels, else one. All members call it. Errors: kUnavailable with
   // cause and cure.
   Result<TrackFabrics> make(const Group& group);
-  // Returns the ways of an allreduce of all ranks, of whom make() has made this fabric.
-  [[nodiscard]] AllreduceWays ways(const Group& world, const collective::Fabric& fabric) const;
   [[nodiscard]] const AlgorithmChoice& algorithms() const { return algorithms_; }
 
  private:
@@ -88,7 +85,6 @@ class Fabrics {
   // Returns why the members cannot share memory inside their nodes; "" if they can. The reason is that of the
   // first member with one.
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
-  [[nodiscard]] Result<std::vector<LevelPlan>> plans_of(const Group& group) const;
   // Makes the backend's fabric, which connects nodes.
   Result<FabricPtr> between(const Group& group);
   Result<TrackFabrics> make_flat(const Group& group);

@@ -34,7 +34,7 @@ std::vector<collective::blueconnect::LevelCost> costs_of(
 
 // Says which plans a group gets.
 struct PlanWishes {
-  FactorLists forced{};                                  // ROUNDELAY_FACTORS; empty: the cost formula decides
+  FactorLists forced{};  // ROUNDELAY_FACTORS; empty: the cost formula decides
   std::vector<collective::blueconnect::Link> measured{};  // as for costs_of(); empty: a level is one stage
   bool several = false;  // the fastest other plans by the formula, too, unless plans are forced
 };

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -100,15 +99,11 @@ def test_candidates_of_plans() -> None:
     assert found.cost(ways) == ways.cost(Way(OWN, (2, 2, 2)))
 
 
-@pytest.fixture(params=[True, False])
-def deterministic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
-    monkeypatch.setattr(_core, "config", lambda: SimpleNamespace(deterministic=request.param))
-    yield request.param
-
-
+@pytest.mark.parametrize("deterministic", [True, False])
 def test_plans_are_refused_where_sums_must_not_change(
     deterministic: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(_core, "config", lambda: SimpleNamespace(deterministic=deterministic))
     world = SimpleNamespace()
     one, two = [(2, 0, 0), (4, 1, 2)], [(2, 0, 0), (2, 1, 1), (2, 2, 2)]
     monkeypatch.setattr(auto_module, "_ways_of", lambda _: in_racks(W, one))

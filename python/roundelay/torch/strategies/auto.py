@@ -25,10 +25,11 @@ class Auto(Strategy):
 
     candidates: names, texts or objects: "dense" (always one), "bf16", "fp16", the algorithms of a dense
     allreduce ("ring", "halving_doubling" ...), and lossy ones, which must be named: "csc:keep=0.1" or
-    ``CSC(0.1)``. Further plans over levels that the job has made (ROUNDELAY_FACTORS) join them. trial_steps: steps that count for each plan, twice. The search of the optimizer
-    (gradients/pool_tuner.py) chooses by a cost model what is worth a trial, measures, and proposes, on rank
-    0; all change in the same step. It tries again if steps take another time for long, or the order of
-    gradients changes. ValueError: an argument is wrong.
+    ``CSC(0.1)``. Further plans over levels that the job has made (ROUNDELAY_FACTORS) join them. trial_steps:
+    steps that count for each plan, twice. The search of the optimizer (gradients/pool_tuner.py) chooses by a
+    cost model what is worth a trial, measures, and proposes, on rank 0; all change in the same step. It tries
+    again if steps take another time for long, or the order of gradients changes. ValueError: an argument is
+    wrong.
     """
 
     def __init__(
@@ -98,8 +99,8 @@ class Auto(Strategy):
         found = _ways_of(process_set)
         if found is not None and found.factors[1:] and _core.config().deterministic:
             raise ValueError(
-                f"ROUNDELAY_FACTORS has several plans for strategy {self.text}, which add in different orders: "
-                "ROUNDELAY_DETERMINISTIC forbids it"
+                f"ROUNDELAY_FACTORS has several plans for strategy {self.text}, which add in different "
+                "orders: ROUNDELAY_DETERMINISTIC forbids it"
             )
 
     def accept_closure(self) -> None:

@@ -26,7 +26,7 @@ class Candidate(NamedTuple):
     way: Way | None = None  # the way of a dense allreduce
 
     def cost(self, ways: Ways | None) -> Cost | None:
-        """Returns its cost on all ranks' ways; None: the model does not know it. ways: None: not all ranks."""
+        """Returns its cost; None: the model does not know it. ways: None: those of its ranks are unknown."""
         return self.own_cost if self.way is None or ways is None else ways.cost(self.way)
 
 

@@ -1,7 +1,7 @@
 """Rates techniques for buckets by a cost model, and makes plans of them. Pure.
 
-A bucket of b bytes takes ``calls * alpha + latency + ratio * b * beta + passes * b / copy`` seconds. alpha and
-beta were measured on the process set (tuning/calibration.py); ``copy`` is the rate of a copy in a rank's
+A bucket of b bytes takes ``calls * alpha + latency + ratio * b * beta + passes * b / copy`` seconds. alpha
+and beta were measured on the process set (tuning/calibration.py); ``copy`` is the rate of a copy in a rank's
 memory.
 """
 
@@ -25,7 +25,9 @@ class Cost:
     calls: float  # operations that follow each other
     ratio: float  # of the bytes that travel to those of the gradients
     passes: float  # copies of the bucket that take as long as its own passes
-    latency: float = 0.0  # seconds that one takes longer than a dense allreduce, however small; may be negative
+    latency: float = (
+        0.0  # seconds that one takes longer than a dense allreduce, however small; may be negative
+    )
 
 
 DENSE_COST = Cost(1, 1, 0)

@@ -82,9 +82,7 @@ class Ways(NamedTuple):
                 senders = math.prod(parts[:first])
             else:
                 sent *= max(0, members - behind) / (members - 1)
-            found.append(
-                _model.Stage(_model.Kind.LINK, level, whole.messages, sent, whole.reduced, senders)
-            )
+            found.append(_model.Stage(_model.Kind.LINK, level, whole.messages, sent, whole.reduced, senders))
         return max(found, key=lambda one: _model.seconds(_model.Program([one]), cluster))
 
 
