@@ -61,6 +61,7 @@ class Page(NamedTuple):
 PAGES = (
     Page(DOCS / "techniques" / "gradientflow.md", DOCS / "images" / "convergence.png", "csc"),
     Page(DOCS / "techniques" / "topk.md", DOCS / "images" / "convergence_topk.png", "topk"),
+    Page(DOCS / "techniques" / "powersgd.md", DOCS / "images" / "convergence_powersgd.png", "power_sgd"),
 )
 
 
@@ -147,18 +148,25 @@ def keep(found: dict[str, Any]) -> None:
     """Put the results into the docs: JSON, pictures and tables."""
     show.save(STORED, found)
     for page in PAGES:
-        _draw(page.part(found), page.picture)
-        page.text.write_text(with_table(page.text.read_text(), table(page.part(found)), BEGIN))
+        part = page.part(found)
+        if part["jobs"]:
+            _draw(part, page.picture)
+        page.text.write_text(with_table(page.text.read_text(), training(page, part), BEGIN))
 
 
 def _draw(found: dict[str, Any], picture: Path) -> None:
     show.draw("benchmarks.plot", "plot_convergence", found, picture)
 
 
-def table(found: dict[str, Any]) -> str:
-    """Make the page's table."""
-    made = markdown_rows(_COLUMNS, [row for job in found["jobs"] for row in rows(job)])
-    return "\n".join(["Mean and range of the seeds.", "", *made, ""])
+def training(page: Page, part: dict[str, Any]) -> str:
+    """Make what stands on the page: the picture and the table, of the page's part of the results."""
+    if not part["jobs"]:
+        return "No training is stored here yet.\n"
+    ranks = " and ".join(str(count) for count in sorted({job["ranks"] for job in part["jobs"]}))
+    picture = f"![Test loss over the steps on {ranks} ranks, mean and range of the seeds]"
+    made = markdown_rows(_COLUMNS, [row for job in part["jobs"] for row in rows(job)])
+    where = page.picture.relative_to(DOCS).as_posix()
+    return "\n".join([f"{picture}(../{where})", "", "Mean and range of the seeds.", "", *made, ""])
 
 
 def rows(job: dict[str, Any]) -> list[list[str]]:

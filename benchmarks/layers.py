@@ -209,7 +209,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--minutes", type=float, default=4.0, help="how long kernels are measured (default: 4)"
+        "--minutes", type=float, default=4.0, help="the minutes for which kernels are measured (default: 4)"
     )
     parser.add_argument("--models", nargs="+", choices=list(_MODELS), default=list(_MODELS))
     parser.add_argument("--steps", type=int, default=3, help="that count, for each model and batch")

@@ -11,7 +11,8 @@ _STEPS = 4  # a turn of a strategy without a cycle measures two times so many
 class Contender:
     """One way to train: `strategy` is Roundelay's text; "" trains without communication.
 
-    `every` steps end with parameters (or gradients) on the wire, for which training waits after `wait` more.
+    Every `every`-th step puts parameters (or gradients) on the wire. Training waits for them `wait` steps
+    later.
     """
 
     name: str
@@ -21,17 +22,21 @@ class Contender:
 
     @property
     def cycle(self) -> int:
-        """Return the number of steps after which all repeats."""
+        """Return the number of steps after which communication repeats."""
         return max(self.every, _STEPS)
 
     def seconds(self, alone: float, wire: float) -> float:
-        """Return the time of a step: that without communication, and what the wire needs beyond the wait."""
+        """Return the time of a step, in seconds.
+
+        It is `alone`, the step without communication, and the part of a transfer's time `wire` that exceeds
+        the wait.
+        """
         if self.every == 0:
             return alone
         return alone + max(0.0, wire - self.wait * alone) / self.every
 
     def bytes(self, model: float) -> float:
-        """Return the bytes that must leave a node in a step, of a message of so many bytes."""
+        """Return the bytes that must leave a node in a step. model: the bytes of a message."""
         return model / self.every if self.every else 0.0
 
 
@@ -61,5 +66,5 @@ CONTENDERS = {
 
 
 def message(model: float, nodes: int) -> float:
-    """Return the bytes that a node must send to sum a model of so many bytes: 2 (P - 1) / P of them."""
+    """Return the bytes that a node must send to sum a model: 2 (P - 1) / P of `model` bytes, for P nodes."""
     return 2 * (nodes - 1) / nodes * model

@@ -49,7 +49,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def instead(stored: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the stored results of rigs by their numbers of nodes, with the new ones instead of such."""
+    """Return the stored results, by numbers of nodes. A new result replaces the one with as many nodes."""
     known = {rig["nodes"]: rig for rig in (*stored, *new)}
     return [known[nodes] for nodes in sorted(known)]
 
@@ -58,7 +58,7 @@ def instead(stored: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> 
 
 
 def samples(rig: Mapping[str, Any]) -> Samples:
-    """Return a rig's repetitions; all of them where others ran in most."""
+    """Return a rig's quiet repetitions; all of them if other processes ran in most."""
     found = Samples(rig["seconds"], rig["others"])
     return Samples(rig["seconds"], [0.0] * found.of) if found.why_not else found
 
@@ -70,7 +70,7 @@ def formula(rig: Mapping[str, Any], name: str, alone: float) -> float:
 
 
 def step_title(rig: Mapping[str, Any]) -> str:
-    """Say what was measured."""
+    """Return a title that names the rig and the model."""
     return "; ".join(filter(None, (_what(rig), _disturbed(rig))))
 
 
@@ -80,7 +80,7 @@ def _what(rig: Mapping[str, Any]) -> str:
 
 
 def _disturbed(rig: Mapping[str, Any]) -> str:
-    """Say why the times are upper bounds; "": they are not."""
+    """Return a sentence if the times are upper bounds, with the reason; "": they are not."""
     why = Samples(rig["seconds"], rig["others"]).why_not
     return f"{why}, so that times are upper bounds" if why else ""
 
@@ -154,13 +154,13 @@ def training_rows(jobs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def shown(strategy: str) -> str:
-    """Return a strategy's text without what all of them have."""
+    """Return a strategy's text without the parameters that all of them have."""
     kept = [one for one in strategy.split(",") if not one.startswith(("warmup", "cooldown", "total"))]
     return ",".join(kept)
 
 
 def of_kind(job: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return a job with the dense trainings, and those of strategies whose texts begin so."""
+    """Return a job with the dense trainings, and those of strategies whose texts begin with `kind`."""
     return {**job, "runs": [run for run in job["runs"] if run["strategy"].startswith(("dense", kind))]}
 
 

@@ -23,7 +23,7 @@ _LIMIT_S = 580.0
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.averaging.steps", description=__doc__)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[2, 4], help="of 2 ranks (default: 2 4)")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[2, 4], help="nodes of 2 ranks (2 4)")
     parser.add_argument("--mbit", type=int, default=100, help="the wire's speed, Mbit/s (default: 100)")
     parser.add_argument("--contenders", choices=list(CONTENDERS), nargs="+", default=list(CONTENDERS))
     parser.add_argument("--repetitions", type=int, default=5, help="turns that count (default: 5)")

@@ -1,4 +1,4 @@
-"""Draws some steps of DASO on two nodes with a slow wire: transfers are under way while ranks train on.
+"""Draws a few steps of DASO on two nodes with a slow wire: transfers are under way while ranks train on.
 
 The nodes are network namespaces of this machine (tests/rig), which need root.
 """

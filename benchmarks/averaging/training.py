@@ -1,7 +1,7 @@
-"""Does training that talks less often end where dense training does? Test loss and accuracy of several seeds.
+"""Compares training that communicates less often with dense training: test loss and accuracy of some seeds.
 
 The ranks are on this machine, and take themselves for nodes of 2. An epoch is a twentieth of the steps. In
-the sweep the loss that DASO gets falls in each epoch, so that it keeps its skips.
+the sweep DASO gets a loss that falls in each epoch, so that it keeps its skips.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES), metavar="TEXT")
     parser.add_argument("--sweep", nargs="*", default=list(SWEEP), metavar="TEXT")
     parser.add_argument("--seeds", type=int, default=5, help="trainings of each (default: 5)")
-    parser.add_argument("--nodes", type=int, default=2, help="of 2 ranks (default: 2)")
-    parser.add_argument("--steps", type=int, help="instead of the tasks' own numbers of steps")
+    parser.add_argument("--nodes", type=int, default=2, help="nodes of 2 ranks (default: 2)")
+    parser.add_argument("--steps", type=int, help="steps, instead of the tasks' own numbers")
     parser.add_argument("--timeout", type=float, default=7200.0, help="seconds of a job (default: 7200)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the plot")
     docs = parser.add_mutually_exclusive_group()

@@ -17,8 +17,8 @@ from benchmarks.gpu.runner import ROOT, Check, Place, Step, run
 from benchmarks.gpu.steps import STEPS
 
 _LIMIT_S = 570.0
-_NCCL_ALLOWS_IT = (2, 30, 3)  # from this version, several ranks may use one GPU
-# For earlier versions, ranks pretend to be on different hosts and connect over the loopback.
+_NCCL_ALLOWS_IT = (2, 30, 3)  # this version and later ones allow several ranks on one GPU
+# With earlier versions, ranks pretend to be on different hosts and connect over the loopback.
 _AS_HOSTS = {
     "NCCL_NET": "Socket",
     "NCCL_SOCKET_IFNAME": "lo",

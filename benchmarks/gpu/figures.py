@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks import show
 from benchmarks.table.line import Goal, Line, missing
 
-_BANDWIDTH = 0.85  # of a copy of as many bytes on the device, in the same run
+_BANDWIDTH = 0.85  # the least part of the rate of a copy of as many bytes on the device, in the same run
 _SELECTION = 2.0  # times the time of as many reads, at the copy's bandwidth
 
 

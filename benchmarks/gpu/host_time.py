@@ -1,4 +1,4 @@
-"""How long a training step keeps the host: DistributedOptimizer beside DDP and neither, at size 1, in turns.
+"""Measures how long a step keeps the host: with DistributedOptimizer, DDP and neither, at size 1, in turns.
 
 `python -m benchmarks.gpu.host_time --device cuda` prints JSON. The device is idle when a step begins, and is
 not waited for when it ends: a step that waits for it is a long one.

@@ -1,4 +1,4 @@
-"""Writes the results into the pages of GradientFlow and of top-k."""
+"""Writes the results into the pages of GradientFlow, of top-k and of PowerSGD."""
 
 from __future__ import annotations
 
@@ -17,21 +17,31 @@ _DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 class Page(NamedTuple):
-    """A page with results, where these are stored, and their picture."""
+    """A page with results, where these are stored, and their picture.
+
+    `twins` is another page, which has those of the results whose contender is a hook of DDP, too.
+    """
 
     text: Path
     stored: Path
     picture: Path
+    twins: Path | None = None
 
 
-def _page(name: str, results: str) -> Page:
+def _page(name: str, results: str, twins: str | None = None) -> Page:
     techniques = _DOCS / "techniques"
     return Page(
-        techniques / f"{name}.md", techniques / f"{results}.json", _DOCS / "images" / f"{results}.png"
+        techniques / f"{name}.md",
+        techniques / f"{results}.json",
+        _DOCS / "images" / f"{results}.png",
+        techniques / f"{twins}.md" if twins else None,
     )
 
 
-PAGES = {"gradientflow": _page("gradientflow", "gradientflow"), "topk": _page("topk", "topk_steps")}
+PAGES = {
+    "gradientflow": _page("gradientflow", "gradientflow"),
+    "topk": _page("topk", "topk_steps", "powersgd"),
+}
 BEGIN = "<!-- python -m benchmarks.gradientflow --docs writes from here -->"
 
 COLUMNS = (
@@ -45,6 +55,8 @@ COLUMNS = (
     "the wire needs",
     "loss",
 )
+TWIN_COLUMNS = ("strategy", "step", "with DDP's hook", "ratio", "loss", "with DDP's hook")
+_OF_DDP = "DDP, "
 _PROSE_COLUMNS = 110
 
 
@@ -91,6 +103,21 @@ def tables(stored: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def twins(stored: Mapping[str, Any]) -> str:
+    """Make the table of the contenders that DDP has as a hook of the same name, on the slowest wire."""
+    wire = wires(stored)[0]
+    of_ddp = {row.name.removeprefix(_OF_DDP): row for row in wire.rows if row.name.startswith(_OF_DDP)}
+    lines = []
+    for own in wire.rows:
+        if own.name in of_ddp:
+            pair = own, of_ddp[own.name]
+            steps = [one.step.value for one in pair]
+            times = [show.seconds_text(step) for step in steps]
+            losses = [f"{one.loss:.3f}" for one in pair]
+            lines.append([own.name, *times, f"{steps[0] / steps[1]:.2f}", *losses])
+    return "\n".join([f"{title(wire)}.", "", *rows(TWIN_COLUMNS, lines), ""])
+
+
 def _filled(prose: str) -> str:
     return textwrap.fill(prose, _PROSE_COLUMNS, break_long_words=False, break_on_hyphens=False)
 
@@ -107,5 +134,7 @@ def read(page: Page) -> dict[str, Any]:
 
 
 def write_page(page: Page, stored: Mapping[str, Any]) -> None:
-    """Put the tables into the page."""
+    """Put the tables into the page, and the twins into theirs."""
     page.text.write_text(with_table(page.text.read_text(), tables(stored), BEGIN))
+    if page.twins:
+        page.twins.write_text(with_table(page.twins.read_text(), twins(stored), BEGIN))

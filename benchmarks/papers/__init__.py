@@ -1,1 +1,1 @@
-"""What the model says of the papers' claims: `python -m benchmarks.papers`, `--docs` for the page."""
+"""Compares the papers' claims with the model: `python -m benchmarks.papers`; `--docs` writes the page."""

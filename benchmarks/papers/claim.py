@@ -11,7 +11,7 @@ _STEP = 1.1  # a constant is varied by this factor
 
 
 class Kind(enum.Enum):
-    """How a claim is checked."""
+    """The way in which a claim is checked."""
 
     PREDICTED = "predicted, by the model"
     MEASURED = "reproduced here"
@@ -20,7 +20,7 @@ class Kind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """One line of the table. ``value`` and ``published`` are numbers where the paper has one."""
+    """One line of the table. Its fields are texts of the cells."""
 
     paper: str
     text: str

@@ -31,7 +31,7 @@ def _large_gain(machines: Machines, size: float) -> float:
 
 
 def _large_size(gain: float) -> float:
-    """Return the bytes at which halving and doubling save so many percent of a ring's time."""
+    """Return the bytes at which halving and doubling save `gain` percent of a ring's time."""
     low, high = 1e3, 1e10
     for _ in range(60):
         middle = (low * high) ** 0.5

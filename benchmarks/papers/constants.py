@@ -1,7 +1,7 @@
 """The papers' machines. Nothing here is fitted to a result. Units are in the names: seconds, bytes a second.
 
-*published*: in the paper's abstract or reviews of it. *usual*: the hardware's nominal rate, or what is
-generally reported of it.
+A *published* number stands in the paper's abstract or in reviews of it. A *usual* one is the hardware's
+nominal rate, or a generally reported one.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from roundelay import _model
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machines:
-    """Nodes of GPUs, and the training of one of them."""
+    """Nodes of GPUs, and the training of one GPU."""
 
     nodes: int
     gpus: int
-    latency: float  # between nodes, seconds a message
-    bandwidth: float  # of a node's card, bytes a second
+    latency: float  # seconds of a message between nodes
+    bandwidth: float  # bytes a second of a node's card
     node_latency: float
-    node_bandwidth: float  # of a GPU inside its node
+    node_bandwidth: float  # bytes a second of a GPU inside its node
     memory_bandwidth: float
-    samples_per_second: float  # of one GPU alone
-    batch: float  # samples of a GPU and step
+    samples_per_second: float  # one GPU alone
+    batch: float  # samples of one GPU in a step
 
     @property
     def ranks(self) -> int:

@@ -129,7 +129,7 @@ def claims() -> list[Claim]:
 
 
 def _utilisation() -> str:
-    """Say what the rates mean in flops."""
+    """Return a sentence that gives the rates in flops."""
     from roundelay.plan.shapes import KNOWN
 
     texts = []

@@ -22,7 +22,7 @@ def _gain(machines: Machines, density: float = 0.01) -> float:
 
 
 def gain_table() -> list[list[str]]:
-    """Return the gain by samples of a GPU and step: less compute leaves more communication exposed."""
+    """Return the gain for numbers of samples of a GPU: less compute leaves more communication exposed."""
     lines = []
     for batch in (8.0, 16.0, 32.0, 64.0, 128.0):
         machines = dataclasses.replace(TENCENT, batch=batch)
@@ -39,7 +39,7 @@ def gain_table() -> list[list[str]]:
 
 
 def _batch_for(gain: float) -> float:
-    """Return the samples of a GPU at which HiTopKComm gains so many percent."""
+    """Return the samples of a GPU at which HiTopKComm gains `gain` percent."""
     low, high = 16.0, 512.0
     for _ in range(40):
         middle = (low * high) ** 0.5
@@ -97,7 +97,7 @@ def _daso_gain(machines: Machines) -> float:
 
 
 def share_for_daso(gain: float = 34.0) -> tuple[float, float]:
-    """Return the samples of a GPU at which DASO gains so much, and the exposed part of the dense step."""
+    """Return the samples of a GPU at which DASO gains `gain` percent, and the dense step's exposed part."""
     low, high = 0.5, 512.0
     for _ in range(60):
         middle = (low * high) ** 0.5

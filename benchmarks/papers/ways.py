@@ -16,7 +16,7 @@ LAZY = tuple(Cuts(theta * MIB) for theta in (4, 8, 16, 32, 64, 128, 1 << 20))
 
 
 def ring(wire: float) -> Way:
-    """Allreduce on a ring of all ranks, with so many bytes an element on the wire."""
+    """Return an allreduce on a ring of all ranks. wire: bytes of an element while it travels."""
 
     def way(cluster: _model.Cluster, size: float, element: int) -> _model.Program:
         return _model.flat(cluster, "ring", size / element * wire)
@@ -25,7 +25,7 @@ def ring(wire: float) -> Way:
 
 
 def sparse_ring(keep: float, wire: float) -> Way:
-    """CSC as in GradientFlow: norms by recursive doubling, the chosen chunks on a ring."""
+    """Return GradientFlow's CSC: norms by recursive doubling, the chosen chunks on a ring."""
 
     def way(cluster: _model.Cluster, size: float, element: int) -> _model.Program:
         elements = size / element
@@ -41,7 +41,7 @@ def sparse_ring(keep: float, wire: float) -> Way:
 
 
 def levels(wire: float) -> Way:
-    """Allreduce over the levels by rings, with the best number of chunks."""
+    """Return an allreduce over the levels by rings, with the best number of chunks."""
 
     def way(cluster: _model.Cluster, size: float, element: int) -> _model.Program:
         program = _model.over_levels(cluster, "ring", size / element * wire)
@@ -51,7 +51,7 @@ def levels(wire: float) -> Way:
 
 
 def sparse_levels(density: float, value: float, index: float) -> Way:
-    """Apply HiTopKComm."""
+    """Return HiTopKComm's way. value, index: bytes of a value and of an index."""
 
     def way(cluster: _model.Cluster, size: float, element: int) -> _model.Program:
         return _model.top_k(cluster, size, element, density=density, value=value, index=index)

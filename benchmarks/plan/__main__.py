@@ -52,7 +52,7 @@ def load(path: Path) -> list[Cell]:
 
 
 def _measure(arguments: argparse.Namespace) -> list[Cell]:
-    """Measure what the file of cells lacks, and store it after each rig."""
+    """Measure the cells that the file lacks. Store them after each rig, and return all."""
     launch.require_rig("nodes")
     cells = load(arguments.cells)
     known = {cell.key for cell in cells}

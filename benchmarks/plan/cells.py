@@ -1,4 +1,4 @@
-"""Cells of the measurement: a rig's shape, its rate, a task and a strategy; measured, and predicted."""
+"""Measures and predicts the cells of the measurement: a rig's shape and rate, a task and a strategy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from roundelay.plan.prediction import Prediction, predict
 from roundelay.plan.workload import Gradient, Workload
 from tests.rig import Rig
 
-_BURST_S = 1e-3  # of a link that was idle: as much of each step, whatever the rate
+_BURST_S = 1e-3  # the burst of a link that was idle: the bytes of this time, in each step
 _LIMIT_S = 580
 
 SHAPES = ((2, 1), (2, 2), (4, 2))  # nodes, and ranks of each
@@ -29,7 +29,7 @@ Key = tuple[int, int, int, str, str]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cell:
-    """One measured step: the median of the slowest rank's, in seconds."""
+    """One measured step: the median over the steps of the slowest rank, in seconds."""
 
     nodes: int
     ranks_per_node: int
@@ -39,25 +39,25 @@ class Cell:
     seconds: float
     alone: dict[str, Any]  # a step without communication
     sent: float  # bytes of a step that left the busiest node, with headers
-    cores: int  # of the machine, which all nodes share
+    cores: int  # the machine's cores, which all nodes share
 
     @property
     def key(self) -> Key:
-        """What was measured."""
+        """Identifies the cell: rig, task and strategy."""
         return self.nodes, self.ranks_per_node, self.mbit, self.task, self.strategy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Constants:
-    """What the planner must know of the rig beside its stated rate. Times in seconds."""
+    """The rig's constants that the planner needs beside the stated rate. Times are seconds."""
 
-    latency: float  # of a message between nodes
-    overhead: float  # of an operation
-    share: float  # of the stated rate that carries gradients
-    turn: float  # until a thread has a core: for each rank of a core beyond the first
+    latency: float  # the time of a message between nodes
+    overhead: float  # the time of an operation, whatever its size
+    share: float  # the part of the stated rate that carries gradients
+    turn: float  # a thread's wait for a core, for each rank of a core beyond the first
 
     def machines(self, nodes: int, ranks_per_node: int, mbit: int, cores: int) -> Machines:
-        """Describe a rig. All nodes share the machine's cores: a message waits at its end, too."""
+        """Return a rig for the planner. Nodes share the machine's cores: a message's receiver waits, too."""
         turn = self.turn * max(0.0, nodes * ranks_per_node / cores - 1)
         stated = Machines()
         return dataclasses.replace(

@@ -15,8 +15,8 @@ from benchmarks.plan.cells import Cell, Constants, predicted, workload
 
 START = Constants(latency=3e-4, overhead=1e-3, share=0.95, turn=1e-3)
 _LEAST = 1e-6  # seconds: below, a constant says nothing
-_REACH = -0.4  # of the first simplex, in logarithms; the share must not begin above 1
-_MUCH = 0.1  # of a step
+_REACH = -0.4  # the size of the first simplex, in logarithms; the share must not begin above 1
+_MUCH = 0.1  # the part of a step from which on exposed time is long
 _NAMES = tuple(field.name for field in dataclasses.fields(Constants))
 
 
@@ -27,11 +27,11 @@ class Result:
     constants: Constants
     fitted: list[Cell]
     tested: list[Cell]
-    predictions: list[float]  # of `tested`, in seconds
+    predictions: list[float]  # the predicted seconds of `tested`
 
     @property
     def exposed_errors(self) -> list[float]:
-        """Of the predictions, relative to what was measured beside computing, where that is much."""
+        """The predictions' errors relative to the time beside computing, of cells where that is long."""
         found = []
         for value, cell in zip(self.predictions, self.tested, strict=True):
             exposed = cell.seconds - workload(cell).compute
@@ -41,16 +41,16 @@ class Result:
 
     @property
     def errors(self) -> list[float]:
-        """Of the predictions, relative to what was measured; positive: predicted too slow."""
+        """The predictions' errors relative to the measured times; positive: predicted too slow."""
         pairs = zip(self.predictions, self.tested, strict=True)
         return [value / cell.seconds - 1 for value, cell in pairs]
 
     def quantile(self, part: float) -> float:
-        """Return a quantile of the errors' sizes."""
+        """Return a quantile of the errors' magnitudes."""
         return float(np.quantile(np.abs(self.errors), part))
 
     def lines(self) -> list[str]:
-        """Sum up."""
+        """Return the summary: the constants and the errors."""
         exposed = self.exposed_errors
         found = [
             f"{len(self.fitted)} cells fitted, {len(self.tested)} tested: median error "
@@ -101,7 +101,7 @@ def _kinds(cell: Cell) -> tuple[Any, ...]:
 
 
 def fit(cells: Sequence[Cell], start: Constants = START) -> Constants:
-    """Find the constants with the least mean size of the logarithms of predicted / measured."""
+    """Find the constants with the least mean of |log(predicted / measured)|."""
 
     def constants(logs: Any) -> Constants:
         return Constants(*map(float, np.exp(logs)))

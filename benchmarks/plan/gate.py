@@ -1,4 +1,4 @@
-"""Strategy auto after its trial, beside all candidates, on the rigs of benchmarks.plan, turn by turn.
+"""Measures strategy auto after its trial beside all candidates, turn by turn, on the rigs of benchmarks.plan.
 
 Nodes are network namespaces of this machine (tests/rig), which need root. Computing is a sleep.
 """
@@ -55,7 +55,7 @@ def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
 
 
 def summary(cells: Sequence[dict[str, Any]]) -> str:
-    """Say in how many cells auto costs something, and how close it comes to the best candidate."""
+    """Return a sentence: the number of cells in which auto costs something, and its distance to the best."""
     slower = sum((over_dense(cell).low or 0.0) > MOST for cell in cells)
     best = [of_best(cell) for cell in cells]
     return (

@@ -28,7 +28,7 @@ class _Layer(torch.autograd.Function):
 
 
 class Model(nn.Module):
-    """A task's layers. `ready`: when each gradient of the last backward was there."""
+    """A task's layers. `ready`: the times at which the gradients of the last backward were there."""
 
     def __init__(self, task: Task, seed: int) -> None:
         super().__init__()

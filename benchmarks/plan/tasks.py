@@ -20,16 +20,16 @@ class Task:
 TASKS = {
     task.name: task
     for task in (
-        # Equal layers, whose communication hides behind backward where the network is fast enough.
+        # Layers are equal. On a fast network communication hides under backward.
         Task("even", (128 * KI,) * 8, 0.04, (0.01,) * 8),
-        # As AlexNet: nearly all weights come first, and computing follows.
+        # A task like AlexNet: nearly all weights come first, and computing follows.
         Task("large first", (640 * KI, 256 * KI, *(16 * KI,) * 4), 0.04, (0.005, 0.005, *(0.02,) * 4)),
-        # The opposite: nothing hides the last gradients.
+        # The opposite of that task: nothing hides the last gradients.
         Task("large last", (*(8 * KI,) * 12, 500 * KI), 0.03, (*(0.006,) * 12, 0.01)),
     )
 }
 THETA = 1 << 20  # bytes of a bucket: several buckets in a step
-STEPS = 4  # of a measurement: those until local SGD begins anew
+STEPS = 4  # the steps of a measurement: as many as a cycle of local SGD has
 STRATEGIES = (
     "dense",
     "dense:wire=bf16",
@@ -38,4 +38,4 @@ STRATEGIES = (
     f"local_sgd:period={STEPS}",
 )
 AUTO = "auto"
-CANDIDATES = ("dense", "dense:wire=bf16")  # what `auto` chooses from by default, each taken throughout
+CANDIDATES = ("dense", "dense:wire=bf16")  # the default candidates of `auto`, each taken throughout

@@ -117,10 +117,15 @@ def tail_at_most(work: str, most: float) -> Aim:
 
 
 def _allowed(result: Result, most: float) -> tuple[float, bool]:
-    """Raise a limit to the floor's lower bound if necessary; return it, and whether it was raised."""
+    """Raise a limit to the floor's lower bound if necessary; return it, and whether it was raised.
+
+    A floor above what was measured is none.
+    """
     if result.floor is None:
         return most, False
     least = result.floor.value if result.floor.low is None else result.floor.low
+    if result.own is not None and result.own.value < least:
+        return most, False
     return max(most, least), most < least
 
 

@@ -52,7 +52,7 @@ def _measure(
                 turns[name, contender.name] = _Turn(contender, size, dtype, data, ranks)
         empty = {who: why for who, why in why_not.items() if why is not None}
         cells.append({"dtype": name, "bytes": size, "seconds": {}, "empty": empty})
-    with floor(size, spec, ranks) as bare:
+    with floor(size, spec, ranks, calls(size)) as bare:
         turns |= {(None, name): turn for name, turn in bare.items()}  # compared with every type
         found = measure.take_turns(turns, spec["repetitions"])
     for cell in cells:

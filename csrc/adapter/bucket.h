@@ -97,7 +97,7 @@ class Bucket final : public GradientGroup {
   };
   struct Slot {
     std::size_t entry;
-    Taken taken{};        // what the entry contains, if `.grad` is not the entry
+    Taken taken{};        // the entry's content, if `.grad` is not the entry
     at::Tensor result{};  // the tensor that becomes `.grad`; undefined if none is in flight
     at::Tensor source{};  // the tensor that the operation fills, if the result is other memory
   };
@@ -113,7 +113,7 @@ class Bucket final : public GradientGroup {
   GradientPool& pool_;
   const Submit submit_;
   const Levels levels_;
-  std::vector<Slot> slots_;  // of each gradient
+  std::vector<Slot> slots_;  // one for each gradient
   PoolRange range_;
   TechniqueChoice technique_;
   std::optional<submit::Handle> in_flight_;

@@ -81,7 +81,7 @@ class GradientGroup {
   const std::string name_;
   Accelerator& accelerator_;
   std::vector<std::shared_ptr<Gradient>> gradients_;
-  std::vector<Kind> kinds_;  // of each gradient
+  std::vector<Kind> kinds_;  // one for each gradient
   std::size_t ready_ = 0;
   std::size_t wanted_ = 0;  // the number of wanted gradients when the first one became ready
   int operations_ = 0;

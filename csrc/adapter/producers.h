@@ -22,7 +22,7 @@ class Producers {
   [[nodiscard]] Status gather();
 
  private:
-  std::vector<CallerStream> streams_;  // without duplicates; nearly always one
+  std::vector<CallerStream> streams_;  // no stream comes twice; nearly always one
 };
 
 }  // namespace roundelay::adapter

@@ -25,12 +25,12 @@ struct BucketElements {
   c10::Device device = at::kCPU;
   DType dtype = DType::kFloat32;
   std::size_t count = 0;                    // padding included
-  std::vector<compress::Slice> parameters;  // in the order of memory
+  std::vector<compress::Slice> parameters;  // ascending
 };
 
 // The technique that one operation takes.
 struct TechniqueUse {
-  std::string_view text{};  // as in wire::Request; lives as long as the choice
+  std::string_view text{};  // wire::Request's text; lives as long as the choice
   std::shared_ptr<const compress::BucketTechnique> technique{};  // null: dense
 };
 
@@ -38,8 +38,8 @@ struct TechniqueUse {
 struct TechniqueTraffic {
   std::string technique;  // its text; "dense": none, or it did not apply
   std::int64_t operations = 0;
-  std::int64_t bytes = 0;         // of the gradients
-  std::int64_t called_bytes = 0;  // that this rank gave to the fabric
+  std::int64_t bytes = 0;         // the size of the gradients
+  std::int64_t called_bytes = 0;  // bytes that this rank gave to the fabric
 };
 
 // Callers hold the GIL. An operation may outlive the choice: it keeps the state's memory.
@@ -98,8 +98,8 @@ class TechniqueChoice {
   std::string text_, flush_text_;
   std::shared_ptr<Kept> kept_;  // null: dense
   at::Tensor state_;
-  std::int64_t clean_version_ = 0;  // of `state_` when it was known to be clear
-  BucketElements elements_;         // of the bucket; empty: dense
+  std::int64_t clean_version_ = 0;  // the version of `state_` when it was known to be clear
+  BucketElements elements_;         // the bucket's elements; empty: dense
   std::vector<int> levels_;
   std::uint64_t run_ = 0;
   std::optional<std::uint64_t> last_run_;  // the number of the last operation, if it was a run

@@ -1,4 +1,4 @@
-// Where memory lies: the host's, a GPU's, or memory of both. And who knows it: the driver.
+// Describes where memory lies: on the host, on a GPU, or on both. The driver knows it.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ class PointerDriver {
 class MemoryListener {
  public:
   virtual ~MemoryListener() = default;
-  // Some of these bytes begin or end now. Where only the first address is known, `bytes` is 1.
+  // Some of these bytes begin or end now. If only the first address is known, `bytes` is 1.
   virtual void begin_change(std::uintptr_t base, std::size_t bytes) = 0;
   virtual void end_change() = 0;
 };

@@ -30,14 +30,15 @@ struct Part {
 // All parts of one kind. Each rank is in one of them.
 struct Level {
   std::string name;         // "node", "rack" ...
-  std::vector<Part> parts;  // in the order of their first ranks
+  std::vector<Part> parts;  // ascending by their first ranks
   friend bool operator==(const Level&, const Level&) = default;
 };
 
 // A tree: each part lies within one part of the next level.
 struct Topology {
   std::vector<Level> levels;  // innermost first; the first one has the nodes
-  std::string unused{};  // why the launcher's statements were not used; empty: they were, or there are none
+  std::string unused{};  // the reason why the launcher's statements were not used; empty: they were, or there
+                         // are none
 };
 
 // Returns the topology that the statements of all ranks, by rank, agree on. `counts`: this rank's, of which

@@ -28,7 +28,7 @@ class Channel {
 
   // Sends a message. Never blocks: a message that the medium does not take at once is queued, and later calls
   // send it. Drops messages to a peer that said goodbye. Errors: kAborted (`to` is lost, or MPI failed),
-  // kInvalidArgument (over kLongestFrame, frames.h). After close(): kUnavailable.
+  // kInvalidArgument (over kLongestFrame, frames.h), kUnavailable (after close()).
   virtual Status send(int to, ConstByteSpan message) = 0;
 
   // Returns the next message or loss; nothing if there is none now. Also sends queued output.

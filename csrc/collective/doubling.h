@@ -9,7 +9,7 @@
 
 namespace roundelay::collective {
 
-// The rounds need 2^n members. Where a group has more, the first 2 * `folded` members are pairs: the odd one
+// The rounds need 2^n members. If a group has more, the first 2 * `folded` members are pairs: the odd one
 // gives its vector to the even one before the rounds, and gets the result after them.
 struct Doubling {
   explicit Doubling(int size) : members(static_cast<int>(std::bit_floor(static_cast<unsigned>(size)))) {

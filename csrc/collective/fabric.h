@@ -32,8 +32,8 @@ namespace roundelay::collective {
 // thread reads; relaxed.
 struct FabricCounters {
   std::atomic<std::int64_t> bytes_staged{0};  // copied into the fabric's own memory for the peers
-  std::atomic<std::int64_t> sleeps{0};        // of this member's threads in a call
-  std::atomic<std::int64_t> wakes{0};         // of sleeping peers
+  std::atomic<std::int64_t> sleeps{0};        // sleeps of this member's threads in calls
+  std::atomic<std::int64_t> wakes{0};         // wake-ups of sleeping peers
   // Kernels that added up parts from several members, and the bytes of their results.
   std::atomic<std::int64_t> gpu_sums{0}, gpu_sum_bytes{0};
 
@@ -73,7 +73,7 @@ std::unique_ptr<Pending> finished_call();
 class Waker {
  public:
   virtual ~Waker() = default;
-  // Ends a sleep in one of this member's calls. From any thread.
+  // Ends a sleep in one of this member's calls. Any thread may call it.
   virtual void wake() = 0;
 };
 
@@ -98,9 +98,9 @@ struct FabricCapabilities {
   bool within_node = false;       // all members are on one node; the same on all members
   Waker* waker = nullptr;         // lives as long as the fabric
   DeviceCalls* device = nullptr;  // lives as long as the fabric
-  std::size_t plans = 0;          // over levels, for which calls may ask (CallOptions::factors)
-  // Makes regions for buffers that the group's calls work on. On levels they are the innermost one's. May
-  // outlive the fabric. From any thread.
+  std::size_t plans = 0;          // the number of those for which calls may ask (CallOptions::factors)
+  // Makes regions for buffers that the group's calls work on. On levels they are the innermost one's. It may
+  // outlive the fabric. Any thread may call it.
   RegionMaker make_region = make_private_region;
   // Shows members at once what the others announce. May outlive the fabric.
   std::shared_ptr<Announcements> announcements{};

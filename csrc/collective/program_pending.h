@@ -54,7 +54,7 @@ class ProgramPending final : public Pending {
   Status advance();
 
   const std::shared_ptr<FabricState> state_;
-  const Call call_;  // as the present members see it
+  const Call call_;  // the call of the present members
   CallWatch watch_;
   Exchange exchange_;
   const Algorithm& algorithm_;

@@ -28,7 +28,7 @@ class QueuedPending;
 // - waiting_for(), crowded() and idle(): as Pending's.
 template <class State>
 struct CallQueue {
-  std::deque<QueuedPending<State>*> calls;  // in progress; only the first one moves
+  std::deque<QueuedPending<State>*> calls;  // the calls in progress; only the first one moves
   Status poison;                            // the first cause; ok while the fabric works
   std::function<void()> on_poison;          // called once; may be empty
 

@@ -21,7 +21,8 @@ struct Row {
 constexpr int kAnySize = 1 << 30;
 constexpr int kNoSize = 0;  // only ROUNDELAY_ALGORITHM takes this row
 constexpr std::size_t kAnyBytes = SIZE_MAX;
-// Where halving begins to pay on a device. Not measured: it is the host's threshold of recursive doubling.
+// From this size on halving pays on a device. It was not measured: it is the host's threshold of recursive
+// doubling.
 constexpr std::size_t kDeviceDoublingBytes = 256 << 10;
 
 constexpr Algorithm kSingle{"local", single};
@@ -36,7 +37,7 @@ constexpr Row row(const char* name, int most_members = kNoSize, std::size_t most
 
 Program barrier(Exchange& net, const BarrierCall& /*call*/) { return dissemination_barrier(net); }
 
-// Of the rows of an operation the first one that fits is taken. Thresholds: medians over Open MPI 5.0.11's
+// A call takes the first row of its operation that fits. Thresholds: medians over Open MPI 5.0.11's
 // shared memory, ranks on 2 cores. Pairwise wins above MPI's eager limit (it sends 1/P as much a message; 4
 // KiB: 2.2 against 4.6 us with 2 ranks, 32 against 49 us with 4), and never loses to the ring by more than
 // the noise (4 ranks, 256 KiB: 0.5 against 1.0 ms).

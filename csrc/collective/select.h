@@ -38,7 +38,7 @@ class Select {
   // algorithm that the operation does not have.
   [[nodiscard]] Result<Select> with(const Tuning& tuning, std::string_view level, bool keeps_sums) const;
 
-  // Returns this rule for calls on a device. Where neither a name nor a tuning decides, an allreduce takes
+  // Returns this rule for calls on a device. If neither a name nor a tuning decides, an allreduce takes
   // recursive doubling if it is small, and halving and doubling if it is not: both add in log2 P kernels.
   [[nodiscard]] Select on_device() const;
 
@@ -58,7 +58,7 @@ class Select {
   explicit Select(std::string_view forced) : forced_(forced) {}
   [[nodiscard]] const Algorithm* tuned(Operation operation, std::size_t bytes, int size) const;
 
-  std::string_view forced_;                   // in static storage; "": none
+  std::string_view forced_;                   // a name in static storage; "": none
   std::shared_ptr<const TunedRows> tuned_{};  // null: no tuning
 };
 

@@ -1,4 +1,4 @@
-// What a tuning file says about the cluster: the algorithms to take and the constants of its links. Python
+// The contents of a tuning file: the algorithms to take, and the constants of the cluster's links. Python
 // reads and checks the file (roundelay/tuning_file.py); rank 0's text reaches all ranks.
 #pragma once
 
@@ -16,7 +16,7 @@ struct Tuning {
   // A level is named after the part that it lies in: "node", "rack" ... "cluster".
   struct Level {
     std::string name;
-    std::size_t members = 0;  // of the largest part: ranks of a node, nodes of a rack ...
+    std::size_t members = 0;  // the size of the largest part: ranks of a node, nodes of a rack ...
   };
   // The constants of a level while all of its ranks work at once.
   struct Link {
@@ -34,7 +34,7 @@ struct Tuning {
     std::string algorithm;
   };
 
-  std::string fabric;         // between nodes
+  std::string fabric;         // the fabric between nodes
   std::vector<Level> levels;  // innermost first
   std::vector<Link> links;
   std::vector<Choice> table;

@@ -54,7 +54,7 @@ class Arithmetic {
   // indices = those of the largest norms, as many as the span holds, ascending; of equal norms the first are
   // taken. There are at least as many norms as indices.
   [[nodiscard]] virtual Status select(std::span<std::uint32_t> indices, std::span<const float> norms) = 0;
-  // indices[j] = number j. Some may be beyond the last chunk.
+  // indices[j] = number j of `numbers`. Some may be beyond the last chunk.
   [[nodiscard]] virtual Status number(std::span<std::uint32_t> indices, kernels::Progression numbers) = 0;
   // to = the residual's chunks at these indices, side by side, each element rounded to `dtype`; what the
   // rounding loses stays in the residual. Zeros fill the places of elements that a chunk does not have. `of`
@@ -69,7 +69,7 @@ class Arithmetic {
   [[nodiscard]] virtual Status clear_chunks(std::byte* at, Chunking of,
                                             std::span<const std::uint32_t> indices, DType dtype) = 0;
 
-  // The functions of kernels/low_rank.h. What project() and project_back() add has other bits on a GPU.
+  // These do what the functions of kernels/low_rank.h do. A GPU has none of them (kInvalidArgument).
   [[nodiscard]] virtual Status project(const kernels::LowRankBlock& block, DType dtype) = 0;
   [[nodiscard]] virtual Status project_back(const kernels::LowRankBlock& block, DType dtype) = 0;
   [[nodiscard]] virtual Status expand(const kernels::LowRankBlock& block, double share, DType dtype) = 0;

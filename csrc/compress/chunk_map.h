@@ -1,4 +1,5 @@
-// Finds the parts of a bucket that go densely, and the chunks that have other elements too.
+// Finds the parts of a bucket that go densely: each rank sends all their elements. It also finds the chunks
+// that have other elements. Pure.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,8 @@ namespace roundelay::compress {
 // lossy if it has elements of another parameter.
 class ChunkMap {
  public:
-  // Without parameters, all elements are those of one.
+  // The spans outlive it. Without parameters, all `count` elements belong to one. `chunk`: the elements of a
+  // chunk.
   ChunkMap(std::size_t count, std::span<const Slice> parameters, std::size_t chunk,
            std::span<const std::uint32_t> dense)
       : whole_{0, count},
@@ -31,7 +33,8 @@ class ChunkMap {
       if (dense) visit(slice);
     });
   }
-  // Calls a function with the first lossy chunk of each row of them, and their number, in order.
+  // Calls a function for each row of adjacent lossy chunks, in order: with the index of its first chunk, and
+  // its length.
   template <typename Visit>
   void each_row(Visit visit) const {
     std::size_t first = 0, end = 0;
@@ -54,7 +57,7 @@ class ChunkMap {
     each_row([&](std::size_t, std::size_t chunks) { sum += chunks; });
     return sum;
   }
-  // Returns the place of an element that a user sees.
+  // Returns the index of an element that a user sees: the first one that is no padding; 0: there is none.
   [[nodiscard]] std::size_t first_element() const {
     for (const Slice& slice : parameters_) {
       if (slice.count > 0) return slice.first;
@@ -65,7 +68,7 @@ class ChunkMap {
  private:
   template <typename Visit>
   void for_each(Visit visit) const {
-    std::size_t next = 0;  // in dense_
+    std::size_t next = 0;  // an index in dense_
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const bool dense = next < dense_.size() && dense_[next] == i;
       if (dense) ++next;

@@ -10,9 +10,11 @@
 
 namespace roundelay::compress {
 
-// Copies in groups, which a GPU does at once.
+// Collects copies, and gives them to Arithmetic::copy() in groups, which a GPU does at once. Call add() for
+// each copy, then end(). Errors: those of Arithmetic.
 class Copies {
  public:
+  // `math` outlives it.
   explicit Copies(Arithmetic& math) : math_(math) {}
   Status add(const kernels::GpuCopy& item) {
     if (count_ == items_.size()) ROUNDELAY_RETURN_IF_ERROR(end());

@@ -1,4 +1,4 @@
-// The parameters of techniques: what values they take, and these values as text.
+// The parameters of techniques: the values that they take, and these values as text. Pure; any thread.
 #pragma once
 
 #include <cstddef>
@@ -39,19 +39,20 @@ struct Numbers {};
 
 struct Parameter {
   std::string_view key;
-  std::string_view meaning;  // for users: "the number of steps in which ..."
+  std::string_view meaning;  // a phrase for users: "the number of steps in which ..."
   std::variant<Whole, Real, Choice, Indices, Numbers> takes;
 };
 
 // The value of a Whole, a Real, a Choice, and of Indices or Numbers.
 using Value = std::variant<std::int64_t, double, std::string_view, std::vector<std::uint32_t>>;
 
+// Returns the value that a text without this parameter gives.
 [[nodiscard]] Value standard_of(const Parameter& parameter);
 // Returns the value that the text gives; none: it gives no value that the parameter takes.
 [[nodiscard]] std::optional<Value> parse(const Parameter& parameter, std::string_view text);
 // Says what the parameter takes: "a whole number from 1 to 8".
 [[nodiscard]] std::string taken_by(const Parameter& parameter);
-// Returns the value in its one form. Empty: it is left out.
+// Returns the value's one form as text. Empty: the text of a technique leaves the value out.
 [[nodiscard]] std::string text_of(const Value& value);
 
 }  // namespace roundelay::compress

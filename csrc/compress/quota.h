@@ -26,8 +26,8 @@ constexpr std::uint32_t phase_of(std::uint64_t run) {
   return static_cast<std::uint32_t>(run) * kGoldenRatio;
 }
 
-// Returns the quota of a bucket with this number of chunks. Its chunks and those before it are less than
-// 2^32.
+// Returns the quota of a bucket with `chunks` chunks in run `run`. `share` is that of share_of(). Together
+// `before` and `chunks` are less than 2^32.
 constexpr std::size_t quota(std::uint64_t share, std::uint64_t before, std::uint64_t chunks,
                             std::uint64_t run) {
   const std::uint64_t phase = phase_of(run);

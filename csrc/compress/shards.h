@@ -14,12 +14,13 @@ struct Place {
   int index = 0, members = 1;
 };
 
+// Returns this rank's place; that of the only member if the stage has no fabric within a node.
 [[nodiscard]] inline Place place_in(Stage& stage) {
   collective::Fabric* const node = stage.node();
   return node == nullptr ? Place{} : Place{node->group().index, node->group().size()};
 }
 
-// Returns the most elements that a shard of such a bucket has.
+// Returns the most elements that a shard has, of a bucket with `count` elements.
 [[nodiscard]] inline std::size_t shard_capacity(std::size_t count, int members) {
   const auto each = static_cast<std::size_t>(members);
   return (count + each - 1) / each;

@@ -1,9 +1,9 @@
 // A technique reduces a full bucket of gradients in place of one allreduce. It may cast, select or keep back
 // gradients, and call fabrics of every level, but to the ranks it is one allreduce: it is negotiated once.
 //
-// Python decides which bucket takes which technique (roundelay/torch/strategies). Where a technique does not
-// apply (a rank has joined, a bucket in parts, gradients outside the pool) the lane reduces densely, alike on
-// all ranks, and leaves the state as it is.
+// Python decides which bucket takes which technique (roundelay/torch/strategies). If a technique does not
+// apply, the lane reduces densely, alike on all ranks, and leaves the state as it is: a rank has joined, the
+// bucket comes in parts, or gradients lie outside the pool.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +40,8 @@ struct Bucket {
   std::size_t count = 0;              // elements, padding included
   std::size_t pool_offset = 0;        // bytes from the pool's start, the same on all ranks
   collective::Reduction reduction;    // dtype, operation (kSum, with a divisor for an average) and scales
-  std::span<const Slice> parameters;  // in the order of memory
-  ByteSpan state;         // state_bytes() bytes, zero at first; in the same memory as the elements
+  std::span<const Slice> parameters;  // ascending
+  ByteSpan state;         // state_bytes() bytes, zero at first; in the same kind of memory as the elements
   std::uint64_t run = 0;  // counts the runs that used the state since it was clear; the same on all ranks
 };
 
@@ -49,7 +49,7 @@ struct Bucket {
 struct BucketShape {
   std::size_t count = 0;  // elements, padding included
   DType dtype = DType::kFloat32;
-  std::span<const Slice> parameters;  // in the order of memory
+  std::span<const Slice> parameters;  // ascending
 };
 
 // Describes the chunks of a bucket that a run has sent.
@@ -110,6 +110,7 @@ class Technique {
   Technique(const Technique&) = delete;
   Technique& operator=(const Technique&) = delete;
 
+  // Returns the name that registry.h has, in static storage.
   [[nodiscard]] virtual std::string_view name() const = 0;
   // Returns the name and all parameters, in one form: "cyclic:parts=4". Requests carry it, so that ranks that
   // differ get an error with both texts.
@@ -120,8 +121,8 @@ class Technique {
   // of collective::level_sizes(); empty: {1}.
   [[nodiscard]] virtual std::size_t state_bytes(std::size_t count, DType dtype,
                                                 std::span<const int> levels) const = 0;
-  // The state begins with so many numbers of kernels::residual_type(dtype) that have the units of gradients.
-  // A caller that changes these units (a loss scale) multiplies them.
+  // Returns the number of elements at the state's beginning that have the units of gradients. Their type is
+  // kernels::residual_type(dtype). A caller that changes these units (a loss scale) multiplies them.
   [[nodiscard]] virtual std::size_t kept_numbers(std::size_t /*count*/,
                                                  std::span<const int> /*levels*/) const {
     return 0;
@@ -141,20 +142,20 @@ class Technique {
 
 using TechniquePtr = std::shared_ptr<const Technique>;
 
-// Tells the adapter what became of an operation.
+// The outcome of an operation, for the adapter.
 struct TechniqueOutcome {
   bool applied = false;          // false: the operation failed, or the technique did not apply
-  std::size_t called_bytes = 0;  // that this rank gave to the fabric
+  std::size_t called_bytes = 0;  // bytes that this rank gave to the fabric
 };
 
 // A technique with its data for one bucket. The adapter makes it and keeps it alive until the operation is
 // over; the lane reads it.
 struct BucketTechnique {
   TechniquePtr technique;
-  bool flush = false;             // give_back() and a dense allreduce, instead of run()
-  ByteSpan state;                 // as in Bucket
-  std::uint64_t run = 0;          // as in Bucket
-  std::vector<Slice> parameters;  // as in Bucket
+  bool flush = false;  // give_back() and a dense allreduce, instead of run()
+  ByteSpan state;      // Bucket's field of this name, as are the next two
+  std::uint64_t run = 0;
+  std::vector<Slice> parameters;
   // The lane sets it before the operation is done, if the technique has carried it out. Null: nobody reads
   // it.
   TechniqueOutcome* outcome = nullptr;

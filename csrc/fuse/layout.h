@@ -21,13 +21,13 @@ constexpr std::size_t padding_after(std::size_t bytes) {
 // at once.
 struct Slot {
   std::size_t offset = 0;  // bytes
-  std::size_t bytes = 0;   // without padding
+  std::size_t bytes = 0;   // its size without padding
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
 struct Layout {
   std::vector<Slot> slots;
-  std::size_t bytes = 0;  // of all slots, with padding
+  std::size_t bytes = 0;  // the size of all slots, with padding
 };
 
 // Returns one slot for each size in bytes, in the order given.

@@ -18,7 +18,7 @@ inline constexpr std::uint64_t kNoFusion = std::numeric_limits<std::uint64_t>::m
 
 // One request for a coordinator, also of several tensors; one tensor for a lane.
 struct Candidate {
-  std::size_t bytes = 0;  // in the fusion buffer, without the padding after a single tensor
+  std::size_t bytes = 0;  // its size in the fusion buffer, without the padding after a single tensor
   // Candidates of one class may travel together: one operation, dtype, device, reduction, scale and list of
   // absent members fits all of them.
   std::uint64_t fusion_class = kNoFusion;

@@ -1,8 +1,8 @@
 // The bisection of MSTopK: finds a threshold that about k magnitudes reach. It asks for the counts of 16
 // thresholds at a time, and takes four steps with them. Pure; the same on the CPU and on a GPU.
 //
-// Shi et al., arXiv 2010.10458. The thresholds are mean + p (max - mean), in fp64, rounded to fp32. Where
-// fewer than k magnitudes reach the mean, they are p mean instead.
+// Source: Shi et al., arXiv 2010.10458. The thresholds are mean + p (max - mean), in fp64, rounded to fp32,
+// for p from 0 to 1. If fewer than k magnitudes reach the mean, the thresholds are p mean instead.
 #pragma once
 
 #include <array>
@@ -12,8 +12,9 @@
 
 namespace roundelay::kernels {
 
-// Where values are cut: all magnitudes from `above` on are selected. Of those from `band` on and below
-// `above`, `skip` are passed over, in the order of their indices, and the next `take` are selected.
+// Says which values are selected. All magnitudes from `above` on are. The magnitudes from `band` on and below
+// `above` are the band: in the order of their indices, `skip` of them are passed over, and the next `take`
+// are selected.
 struct Cut {
   Magnitude above = 0;
   Magnitude band = 0;
@@ -91,7 +92,7 @@ class Bisection {
   [[nodiscard]] constexpr const Reached& above() const { return above_; }
   [[nodiscard]] constexpr const Reached& below() const { return below_; }
 
-  // Returns where to cut: the band's values come from a run that starts at a random place.
+  // Returns the cut. Its band's values are a run of neighbours that starts at a random place.
   [[nodiscard]] constexpr Cut cut(std::uint64_t seed) const {
     const std::uint64_t take = k_ - above_.count;
     if (take == 0) return {above_.threshold, above_.threshold, 0, 0};

@@ -34,7 +34,7 @@ template <typename Real>
   return is_finite(value) ? value : Real{};
 }
 
-// Returns what remains of `value` when `sent` was sent; zero if that is not finite.
+// Returns value - sent: the rest that was not sent; zero if that is not finite.
 template <typename Real>
 [[gnu::always_inline]] constexpr Real remainder_of(Real value, Real sent) {
   return finite_or_zero(value - sent);

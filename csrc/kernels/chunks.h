@@ -1,5 +1,5 @@
-// Arithmetic on buckets that are sent in parts: chunks, their norms, and the residual of what was not sent.
-// Thread-safe; allocates nothing; memory may be unaligned. For floating types.
+// Arithmetic on buckets that are sent in parts: chunks, their norms, and the residual, which keeps the parts
+// that were not sent. Thread-safe; allocates nothing; memory may be unaligned. It takes floating types only.
 #pragma once
 
 #include <cstddef>
@@ -75,8 +75,8 @@ float accumulate(const Kept& kept, void* values, std::size_t count, DType dtype)
 // Writes a NaN to the value if some norm is not finite.
 void mark_overflow(void* value, DType dtype, const float* norms, std::size_t count);
 
-// Writes the indices of the `keep` largest norms, ascending. Of equal norms the first are taken. A NaN is
-// larger than all numbers. Norms are not negative. `keep` is at most `count`, which is below 2^32.
+// Writes the indices of the `keep` largest norms, ascending. If norms are equal, the first are taken. A NaN
+// is larger than all numbers. Norms are not negative. `keep` is at most `count`, which is below 2^32.
 void select_largest(std::uint32_t* indices, std::size_t keep, const float* norms, std::size_t count);
 
 // Numbers that follow each other at equal distances.

@@ -48,7 +48,7 @@ class GpuKernels {
                                     DType dtype, GpuStream stream) = 0;
   [[nodiscard]] virtual Status give_back(int device, std::byte* values, std::byte* residual,
                                          std::size_t count, DType dtype, GpuStream stream) = 0;
-  // accumulate()s each chunk; norms[i] is that of chunk i.
+  // Calls accumulate() of chunks.h for each chunk, and sets norms[i] to its result for chunk i.
   [[nodiscard]] virtual Status accumulate(int device, float* norms, const Kept& kept, std::byte* values,
                                           Chunking of, DType dtype, GpuStream stream) = 0;
   [[nodiscard]] virtual Status mark_overflow(int device, std::byte* value, DType dtype, const float* norms,
@@ -79,7 +79,8 @@ class GpuKernels {
 
   // Selects what kernels::top_k() selects (top_k.h). MSTopK reads the values ceil(samplings / 4) + 3 times,
   // once more if fewer than k reach the mean; radix reads them 10 times. `scratch` has
-  // top_k_scratch(values.size()) bytes, aligned to 8. Errors besides: kInvalidArgument (more than there are).
+  // top_k_scratch(values.size()) bytes, aligned to 8. Errors besides: kInvalidArgument (`chosen` has more
+  // places than there are values).
   [[nodiscard]] virtual Status top_k(int device, std::span<const float> values, const TopKRule& rule,
                                      std::span<float> chosen, std::span<std::int64_t> indices,
                                      std::byte* scratch, GpuStream stream) = 0;

@@ -28,9 +28,9 @@ void reduce_parts(void* destination, std::span<const void* const> parts, std::si
 struct Dots {
   double ab = 0, aa = 0, bb = 0;
 };
-// Computes them. For fp32 and fp64 only.
+// Returns them, of two arrays of `count` elements. Takes fp32 and fp64 only.
 Dots dots(const void* a, const void* b, std::size_t count, DType dtype);
-// Computes a[i] = a[i] * factor_a + b[i] * factor_b in fp64, with one rounding. For fp32 and fp64 only.
+// Computes a[i] = a[i] * factor_a + b[i] * factor_b in fp64, with one rounding. Takes fp32 and fp64 only.
 void combine(void* a, double factor_a, const void* b, double factor_b, std::size_t count, DType dtype);
 
 // Computes destination[i] = scale(source[i]). `destination` may equal `source`. fp32 and fp64 are computed in

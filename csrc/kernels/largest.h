@@ -26,7 +26,7 @@ struct LargestShared {
 
   std::uint32_t bins[kBins];
   std::uint32_t least;                             // the digits that are known of the least selected norm
-  std::uint32_t ties;                              // how many norms with these digits are selected
+  std::uint32_t ties;                              // the number of selected norms that have these digits
   std::uint32_t above[kThreads], equal[kThreads];  // norms in a thread's range; then: those before its range
 };
 

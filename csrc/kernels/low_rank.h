@@ -1,6 +1,6 @@
 // Arithmetic on low-rank approximations of matrices: M is nearly the sum over k of left_k x right_k, where
 // left_k is a column of numbers and right_k a row. Thread-safe; allocates nothing; memory may be unaligned.
-// For floating types.
+// It takes floating types only.
 //
 // Source: PowerSGD (Vogels et al., arXiv 1905.13727), algorithm 1.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace roundelay::kernels {
 
-// Vectors of equal length, one behind the other.
+// Vectors of equal length, one after the other in memory.
 struct Vectors {
   std::byte* data = nullptr;
   std::size_t length = 0;  // elements of a vector, and from one to the next
@@ -29,7 +29,7 @@ struct LowRankBlock {
   double weight = 1;
   std::size_t rows = 0, columns = 0;
   std::size_t stride = 0;  // elements from a row to the next
-  // Of residual_type(). Their data begins with the block's first row or column.
+  // Their elements have residual_type(). Their data begins with the block's first row or column.
   Vectors left, right;
 };
 
@@ -42,12 +42,12 @@ void project_back(const LowRankBlock& block, DType dtype);
 void expand(const LowRankBlock& block, double share, DType dtype);
 
 // Makes the vectors orthonormal, one after the other (modified Gram-Schmidt, twice). A vector that depends on
-// those before it within rounding, or is zero, becomes zero. Something that is not finite makes its vector
-// and those behind it not finite. `dtype` is fp32 or fp64.
+// those before it within rounding, or is zero, becomes zero. If an element of a vector is not finite, this
+// vector and those after it become not finite. `dtype` is fp32 or fp64.
 void orthonormalise(const Vectors& vectors, DType dtype);
-// Sets each vector of `to` to that of `from`, scaled to length 1. If that one is zero, it becomes random; the
-// numbers depend on the seed and their places. If it is not finite, it stays as it was. `from` may be `to`.
-// `dtype` is fp32 or fp64.
+// Sets each vector of `to` to that of `from`, scaled to length 1. If the vector of `from` is zero, that of
+// `to` becomes random; the numbers depend on the seed and their places. If it is not finite, that of `to`
+// stays as it was. `from` may be `to`. `dtype` is fp32 or fp64.
 void renew(const Vectors& to, const Vectors& from, std::uint64_t seed, DType dtype);
 
 }  // namespace roundelay::kernels

@@ -30,7 +30,7 @@ class RadixSearch {
     }
     return thresholds;
   }
-  // Takes the numbers of magnitudes that reach thresholds(). At least k reach the first one.
+  // Takes the numbers of magnitudes that reach thresholds(). Precondition: at least k reach the first one.
   constexpr void take(const Counts& counts) {
     std::size_t digit = Bisection::kThresholds - 1;
     for (; counts[digit] < k_; --digit) above_ = counts[digit];
@@ -38,7 +38,7 @@ class RadixSearch {
     shift_ -= kBits;
   }
 
-  // Returns where to cut: of the magnitudes that equal the least selected one, the first are taken.
+  // Returns the cut. If several magnitudes equal the least selected one, the first of them are taken.
   [[nodiscard]] constexpr Cut cut() const {
     const auto least = static_cast<Magnitude>(low_);
     return {least + 1, least, 0, k_ - above_};

@@ -9,7 +9,7 @@ namespace roundelay::kernels {
 
 enum class Selection {
   kMsTopK,  // a threshold by bisection, and a random run of the values just below it (bisection.h)
-  kRadix,   // the exact k largest; of equal ones the first are taken
+  kRadix,   // the exact k largest; if some are equal, the first are taken
 };
 
 // `samplings` and `seed` are for kMsTopK: the number of bisection steps, and the start of the random run.

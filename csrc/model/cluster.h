@@ -8,8 +8,8 @@
 
 namespace roundelay::model {
 
-// How the parts of one level are joined. Each part has one end of the link, such as the network card of a
-// node, over which all its ranks send. A message of s bytes takes latency + s / bandwidth.
+// Joins the parts of one level. Each part has one end of the link, such as the network card of a node, over
+// which all its ranks send. A message of s bytes takes latency + s / bandwidth.
 struct Link {
   double latency = 0;    // alpha: seconds from the start of a message to its first byte
   double bandwidth = 1;  // W: bytes a second that one end sends
@@ -19,10 +19,11 @@ struct Link {
 
 // One level joins parts, each of which is a whole group of the level below. The lowest level joins ranks.
 struct Level {
-  int parts = 1;  // that one group of this level has
+  int parts = 1;  // the number of parts in one group of this level
   Link link{};
 };
 
+// The machines of a job, all alike.
 struct Cluster {
   std::vector<Level> levels{};  // innermost first; none: one rank
   // Bytes a second, read and written, of a pass over a rank's own memory.

@@ -124,7 +124,7 @@ Program flat(const Cluster& cluster, Algorithm algorithm, double bytes) {
   if (algorithm == Algorithm::kRing) {
     stage.senders = 1;
   } else {
-    // Of what a rank sends, this part is for ranks of other parts.
+    // This share of the bytes that a rank sends is for ranks of other parts.
     stage.bytes *= static_cast<double>(all - inside) / std::max(1, all - 1);
   }
   return {{stage}};

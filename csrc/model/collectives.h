@@ -21,13 +21,15 @@ enum class Algorithm : unsigned char {
   kPipelinedTree,
 };
 
-// Returns the algorithm that ROUNDELAY_ALGORITHM calls so.
+// Returns the algorithm of this name, such as "ring" or "halving_doubling"; nothing: there is none.
 std::optional<Algorithm> algorithm_named(std::string_view name);
+// Returns the algorithm's name, which algorithm_named() takes.
 std::string_view name_of(Algorithm algorithm);
 
 // Return the stage in which `ranks` ranks, one of each part that level number `level` of the cluster joins,
-// carry out the operation. `bytes`: of a rank's whole vector; of an all-gather, of its result. reduce_scatter
-// and all_gather know kPairwise, kRing and kHalvingDoubling; they take the others for kPairwise.
+// carry out the operation. `bytes` is the size of a rank's whole vector; for an all-gather, of its result.
+// reduce_scatter and all_gather know kPairwise, kRing and kHalvingDoubling; they take the others for
+// kPairwise.
 Stage allreduce(Algorithm algorithm, int ranks, double bytes, std::size_t level = 0);
 Stage reduce_scatter(Algorithm algorithm, int ranks, double bytes, std::size_t level = 0);
 Stage all_gather(Algorithm algorithm, int ranks, double bytes, std::size_t level = 0);

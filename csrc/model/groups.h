@@ -21,17 +21,18 @@ class Groups {
   [[nodiscard]] int count(const Stage& stage) const;
   // Returns the rank's group; -1: it takes no part.
   [[nodiscard]] int of(const Stage& stage, int rank) const;
+  // Returns the group's ranks, ascending; none: the ranks of this number do not take part in the stage.
   [[nodiscard]] std::vector<int> members(const Stage& stage, int group) const;
 
-  // Equal transfers over one end.
+  // A number of equal transfers over one end.
   struct Share {
     int end = 0;        // its index in ends()
     double weight = 1;  // the number of transfers that begin there at once
   };
   // Returns the transfers with which the group carries out the stage.
   [[nodiscard]] std::vector<Share> shares(const Stage& stage, int group) const;
-  // Returns the bandwidth of each end: those of level 0, of level 1 and so on, then each rank's memory, then
-  // each rank's copies between GPU and host.
+  // Returns the bandwidth of each end, in bytes a second: those of level 0, of level 1 and so on, then each
+  // rank's memory, then each rank's copies between GPU and host.
   [[nodiscard]] const std::vector<double>& ends() const { return ends_; }
   // Returns the index of a level's first end; for levels.size(), of the first memory.
   [[nodiscard]] int first_end(std::size_t level) const { return first_[level]; }

@@ -12,14 +12,15 @@
 
 namespace roundelay::model {
 
-// How transfers share an end of a link.
+// The rule by which transfers share an end of a link.
 enum class Sharing : unsigned char {
   kFair,  // all at once, each with an equal part of the bandwidth
   kFifo,  // one after the other
 };
 
+// A bucket of gradients in one step.
 struct ReadyBucket {
-  double ready = 0;   // seconds from the beginning of backward until its last gradient is there
+  double ready = 0;   // seconds from the beginning of backward until the bucket's last gradient is there
   Program program{};  // its stages from then on
 };
 
@@ -39,7 +40,7 @@ struct Job {
   // Seconds from a bucket's last gradient on a rank, or from parameters that are to travel, until its first
   // stage may begin: the ranks agree on the order, and threads wake up.
   double overhead = 0;
-  std::vector<ReadyBucket> buckets{};  // in the order in which they leave
+  std::vector<ReadyBucket> buckets{};  // the first one leaves first
   Transfer transfer{};
   int steps = 1;
   int tracks = 2;  // the most buckets of a rank that are under way at once, each at another stage
@@ -52,13 +53,14 @@ struct Job {
 };
 
 struct Outcome {
-  double seconds = 0;               // of all steps
-  double exposed = 0;               // in which a rank waited for communication only; the mean over ranks
-  std::vector<double> step_ends{};  // when the last rank has ended each step; from the job's beginning
-  std::vector<double> bytes{};      // that the busiest end of each level sent
-  std::vector<double> busy{};       // seconds in which the busiest end of each level sent
-  std::uint64_t events = 0;         // that the simulation has handled
-  bool symmetric = false;           // one rank stood for all
+  double seconds = 0;  // the time of all steps
+  double exposed = 0;  // seconds in which a rank only waited for communication: the mean of ranks
+  std::vector<double>
+      step_ends{};              // seconds from the job's beginning to the end of each step on its last rank
+  std::vector<double> bytes{};  // the bytes that the busiest end of each level sent
+  std::vector<double> busy{};   // the seconds in which the busiest end of each level sent
+  std::uint64_t events = 0;     // the number of events that the simulation has handled
+  bool symmetric = false;       // one rank stood for all
 };
 
 // Carries the job out. If all ranks are alike (no jitter, no stragglers), one stands for all. Each event

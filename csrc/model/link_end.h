@@ -39,19 +39,19 @@ class LinkEnd {
     double end = 0;  // kFair: the value of share_ at which it ends; kFifo: the seconds that it takes
     double weight = 0;
     std::int64_t owner = 0;
-    std::uint64_t number = 0;  // of two that end together, the one that began first ends first
+    std::uint64_t number = 0;  // counts flows: if two end together, the one that began first ends first
     friend bool operator>(const Flow& a, const Flow& b) {
       return a.end != b.end ? a.end > b.end : a.number > b.number;
     }
   };
-  // Brings share_, busy_ and at_ to `now`. For kFair.
+  // Brings share_, busy_ and at_ to `now`. Only kFair needs it.
   void advance(double now);
 
   double bandwidth_;
   Sharing sharing_;
   std::priority_queue<Flow, std::vector<Flow>, std::greater<>> fair_{};
   std::deque<Flow> fifo_{};
-  double weight_ = 0;  // of all flows in fair_
+  double weight_ = 0;  // the sum of all flows' weights in fair_
   double share_ = 0;   // bytes that one transfer would have sent, had it been here from the beginning
   double at_ = 0;      // kFair: the time of share_; kFifo: when the first flow began to send
   double bytes_ = 0, busy_ = 0;

@@ -5,7 +5,8 @@
 namespace roundelay::model {
 namespace {
 
-// Of which resource a stage uses: a level's link, and after the levels the memory and the copy engine.
+// Returns the index of the resource that a stage uses: a level's link, and after the levels the memory and
+// the copy engine.
 std::size_t resource(const Stage& stage, const Cluster& cluster) {
   switch (stage.kind) {
     case Stage::Kind::kLink:

@@ -19,7 +19,7 @@ struct Stage {
   Kind kind = Kind::kLink;
   std::size_t level = 0;  // kLink: its index in the cluster
   double messages = 0;    // kLink: the number of messages of which each waits for the one before
-  double bytes = 0;       // that each rank sends, copies, or reads and writes
+  double bytes = 0;       // the bytes that each rank sends, copies, or reads and writes
   double reduced = 0;     // kLink: bytes that each rank receives and adds to its own
   int senders = 0;        // kLink: only the first so many ranks of each part take part; 0: all
   bool whole = false;     // kLink: all ranks of the cluster are one group
@@ -40,7 +40,7 @@ int flows(const Stage& stage, const Cluster& cluster);
 double seconds(const Stage& stage, const Cluster& cluster, int chunks = 1);
 
 // Returns the time of a program without contention. With q chunks that is the sum of all stages for one
-// chunk, and q - 1 times what the busiest level takes for one. All stages of a level share its link.
+// chunk, and q - 1 times the busiest level's time for one. All stages of a level share its link.
 double seconds(const Program& program, const Cluster& cluster);
 
 // Returns the program with as many chunks as make seconds() least, up to `most`.

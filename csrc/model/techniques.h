@@ -1,6 +1,6 @@
-// The stages of a bucket under each technique and strategy. Each function names the paper and its formula;
-// the letters are those of cluster.h, with 1 for the node's level and 2 for that between nodes, n ranks in
-// each of m nodes, and d elements of b bytes (S = d b).
+// The stages of a bucket under each technique and strategy. Each function returns them, and names the paper
+// and its formula. The letters are those of cluster.h, with 1 for the node's level and 2 for that between
+// nodes, n ranks in each of m nodes, and d elements of b bytes (S = d b).
 #pragma once
 
 #include <vector>
@@ -16,8 +16,9 @@ struct Bucket {
   double element = 4;  // bytes of one element
 };
 
-// One allreduce over all levels (over_levels(), pairwise). `wire`: bytes of an element while it travels. If
-// it is not the bucket's, a cast is one pass over the memory before the allreduce, and one after it.
+// One allreduce over all levels (over_levels(), pairwise). `wire` is the size of an element while it travels,
+// in bytes. If it is not the bucket's, casts are one pass over the memory before the allreduce, and one after
+// it.
 Program dense(const Cluster& cluster, const Bucket& bucket, double wire);
 
 // Coarse-grained sparse communication (GradientFlow, arXiv 1902.06855): a pass that adds the residual and
@@ -53,9 +54,9 @@ double break_even_density(int nodes, double dense_element, double pair);
 // and passes over the memory: each of the two products with the gradients reads the bucket once for each
 // rank.
 struct PowerSgdOptions {
-  double rank = 2;     // of the approximation
-  double rows = 0;     // of all matrices of the bucket, so rank * rows elements of left factors
-  double columns = 0;  // of all matrices of the bucket
+  double rank = 2;     // the rank of the approximation
+  double rows = 0;     // the rows of all matrices of the bucket: left factors have rank * rows elements
+  double columns = 0;  // the columns of all matrices of the bucket
 };
 Program power_sgd(const Cluster& cluster, const Bucket& bucket, const PowerSgdOptions& options);
 

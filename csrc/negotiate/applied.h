@@ -15,7 +15,7 @@ namespace roundelay::negotiate {
 struct Settled {
   std::string name;
   Status status;
-  std::vector<std::uint64_t> counters{};  // of a join: as in wire::Failure
+  std::vector<std::uint64_t> counters{};  // a join's wire::Failure::counters
 };
 
 // Lets this rank enqueue an operation on its GPU after the operation that has the ticket `previous`.
@@ -28,16 +28,16 @@ struct GpuTicket {
 // A fused operation that this rank carries out, or skips.
 struct Execution {
   std::vector<std::string> names;     // its tensors, in buffer order; empty if skipped
-  std::vector<std::int64_t> extents;  // as in wire::FusedOperation
+  std::vector<std::int64_t> extents;  // those of wire::FusedOperation
   std::vector<int> absent;            // group members (indices, ascending) that have joined and skip it
   bool skipped = false;               // this rank is absent
-  std::optional<GpuTicket> ticket{};  // on a GPU that other process sets use too
+  std::optional<GpuTicket> ticket{};  // set if other process sets use the GPU too
   friend bool operator==(const Execution&, const Execution&) = default;
 };
 
 // A schedule lock that begins (submit/schedule_lock.h).
 struct Schedule {
-  std::uint64_t number = 0;                            // of the lock
+  std::uint64_t number = 0;                            // the lock's number
   std::vector<std::vector<wire::Request>> operations;  // one period: their tensors, in buffer order
   // Uses that this rank submitted and that are neither ordered nor failed; those of one name in their order,
   // a join last. They are the schedule's, or wait for its end.

@@ -42,10 +42,11 @@ class AppliedOrders {
  private:
   static std::size_t index(int member) { return static_cast<std::size_t>(member); }
 
-  std::vector<std::uint64_t> newest_;                            // by member
-  std::vector<std::uint64_t> unheard_until_;                     // by member
-  std::unordered_map<wire::CacheId, std::uint64_t> evicted_by_;  // until all members have applied the order
-  std::unordered_map<std::string, std::uint64_t> failed_by_;     // likewise
+  std::vector<std::uint64_t> newest_;         // one for each member
+  std::vector<std::uint64_t> unheard_until_;  // one for each member
+  std::unordered_map<wire::CacheId, std::uint64_t>
+      evicted_by_;                                            // kept until all members have applied the order
+  std::unordered_map<std::string, std::uint64_t> failed_by_;  // likewise
 };
 
 }  // namespace roundelay::negotiate

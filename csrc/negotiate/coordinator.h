@@ -103,7 +103,7 @@ class Coordinator {
   const LaneId lane_;
   const Group group_;
   const bool locks_schedules_;
-  std::uint64_t sequence_ = 0;  // of the newest order
+  std::uint64_t sequence_ = 0;  // that of the newest order
   RequestTable table_;
   JoinTracker joins_;
   StallClock stall_;
@@ -113,10 +113,10 @@ class Coordinator {
   ScheduleCoordinator schedule_;
   // The largest number of an unnamed use that became ready or failed; by operation.
   std::array<std::uint64_t, kOperationCount> unnamed_{};
-  std::vector<wire::Failure> failures_;  // for the next order
+  std::vector<wire::Failure> failures_;  // the next order takes them
   std::vector<ReadyNote> notes_;
   std::set<int> late_;          // world ranks that warnings named
-  std::vector<bool> removing_;  // by member
+  std::vector<bool> removing_;  // one for each member
   int left_by_ = -1;            // the first world rank that left
   bool takes_tickets_ = false;
   bool flush_ = false;

@@ -38,7 +38,7 @@ class GpuOrder {
 
  private:
   std::map<LaneId, std::vector<std::int32_t>> lanes_;
-  std::vector<std::uint64_t> last_;  // by world rank: its newest ticket
+  std::vector<std::uint64_t> last_;  // each world rank's newest ticket
   std::uint64_t next_ = 1;
   bool others_were_last_ = false;  // the newest ticket is not the world's
 };

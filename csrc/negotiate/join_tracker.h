@@ -60,10 +60,10 @@ class JoinTracker {
 
  private:
   const Group& group_;
-  PendingRequest* entry_ = nullptr;  // in the table
+  PendingRequest* entry_ = nullptr;  // the join's entry in the table
   bool ended_ = false;
   std::optional<wire::Joined> joined_;
-  std::unordered_map<int, wire::Request> deferred_;  // by member
+  std::unordered_map<int, wire::Request> deferred_;  // keys: members
 };
 
 }  // namespace roundelay::negotiate

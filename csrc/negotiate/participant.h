@@ -67,7 +67,7 @@ class Participant {
   // The schedule lock, as this rank knows it.
   struct Lock {
     bool active = false;
-    std::optional<std::uint64_t> frozen;  // after so many positions
+    std::optional<std::uint64_t> frozen;  // the number of positions after which it is frozen
     bool reported = false;                // the coordinator knows that it is frozen
   };
 

@@ -19,8 +19,8 @@ std::optional<wire::Report> Participant::take_report_of_freeze() {
   return report;
 }
 
-// Returns all uses that are neither ordered nor failed, as if they had not begun. Of each name the use in
-// flight comes before those that wait for it. A join is the last of all.
+// Returns all uses that are neither ordered nor failed, as if they had not begun. A use in flight comes
+// before those of the same name that wait for it. A join is the last of all.
 std::vector<wire::Request> Participant::take_all_back() {
   std::vector<wire::Request> uses;
   for (const auto& [name, pending] : pending_) uses.push_back(pending.request);

@@ -52,7 +52,7 @@ class ReadyQueue {
     wire::Order& order;
     ResponseCache& cache;
     const RequestTable& table;
-    std::unordered_set<std::string_view> names{};  // of ready_; filled when first needed
+    std::unordered_set<std::string_view> names{};  // the names in ready_; filled when first needed
     bool cache_full = false;
   };
   using ClassKey = std::tuple<DType, DeviceType, ReduceOp, double, std::int64_t, double, std::int64_t,
@@ -63,7 +63,7 @@ class ReadyQueue {
 
   fuse::PlanLimits plan_;
   fuse::FireLimits fire_;
-  std::vector<Ready> ready_;  // in the order in which they became ready
+  std::vector<Ready> ready_;  // the first one that became ready comes first
   std::size_t bytes_ = 0;
   TimePoint oldest_{};
   std::map<ClassKey, std::uint64_t> classes_;  // fusion classes of ready_

@@ -15,11 +15,11 @@ namespace roundelay::negotiate {
 struct PendingRequest {
   wire::Request request;              // the first reporter's
   int first_member = 0;               // the first reporter's index in the group
-  std::vector<bool> reported;         // by member
-  int missing = 0;                    // how many members have not reported it
-  std::vector<std::int64_t> extents;  // as in wire::FusedOperation
+  std::vector<bool> reported;         // one for each member
+  int missing = 0;                    // the number of members that have not reported it
+  std::vector<std::int64_t> extents;  // those of wire::FusedOperation
   TimePoint first_seen{};
-  TimePoint warned{};  // when the last warning named it; first_seen if none has
+  TimePoint warned{};  // the last warning that named it; first_seen if none has
 };
 
 // Entries keep their address until they are taken or the table is cleared.

@@ -62,7 +62,7 @@ class ResponseCache {
 
   std::size_t capacity_;
   wire::CacheId last_id_ = wire::kNoCacheId;
-  std::list<Line> lines_;  // in order of use, newest first
+  std::list<Line> lines_;  // the last one used comes first
   std::unordered_map<std::string, Iterator> by_name_;
   std::unordered_map<wire::CacheId, Iterator> by_id_;
 };

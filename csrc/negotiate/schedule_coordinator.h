@@ -59,9 +59,9 @@ class ScheduleCoordinator {
   const StallLimits limits_;
   ScheduleFinder finder_;
   ScheduleKeeper keeper_;
-  std::size_t period_ = 0;       // of the last lock, in operations
+  std::size_t period_ = 0;       // the period of the last lock, in operations
   std::uint64_t locked_by_ = 0;  // sequence of the order that began the last lock
-  TimePoint warned_{};           // of silent members; when they were asked if there was no warning
+  TimePoint warned_{};           // the last warning of silent members; when they were asked if there was none
 };
 
 }  // namespace roundelay::negotiate

@@ -38,7 +38,7 @@ class ScheduleFinder {
   using Symbol = std::uint32_t;
 
   std::map<Ids, Symbol> symbols_;
-  std::vector<const Ids*> operations_;  // by symbol
+  std::vector<const Ids*> operations_;  // indexed by symbol
   std::vector<Symbol> last_;            // a ring of the last kLongestPeriod operations
   std::uint64_t count_ = 0;             // operations since the last interruption
   // The number of operations up to the last one that equal the operation one period before; by period.

@@ -36,7 +36,7 @@ class ScheduleKeeper {
 
  private:
   std::uint64_t number_ = 0;
-  std::vector<std::optional<std::uint64_t>> counts_;  // by member: positions; empty: no lock
+  std::vector<std::optional<std::uint64_t>> counts_;  // each member's positions; empty: no lock
   std::size_t frozen_ = 0;                            // members
   bool freeze_ordered_ = false;
   TimePoint asked_{};

@@ -49,11 +49,11 @@ class Watchdog {
 
   int rank_;
   std::vector<int> members_;        // ascending
-  std::vector<bool> answered_;      // by member
+  std::vector<bool> answered_;      // one for each member
   std::vector<wire::Stuck> stuck_;  // reports, in the order in which they came
   std::vector<int> stuck_ranks_;    // their senders
   bool closed_ = false;
-  Deadline due_ = Deadline::never();  // of the fault; never while no rank is stuck
+  Deadline due_ = Deadline::never();  // the fault is due then; never while no rank is stuck
 };
 
 }  // namespace roundelay::negotiate

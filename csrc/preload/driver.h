@@ -27,7 +27,8 @@ enum Attribute : int {
 };
 enum MemoryType : unsigned { kHostMemory = 1, kDeviceMemory = 2 };
 
-// Functions that are hooked, by the names under which the driver exports them.
+// Functions that are hooked, by the names under which the driver exports them. Programs whose default stream
+// is each thread's own call those that end in _ptsz.
 #define ROUNDELAY_HOOKED(X)       \
   X(cuMemAlloc_v2)                \
   X(cuMemAllocPitch_v2)           \

@@ -18,12 +18,13 @@ Function* real(Hook hook) {
 }
 // Remembers the driver's own function, which somebody has looked up.
 void found(Hook hook, void* function);
-// Returns the hook of a name that cuGetProcAddress() takes, which is without "_v2", for a program of this
-// version of CUDA; kCount: it is not hooked. `per_thread`: its default stream is each thread's own.
+// Returns the hook for a program that asks cuGetProcAddress() for `plain_name`, which is without "_v2";
+// kCount: the function is not hooked. `version` is the program's version of CUDA (12040 is 12.4).
+// `per_thread`: its default stream is each thread's own.
 Hook hook_wanted(std::string_view plain_name, int version, bool per_thread);
 // Returns this library's function of a hook.
 void* function_of(Hook hook);
-// The C library's dlsym(), which this library hides.
+// Calls the C library's dlsym(), which this library hides.
 void* real_dlsym(void* handle, const char* name);
 
 }  // namespace roundelay::preload

@@ -1,5 +1,6 @@
 // The hooks of questions. Answers come from the cache where it has them, and are those of the driver.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <optional>
 
@@ -11,6 +12,8 @@ namespace {
 
 using Ask = CUresult(void* into, int which, CUdeviceptr pointer);
 using AskMany = CUresult(unsigned count, int* which, void** into, CUdeviceptr pointer);
+
+const void* memory_at(CUdeviceptr pointer) { return std::bit_cast<const void*>(pointer); }
 
 bool is_kept(int attribute) {
   if (attribute == kIsManaged) return Shim::get().managed_bytes() > 0;
@@ -27,13 +30,13 @@ void answer(const MemoryPlace& place, int attribute, void* into) {
 
 // Managed memory moves, so its place is asked each time.
 bool answers(unsigned count, const int* which, void** into, CUdeviceptr pointer) {
-  const std::optional<MemoryPlace> place = Shim::get().cache().known(reinterpret_cast<const void*>(pointer));
+  const std::optional<MemoryPlace> place = Shim::get().cache().known(memory_at(pointer));
   if (!place || place->kind == MemoryKind::kManaged) return false;
   for (unsigned i = 0; i < count; ++i) answer(*place, which[i], into[i]);
   return true;
 }
 
-// Whether the driver has just said that the memory is not plain host memory.
+// Returns whether the driver has just said that the memory is not plain host memory.
 bool is_special(unsigned count, const int* which, void** into) {
   const int* const type = std::find(which, which + count, kMemoryType);
   return type != which + count && *static_cast<const unsigned*>(into[type - which]) != 0;
@@ -49,7 +52,7 @@ CUresult ask(unsigned count, int* which, void** into, CUdeviceptr pointer, const
   shim.count_passed_on();
   const CUresult result = driver();
   if (kept && result == 0 && is_special(count, which, into)) {
-    static_cast<void>(shim.cache().locate(reinterpret_cast<const void*>(pointer)));  // learns the whole range
+    static_cast<void>(shim.cache().locate(memory_at(pointer)));  // learns the whole range
   }
   return result;
 }

@@ -12,7 +12,7 @@
 namespace roundelay::preload {
 namespace {
 
-// Whether a call of this function is heard of, as a program calls it that looks it up by name.
+// Calls the function as a program does that looks it up by name. Returns whether the shim heard of a change.
 template <class Function, class... Values>
 bool heard(void* library, const char* name, int& result, Values... values) {
   auto* const function = reinterpret_cast<Function*>(::dlsym(library, name));

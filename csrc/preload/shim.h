@@ -30,12 +30,13 @@ class Shim {
   [[nodiscard]] bool on();
   [[nodiscard]] pointers::PointerCache& cache() { return *cache_; }
 
+  // Tell the cache and all listeners, as MemoryListener's functions of the same names.
   void begin_change(std::uintptr_t base, std::size_t bytes);
   void end_change();
   void forget_all() { cache_->forget_all(); }
   // Returns how many changes have begun.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
-  // Tells this listener too, until the process ends. False: there is no room for one more.
+  // Tells this listener of changes, too, until the process ends. False: there is no room for one more.
   bool add(MemoryListener* listener);
 
   // The bytes that the driver writes for kIsManaged, which is not documented; 0: not known.
@@ -60,7 +61,7 @@ class Shim {
   std::atomic<MemoryListener*> listeners_[8] = {};
 };
 
-// A change of memory, around the driver's function.
+// Marks a change of memory as long as it exists. A hook makes one before it calls the driver's function.
 class Change {
  public:
   explicit Change(std::uintptr_t base = 0, std::size_t bytes = 0) { Shim::get().begin_change(base, bytes); }

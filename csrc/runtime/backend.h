@@ -24,12 +24,13 @@ class Whereabouts;
 // The arguments of one init, beside the configuration.
 struct Start {
   std::uint32_t generation = 1;                       // counts the inits of this process with these ranks
-  std::optional<bootstrap::Rendezvous> rendezvous{};  // for bootstrap store; MPI needs none
+  std::optional<bootstrap::Rendezvous> rendezvous{};  // bootstrap store needs it; MPI needs none
   std::vector<int> ranks{};                           // the job's ranks of MPI_COMM_WORLD; empty: all of them
   std::optional<int> communicator{};                  // the job's communicator as a Fortran handle, instead
-  std::string launcher_rack{};                        // as in bootstrap/topology.h
-  std::string tuning{};        // this rank's tuning, as Tuning::parse() reads it; empty: none
-  std::string tuning_error{};  // why the tuning file cannot be used; empty: it can, or there is none
+  std::string launcher_rack{};  // the launcher's name of the rack (bootstrap/topology.h)
+  std::string tuning{};         // this rank's tuning, as Tuning::parse() reads it; empty: none
+  std::string
+      tuning_error{};  // the reason if the tuning file cannot be used; empty: it can, or there is none
   GpuParts gpu{};
   std::shared_ptr<Whereabouts> whereabouts{};  // runtime/control/inquiry.h; null: the program cannot be asked
 };
@@ -53,8 +54,8 @@ class Backend {
   // kUnavailable, kAborted.
   virtual Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config,
                                                              const collective::Select& select) = 0;
-  // Makes a medium for memory on GPUs for such a group. The same rules. Where the library cannot take such
-  // memory, the medium says why, and need not have a state.
+  // Makes a medium for memory on GPUs for such a group. The rules of fabric() hold. If the library cannot
+  // take such memory, the medium says why, and need not have a state.
   virtual Result<collective::DeviceMedium> device_medium(const Group& group, const Config& config) = 0;
   // Makes the channel of the world, for ranks that cannot use TCP. Collective. Errors: kUnavailable.
   virtual Result<std::unique_ptr<channel::Channel>> channel(const Group& world) = 0;

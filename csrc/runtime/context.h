@@ -39,7 +39,7 @@ class Context {
  public:
   // Starts communication. Collective over all ranks; blocks for at most ROUNDELAY_START_TIMEOUT. `backend`
   // outlives the context; without one (null) the job has one rank. Errors: kUnavailable, kInvalidArgument,
-  // kAborted. As long as the ranks can talk, all of them get the same error.
+  // kAborted. All ranks get the same error as long as they can talk.
   static Result<std::unique_ptr<Context>> create(const Config& config, Backend* backend, const Start& start);
   virtual ~Context() = default;
 

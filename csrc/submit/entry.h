@@ -35,7 +35,7 @@ class Results {
   virtual ~Results() = default;
   struct Memory {
     std::byte* data = nullptr;
-    GpuEventPtr free{};  // on a GPU: a stream may write to `data` after this event; null: at once
+    GpuEventPtr free{};  // a stream may write to `data` after this event of a GPU; null: at once
   };
   // Allocates the result of tensor number `part`, with this shape. The core calls these functions without the
   // GIL, one at a time: the holder of the lane's token, or for a join that of the negotiation token.

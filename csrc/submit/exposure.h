@@ -18,7 +18,7 @@ class Exposure {
     TimePoint end;
   };
   struct Times {
-    Duration under_way{0};  // at least one operation was under way
+    Duration under_way{0};  // the time in which at least one operation was under way
     Duration exposed{0};    // and at least one thread waited
   };
 

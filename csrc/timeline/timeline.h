@@ -45,20 +45,20 @@ struct CollectiveSpan {
   Operation operation = Operation::kAllreduce;
   DType dtype = DType::kFloat32;
   std::uint64_t order = 0;  // its sequence
-  std::uint32_t index = 0;  // of the batch within the order
+  std::uint32_t index = 0;  // the batch's index within the order
   std::uint32_t tensors = 0;
   std::uint64_t bytes = 0;                          // payload of this rank
-  std::array<std::string_view, kShownNames> names;  // of the first tensors; the rest is empty
-  std::string_view algorithm;                       // of its last call
-  std::string_view technique;                       // that reduced a bucket; empty: dense
-  std::uint64_t called_bytes = 0;  // that this rank gave to the fabric; shown only with a technique
+  std::array<std::string_view, kShownNames> names;  // the first tensors' names; the rest is empty
+  std::string_view algorithm;                       // the algorithm of the last call
+  std::string_view technique;                       // the technique that reduced a bucket; empty: dense
+  std::uint64_t called_bytes = 0;  // bytes that this rank gave to the fabric; shown only with a technique
   TimePoint begin;
   TimePoint end;
 };
 
 // The times of one tensor. A tensor that failed leaves the times that it did not reach at TimePoint{}.
 struct TensorTimes {
-  TimePoint submitted;  // into the table
+  TimePoint submitted;  // the time of filing in the table
   TimePoint ordered;    // its lane queued it, by an order or by a schedule
   TimePoint started;    // its first batch began
   TimePoint completed;  // its handle is done
@@ -110,7 +110,7 @@ class Timeline {
   std::string drain(std::size_t most = kDefaultText) EXCLUDES(mutex_);
 
  private:
-  static constexpr std::size_t kTexts = CollectiveSpan::kShownNames + 2;  // of an event, at most
+  static constexpr std::size_t kTexts = CollectiveSpan::kShownNames + 2;  // the most texts of an event
   enum class Kind : std::uint8_t { kSpan, kCollective, kTensor, kGradient, kReady, kOrder };
   struct Event {
     Kind kind = Kind::kSpan;
@@ -150,7 +150,7 @@ class Timeline {
 
   // Only drain() uses these.
   Buffer draining_;
-  std::size_t next_ = 0;           // in draining_.events
+  std::size_t next_ = 0;           // an index in draining_.events
   std::uint64_t next_tensor_ = 0;  // ids of the tensors' async events
 };
 

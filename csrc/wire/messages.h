@@ -52,7 +52,7 @@ inline constexpr std::string_view kFlush = " flush";
 struct Request {
   std::string name;
   Operation operation = Operation::kAllreduce;
-  DType dtype = DType::kFloat32;         // of the first tensor
+  DType dtype = DType::kFloat32;         // the first tensor's
   DeviceType device = DeviceType::kCpu;  // all tensors are there
   ReduceOp reduce_op = ReduceOp::kSum;
   std::int32_t root = -1;  // broadcast: world rank; process set: the id to remove, -1 to add
@@ -111,7 +111,7 @@ struct Failure {
   std::string name;
   StatusCode code = StatusCode::kMismatch;  // kMismatch: ranks disagree; kIncomplete: any other cause
   std::string text;
-  std::vector<std::uint64_t> counters{};  // of a join that failed: as in Joined
+  std::vector<std::uint64_t> counters{};  // a failed join's Joined::counters
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
@@ -127,7 +127,7 @@ struct Joined {
 // order names them: a position is entered when all members have announced it. Each member takes back what it
 // has reported and no order has named.
 struct Lock {
-  std::uint64_t number = 0;                      // of the lane's locks, from 1
+  std::uint64_t number = 0;                      // counts the lane's locks, from 1
   std::vector<std::vector<CacheId>> operations;  // one period: their tensors, in buffer order
   friend bool operator==(const Lock&, const Lock&) = default;
 };
@@ -136,7 +136,7 @@ struct Lock {
 // operations that it takes part in by ascending ticket.
 struct Tickets {
   std::uint64_t first = 0;              // 0: not given yet
-  std::vector<std::uint64_t> previous;  // by group member: its last ticket before these; 0: none
+  std::vector<std::uint64_t> previous;  // each group member's last ticket before these; 0: none
   friend bool operator==(const Tickets&, const Tickets&) = default;
 };
 
@@ -154,8 +154,8 @@ struct Order {
   std::vector<FusedOperation> operations;
   std::vector<Failure> failures;
   std::vector<CacheId> evicted;  // applied before anything else in this order
-  std::optional<Joined> joined;  // after the operations of this order
-  std::optional<Lock> lock;      // after everything else in this order
+  std::optional<Joined> joined;  // applied after the operations of this order
+  std::optional<Lock> lock;      // applied after everything else in this order
   bool freeze = false;  // members announce no more, and report how many positions they have announced
   // The lock ends at this position. The positions before it are carried out before all else in this order.
   // Uses for later positions are negotiated.
@@ -177,7 +177,7 @@ struct Abort {
 // deadline.
 struct Stuck {
   LaneId lane;
-  std::uint64_t sequence = 0;     // of the order
+  std::uint64_t sequence = 0;     // the order's
   std::int32_t waiting_for = -1;  // world rank, -1 if unknown
   std::string text;               // names the operation
   friend bool operator==(const Stuck&, const Stuck&) = default;
@@ -200,7 +200,7 @@ struct Pong {
 struct TimelineChunk {
   std::int32_t rank = 0;
   bool last = false;   // the rank sends no more
-  std::string events;  // as Timeline::drain() returns them
+  std::string events;  // the result of Timeline::drain()
   friend bool operator==(const TimelineChunk&, const TimelineChunk&) = default;
 };
 
@@ -239,7 +239,7 @@ struct TicketMembers {
 // A process set's coordinator asks rank 0 for the tickets of an order.
 struct TicketRequest {
   LaneId lane;
-  std::uint64_t sequence = 0;    // of the order
+  std::uint64_t sequence = 0;    // the order's
   std::uint32_t operations = 0;  // the number of tickets that it needs
   friend bool operator==(const TicketRequest&, const TicketRequest&) = default;
 };
@@ -247,7 +247,7 @@ struct TicketRequest {
 // Rank 0's answer to a TicketRequest.
 struct TicketGrant {
   LaneId lane;
-  std::uint64_t sequence = 0;      // of the order
+  std::uint64_t sequence = 0;      // the order's
   std::optional<Tickets> tickets;  // nothing: rank 0 leaves and gives no more tickets
   friend bool operator==(const TicketGrant&, const TicketGrant&) = default;
 };

@@ -7,7 +7,7 @@ from enum import Enum
 from math import inf
 
 class Link:
-    """alpha, W and gamma of one level, and how many ranks share one end."""
+    """alpha, W and gamma of one level, and the number of ranks that share one end."""
 
     latency: float
     bandwidth: float
@@ -16,7 +16,7 @@ class Link:
     def __init__(self, latency: float, bandwidth: float, reduce: float = 0.0, sharers: int = 1) -> None: ...
 
 class Level:
-    """So many parts of the level below, joined by a link."""
+    """Joins `parts` parts of the level below by a link."""
 
     parts: int
     link: Link
@@ -34,14 +34,14 @@ class Cluster:
     ) -> None: ...
 
 class Kind(Enum):
-    """What a stage uses."""
+    """The resource that a stage uses."""
 
     LINK = 0
     MEMORY = 1
     COPY = 2
 
 class Stage:
-    """One step of a bucket's way."""
+    """One step of a bucket's way. csrc/model/stage.h describes the fields."""
 
     kind: Kind
     level: int
@@ -69,7 +69,7 @@ class Program:
     def __init__(self, stages: list[Stage], chunks: int = 1) -> None: ...
 
 class Outcome:
-    """What a simulation says."""
+    """The result of a simulation. csrc/model/job.h describes the fields."""
 
     seconds: float
     exposed: float

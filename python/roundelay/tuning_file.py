@@ -1,6 +1,6 @@
-"""The tuning file: what ``roundelay tune`` measured on a cluster, and the algorithms that it chose.
+"""The tuning file: the measurements of ``roundelay tune`` on a cluster, and the algorithms that it chose.
 
-docs/techniques/topology.md says how it is used. This module needs no torch, so that the launcher can check a
+docs/techniques/topology.md describes its use. This module needs no torch, so that the launcher can check a
 file.
 """
 
@@ -53,7 +53,7 @@ class Level:
     """
 
     name: str
-    members: int  # of the largest part: ranks of a node, nodes of a rack ...
+    members: int  # the size of the largest part: ranks of a node, nodes of a rack ...
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Cluster:
 
     hosts: int
     ranks: int
-    fabric: str  # between nodes: "mpi", "c10d"; inside the only node, if there is one
+    fabric: str  # the fabric between nodes, "mpi" or "c10d"; with one node the fabric inside it
     levels: tuple[Level, ...]  # innermost first; levels of one member are left out
 
 
@@ -70,8 +70,8 @@ class Cluster:
 class Link:
     """The constants of a level, fitted to its operations: T = overhead + steps alpha + bytes / bandwidth.
 
-    All ranks work at once: `bandwidth` is what one rank gets while those beside it use the level too. What
-    leaves a node, or a rack, in a second is `bandwidth` times its ranks.
+    All ranks work at once: `bandwidth` is one rank's share while those beside it use the level, too. A node,
+    or a rack, sends `bandwidth` times its ranks in a second.
     """
 
     level: str
@@ -90,14 +90,14 @@ class Measurement:
     operation: str
     algorithm: str
     ranks: int  # members of each group
-    bytes: int  # of the call: an allgather's result, the other operations' input
-    seconds: float  # median; of the slowest rank
-    cpu_seconds: float  # of one rank, all threads; median
+    bytes: int  # the call's size: an allgather's result, the other operations' input
+    seconds: float  # the median of the slowest rank
+    cpu_seconds: float  # the median of one rank, all threads
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The algorithm of an operation of so many bytes, in groups of `ranks` members and more.
+    """The algorithm of an operation of up to `most_bytes` bytes, in groups of `ranks` members and more.
 
     A group takes the choices with the most `ranks` that it has; without any, the built-in table.
     """
@@ -119,7 +119,7 @@ class Tuning:
     links: tuple[Link, ...]
     measured: tuple[Measurement, ...]
     table: tuple[Choice, ...]
-    layers: LayerTimes | None = None  # this machine's; None: nobody measured them
+    layers: LayerTimes | None = None  # this machine's; None: they were not measured
 
     def link(self, level: str) -> Link | None:
         """Returns the constants of a level; None if it has none."""

@@ -34,7 +34,8 @@ class Hub {
   // Makes the channel of one rank. May be called once per rank.
   [[nodiscard]] std::unique_ptr<Channel> channel(int rank);
 
-  // Returns the links that hold messages, also from a rank to itself, in ascending order. For kByHand.
+  // Returns the links that hold messages, also from a rank to itself, in ascending order. Use it with
+  // kByHand.
   [[nodiscard]] std::vector<Link> pending_links() const;
   // Makes the oldest message (or the loss) of a link receivable. Returns false if the link is empty.
   bool deliver(int from, int to);

@@ -46,7 +46,7 @@ class ShmChannel final : public Channel {
     SendQueue queue{};  // messages for which `out` had no room
     FrameReader reader{kLongestFrame};
     bool owes_wakeup = false;  // the peer has not been told of bytes in `out`
-    Status lost{};             // as `beside` reported it; receive() reports it when `in` is empty
+    Status lost{};             // the loss that `beside` reported; receive() reports it when `in` is empty
     bool loss_told = false;
   };
 

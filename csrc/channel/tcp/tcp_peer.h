@@ -17,15 +17,15 @@ struct TcpPeer {
     kIdle,      // neither side has connected
     kDialling,  // this rank tries the endpoints, one after another
     kOpen,      // a connection is established
-    kLost,      // for ever; `lost` tells why
-    kLeft,      // after its goodbye
+    kLost,      // it never comes back; `lost` has the reason
+    kLeft,      // it has said goodbye
   };
   State state = State::kIdle;
   Token token{};
   std::string host;
   std::vector<platform::Endpoint> endpoints;
   std::size_t next_endpoint = 0;
-  std::string last_failure;          // why the endpoint before did not work
+  std::string last_failure;          // the reason why the endpoint before did not work
   Connection* connection = nullptr;  // this rank's attempt, or the established connection
   Connection* parked = nullptr;      // see Connection::Stage::kParked
   SendQueue queue;                   // messages that no socket has taken yet

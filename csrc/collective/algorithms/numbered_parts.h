@@ -35,7 +35,7 @@ class NumberedParts {
   }
 
   Doubling doubling_;
-  std::vector<std::size_t> begins_;  // of each member's part, and the end of the last one
+  std::vector<std::size_t> begins_;  // the beginning of each member's part, and the end of the last one
 };
 
 }  // namespace roundelay::collective

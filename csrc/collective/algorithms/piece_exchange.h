@@ -16,7 +16,7 @@ namespace roundelay::collective {
 // the same sizes the other way round.
 class PieceExchange {
  public:
-  // `given` goes to the peer. As many bytes as `own` has come from it. Either may be empty.
+  // `given` goes to the peer, and the peer sends as many bytes as `own` has. Either may be empty.
   PieceExchange(Exchange& net, const Reduction& how, int peer, ConstByteSpan given, ByteSpan own,
                 std::size_t piece_bytes = kPieceBytes);
 
@@ -38,7 +38,7 @@ class PieceExchange {
   const ByteSpan own_;
   const std::size_t piece_bytes_;
   std::size_t window_ = 0;
-  std::byte* slots_ = nullptr;  // for `window_` received pieces
+  std::byte* slots_ = nullptr;  // room of `window_` received pieces
   std::size_t posted_ = 0;      // pieces
   std::vector<Transfer> received_, sent_;
 };

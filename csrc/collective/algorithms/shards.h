@@ -10,7 +10,7 @@
 
 namespace roundelay::collective {
 
-// One thread at a time. What it refers to outlives it.
+// One thread at a time. The exchange and the input outlive it.
 class Shards {
  public:
   // `bytes` has the size of each member's shard. The shards follow each other in `input`.

@@ -54,7 +54,7 @@ class ChunkTime {
     double latency = 0, transfer = 0;
     for (std::size_t level = 0; level <= factor.last_level; ++level) {
       if (level == 0 && factor.first_level > 0) continue;  // a message between nodes crosses no memory link
-      // The members behind this level's link, and the messages of each of them over it.
+      // The members that share this level's link, and the messages of each of them over it.
       const double behind = level < factor.first_level ? 1 : members_of(factor.first_level, level);
       double messages = 0;
       if (level >= factor.first_level) {

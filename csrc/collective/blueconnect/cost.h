@@ -1,5 +1,5 @@
-// How long an allreduce over levels takes, and which factors make it shortest: the cost formula of
-// BlueConnect (Cho et al., MLSys 2019), with links that the ranks of a part share. Pure.
+// Computes how long an allreduce over levels takes, and chooses the factors that make it shortest. It uses
+// the cost formula of BlueConnect (Cho et al., MLSys 2019), with links that the ranks of a part share. Pure.
 //
 // Each level has a link out of every part that it joins: out of a rank inside the node, out of a node inside
 // the rack, and so on. A stage whose groups have k members, with v bytes on each rank, takes
@@ -15,14 +15,14 @@ namespace roundelay::collective::blueconnect {
 // The cost of messages on a link.
 struct Link {
   double alpha = 0;      // seconds for each message
-  double bandwidth = 0;  // bytes a second, for all ranks behind the link together
+  double bandwidth = 0;  // bytes a second, for all ranks that share the link together
   friend bool operator==(const Link&, const Link&) = default;
 };
 
 // One level of the topology. Levels are listed innermost first; the first one is inside the nodes.
 struct LevelCost {
-  std::size_t parts = 1;  // in each part of the next level; the largest number if they differ
-  Link link{};            // out of each of them
+  std::size_t parts = 1;  // the number of parts in each part of the next level; the largest if they differ
+  Link link{};            // the link out of each part
 };
 
 // The number of members of one stage's groups, and the levels that the stage joins: a part of one level, one
@@ -37,7 +37,7 @@ struct Factor {
 struct Choice {
   std::vector<Factor> factors;  // innermost first, each above 1; fewer than two: levels gain nothing
   std::size_t shard_bytes = 0;  // bytes of one chunk that a rank has in the last stage
-  double seconds = 0;           // that the formula gives
+  double seconds = 0;           // the time that the formula gives
 };
 
 // The default of shard_bytes with two levels, and its maximum in a choice. With larger shards the last stage
@@ -49,8 +49,8 @@ double seconds_of(const std::vector<LevelCost>& levels, const std::vector<Factor
                   std::size_t shard_bytes);
 
 // Returns the fastest choice for `bytes` bytes. It may join neighbouring levels in one stage, and cut a level
-// outside the nodes into at most `most_factors` stages, or more so that none has over 64 members. Of equally
-// fast choices it takes the one with the fewest stages.
+// outside the nodes into at most `most_factors` stages, or more so that none has over 64 members. If choices
+// are equally fast, it takes the one with the fewest stages.
 Choice choose(const std::vector<LevelCost>& levels, std::size_t bytes, std::size_t most_factors);
 
 // Returns all lists of factors among which choose() chooses, each with its best chunks, the fastest first.

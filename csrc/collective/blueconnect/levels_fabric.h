@@ -32,7 +32,7 @@ struct LevelsCut {
 // The fabrics of one stage on this member. Plans share those of stages that they have in common.
 struct StageFabrics {
   std::vector<std::shared_ptr<Fabric>> of_groups;  // one for each of MemberStage::groups
-  bool in_node = false;                            // whether all members of its groups are on one node
+  bool in_node = false;                            // all members of its groups are on one node
 };
 
 // A plan with all that carries it out.
@@ -44,7 +44,7 @@ struct PlanParts {
 
 struct LevelsParts {
   PlanParts main;
-  std::unique_ptr<Fabric> flat;  // of all members; takes the operations that gain nothing from levels
+  std::unique_ptr<Fabric> flat;  // has all members, and takes operations that gain nothing from levels
   // Further plans, for calls that ask for them by their factors (CallOptions). They differ from each other
   // and from the main one between nodes, and share its fabrics inside them.
   std::vector<PlanParts> others{};
@@ -52,8 +52,8 @@ struct LevelsParts {
 
 // Makes the fabric. Between nodes partial sums travel in the buffer's type: a float is rounded once for each
 // stage. Averages divide as early as they can, so that equal parts come back unchanged and halves do not
-// overflow (blueconnect/schedule.h). Whether a call goes over the stages depends on its operation and not on
-// its bytes, so that sums do not depend on them either.
+// overflow (blueconnect/schedule.h). A call's operation decides whether it goes over the stages, and its size
+// does not, so that sums do not depend on the size either.
 std::unique_ptr<Fabric> make_levels_fabric(LevelsParts parts);
 
 }  // namespace roundelay::collective

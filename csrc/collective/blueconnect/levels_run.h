@@ -36,8 +36,9 @@ struct LevelsResources {
 // One allreduce. One thread at a time. Errors: as the stages' fabrics.
 class LevelsRun {
  public:
-  // Both outlive it. `call` is an allreduce for which fits() (schedule.h) is true, and its arguments have
-  // been checked. A member carries out its calls one after the other, in the same order as the others.
+  // `resources` and `call` outlive it. `call` is an allreduce for which fits() (schedule.h) is true, and its
+  // arguments have been checked. A member carries out its calls one after the other, in the same order as the
+  // others.
   LevelsRun(const LevelsResources& resources, const Call& call);
 
   // Moves the call on, and does not block. Returns whether it is over.
@@ -45,7 +46,7 @@ class LevelsRun {
   // Implements CallQueue's interrupted(). Returns no error: the fabrics of the stages watch their own calls,
   // and one of them always has one.
   [[nodiscard]] static Status interrupted(const CallWatch& /*watch*/) { return {}; }
-  // As Pending's functions of these names (collective/fabric.h).
+  // These do what Pending's functions of the same names do (collective/fabric.h).
   [[nodiscard]] int waiting_for() const;
   [[nodiscard]] bool crowded() const;
   Nap idle(Backoff& backoff);
@@ -69,10 +70,10 @@ class LevelsRun {
   const NamedPlan& named_;
   const PlanParts& parts_;
   const Chunks chunks_;
-  const std::vector<Scale> scales_;  // by stage
+  const std::vector<Scale> scales_;  // one for each stage
   std::vector<StageRun> stages_;
   std::uint64_t moves_ = 0;          // the number of steps that have ended
-  std::uint64_t moves_at_idle_ = 0;  // at the last idle()
+  std::uint64_t moves_at_idle_ = 0;  // the value of moves_ at the last idle()
   // When the present work between nodes, and inside the node, began; nothing: there is none.
   std::array<std::optional<TimePoint>, 2> busy_since_{};
 };

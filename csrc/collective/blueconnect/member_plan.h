@@ -1,4 +1,4 @@
-// A plan as one member sees it: the groups of each stage that it is in, and what it works on there. Pure.
+// A plan as one member sees it: its groups in each stage, and the ranges that it works on there. Pure.
 //
 // The plan cuts chunks of all sizes alike, so it counts in units: a chunk has `units` of them, whatever its
 // size. The number is such that every stage cuts at whole units. So rounding never moves two cuts apart that
@@ -14,8 +14,8 @@ namespace roundelay::collective::blueconnect {
 
 // The members of one group of a stage, by their numbers in the plan.
 struct Members {
-  std::vector<int> ranks;  // in the order in which their values are added
-  int index = 0;           // of this member
+  std::vector<int> ranks;  // their values are added in this order
+  int index = 0;           // this member's index in `ranks`
 
   [[nodiscard]] int size() const { return static_cast<int>(ranks.size()); }
   friend bool operator==(const Members&, const Members&) = default;
@@ -24,18 +24,18 @@ struct Members {
 // A range on which this member works in one stage with one group.
 struct Share {
   std::size_t group = 0;             // an index in MemberStage::groups
-  ElementRange range;                // in units
-  std::vector<ElementRange> shards;  // of each member of the group
+  ElementRange range;                // counts units, as do the shards
+  std::vector<ElementRange> shards;  // one for each member of the group
 };
 
 struct MemberStage {
-  std::size_t level = 0;  // of the tree
-  // The most members that a group of the stage has, and whether all groups have as many. Each member is in a
-  // group if they do. The same on all members.
+  std::size_t level = 0;  // the level of the tree
+  // `members` is the size of the stage's largest group. `even`: all groups have this size, and so each member
+  // is in one. Both are the same on all members.
   int members = 1;
   bool even = true;
-  // Different from each other, in an order that all members of the plan agree on. One of them may have this
-  // member alone, where the stage joins its part with no other.
+  // The groups differ from each other. All members of the plan agree on their order. One of them may have
+  // this member alone, if the stage joins its part with no other.
   std::vector<Members> groups;
   std::vector<Share> shares;  // ascending and apart
 };

@@ -43,12 +43,12 @@ struct ElementRange {
 struct StageGroup {
   std::vector<int> ranks;
   ElementRange range;
-  std::vector<ElementRange> shards;  // of each member
+  std::vector<ElementRange> shards;  // one for each member
 };
 
 // The groups of one level. They work independently of each other.
 struct Stage {
-  std::size_t level = 0;  // of the tree
+  std::size_t level = 0;  // the level of the tree
   std::vector<StageGroup> groups;
 };
 

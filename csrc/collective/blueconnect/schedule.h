@@ -20,7 +20,8 @@ namespace roundelay::collective::blueconnect {
 // elements, and as equal numbers of them as possible.
 class Chunks {
  public:
-  // All sizes are in bytes, but for the number of units in a chunk.
+  // `bytes`, `element` and `chunk_bytes` are sizes of the buffer, of an element and of a chunk, in bytes.
+  // `units` is the number of units in a chunk.
   Chunks(std::size_t bytes, std::size_t element, std::size_t chunk_bytes, std::size_t units)
       : bytes_(bytes), element_(element), each_(chunk_bytes), units_(units) {}
 
@@ -29,7 +30,7 @@ class Chunks {
     const std::size_t offset = static_cast<std::size_t>(chunk) * each_;
     return {offset, std::min(each_, bytes_ - offset)};
   }
-  // Returns the bytes of some units of a chunk; may be none.
+  // Returns the bytes of some units of a chunk. There may be none.
   [[nodiscard]] ByteRange bytes_of(std::uint64_t chunk, const ElementRange& units) const {
     const ByteRange whole = (*this)[chunk];
     const std::size_t begin = before(whole, units.begin), end = before(whole, units.begin + units.count);

@@ -23,7 +23,7 @@ class C10dTransport final : public Transport {
  public:
   C10dTransport(std::unique_ptr<platform::ProcessGroup> process_group, const Group& group,
                 std::size_t most_message_bytes);
-  // Joins the threads. Where transfers are still on their way, it gives them up and leaks the process group,
+  // Joins the threads. If transfers are still on their way, it gives them up and leaks the process group,
   // because to close it could wait for dead ranks.
   ~C10dTransport() override;
 
@@ -33,7 +33,7 @@ class C10dTransport final : public Transport {
   Result<TransferId> receive(int peer, ByteSpan data, int tag) override EXCLUDES(mutex_);
   Result<bool> test(TransferId id) override EXCLUDES(mutex_);
 
-  // Makes every transfer fail that is on its way. From any thread.
+  // Makes every transfer fail that is on its way. Any thread may call it.
   void give_up() EXCLUDES(mutex_);
 
  private:

@@ -18,17 +18,17 @@ namespace roundelay::collective {
 // A medium as its module makes it, for make_device_fabric().
 struct DeviceMedium {
   std::shared_ptr<FabricState> state;
-  std::string_view name;   // in static storage: "mpi"
+  std::string_view name;   // "mpi", in static storage
   bool any_thread = true;  // the result of Fabric::any_thread()
-  std::string why_not{};   // why it does not take a GPU's memory; empty: it says that it does
+  std::string why_not{};   // the reason for not taking a GPU's memory; empty: the medium says that it does
   Select select = Select().on_device();
 };
 
 // The process's cache of where memory lies.
 struct Pointers {
   std::shared_ptr<pointers::PointerCache> cache{};  // null: the process has no GPU
-  bool hears_all = false;                           // of changes; false: it is emptied before each call
-  pointers::PointerCache::Counts before{};          // what it had counted when counting began
+  bool hears_all = false;  // the cache hears of every change; false: each call empties it first
+  pointers::PointerCache::Counts before{};  // the cache's counts when this job began to count
 
   void count_from_now() {
     if (cache != nullptr) before = cache->counts();
@@ -49,8 +49,8 @@ struct DeviceFabricParts {
   std::shared_ptr<FabricCounters> counters = std::make_shared<FabricCounters>();
 };
 
-// Makes the fabric. Calls have a stream of `device`, or this member is absent. Several may be in progress.
-// The references in `parts` outlive it. Errors: as base/gpu_runtime.h.
+// Makes the fabric. A call names a stream of `device`, or this member is absent from it. Several calls may be
+// in progress. The references in `parts` outlive the fabric. Errors: those of base/gpu_runtime.h.
 Result<std::unique_ptr<Fabric>> make_device_fabric(DeviceFabricParts parts);
 
 }  // namespace roundelay::collective

@@ -49,12 +49,12 @@ Status DeviceProbe::begin(Deadline deadline, const AbortToken* abort) {
 
 Result<bool> DeviceProbe::test() {
   if (call_) {
-    const Result<bool> over = call_->test();
+    Result<bool> over = call_->test();
     if (!over.ok() || !*over) return over;
     call_.reset();
     ROUNDELAY_RETURN_IF_ERROR(fetch());
   }
-  const Result<bool> there = fetched_->reached();
+  Result<bool> there = fetched_->reached();
   if (!there.ok() || !*there) return there;
   ROUNDELAY_RETURN_IF_ERROR(compare());
   return true;

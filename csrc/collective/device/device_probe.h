@@ -9,24 +9,24 @@
 
 namespace roundelay::collective {
 
-// An all-gather of a few bytes that the host knows. One thread at a time.
+// Gathers a few bytes of each member, and compares them with those that the host knows. One thread at a time.
 class DeviceProbe {
  public:
-  // Both outlive it. `device` is the fabric's.
+  // `fabric` and `runtime` outlive it. `device` is the fabric's.
   DeviceProbe(Fabric& fabric, GpuRuntime& runtime, int device)
       : fabric_(fabric), runtime_(runtime), device_(device) {}
   ~DeviceProbe();
   DeviceProbe(const DeviceProbe&) = delete;
   DeviceProbe& operator=(const DeviceProbe&) = delete;
 
-  // Starts it. All members do. Errors: as Fabric::start() and base/gpu_runtime.h.
+  // Starts the all-gather. Every member calls it. Errors: those of Fabric::start() and base/gpu_runtime.h.
   Status begin(Deadline deadline, const AbortToken* abort);
-  // Moves it on without blocking. True: the bytes of all members have come. Errors: kUnavailable (other bytes
-  // have come); the fabric's.
+  // Moves it on without blocking. Returns true when the right bytes of all members have come. Errors:
+  // kUnavailable (other bytes have come); the fabric's.
   Result<bool> test();
 
  private:
-  static constexpr std::size_t kBytes = 64;  // of each member
+  static constexpr std::size_t kBytes = 64;  // the number of each member's bytes
   static std::byte byte_of(std::size_t member) {
     return std::byte{static_cast<unsigned char>(member * 37 + 11)};
   }

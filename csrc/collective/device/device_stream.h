@@ -1,5 +1,5 @@
-// A fabric's own stream on a device, and what the host needs to know of it: whether the work in it is done,
-// and whether something went wrong.
+// A fabric's own stream on a device. It tells the host whether the work in it is done, and whether something
+// went wrong.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace roundelay::collective::device {
 // One thread at a time.
 class DeviceStream {
  public:
-  // Errors: as base/gpu_runtime.h. `runtime` outlives the stream.
+  // Makes a stream on the device. Errors: those of base/gpu_runtime.h. `runtime` outlives the stream.
   static Result<std::shared_ptr<DeviceStream>> make(GpuRuntime& runtime, int device);
   ~DeviceStream() { runtime_.free_stream(device_, stream_); }
   DeviceStream(const DeviceStream&) = delete;
@@ -21,7 +21,7 @@ class DeviceStream {
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] GpuStream stream() const { return stream_; }
 
-  // Takes the result of enqueueing something here. The first error stays.
+  // The caller calls it with the result of each enqueueing here. The first error stays.
   void enqueued(const Status& result);
   [[nodiscard]] const Status& error() const { return error_; }
   // Makes work that is enqueued here from now on wait for the work that is in `other` now.

@@ -51,7 +51,7 @@ Result<bool> DeviceTransport::test(TransferId id) {
   ROUNDELAY_RETURN_IF_ERROR(start_waiting());
   Transfer& transfer = slots_[id];
   if (!transfer.started) return false;
-  const Result<bool> done = medium_->test(transfer.in_medium);
+  Result<bool> done = medium_->test(transfer.in_medium);
   if (done.ok() && *done) slots_.give_back(id);
   return done;
 }

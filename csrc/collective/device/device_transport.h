@@ -33,7 +33,7 @@ class DeviceTransport final : public Transport {
     ByteSpan incoming;
     bool sends = false;
     bool started = false;
-    TransferId in_medium = 0;  // when it has started
+    TransferId in_medium = 0;  // the medium's id, once the transfer has started
     GpuEventPtr after;         // null: nothing holds it back
   };
   Result<TransferId> post(Transfer transfer);

@@ -24,7 +24,7 @@ class InprocHub : public std::enable_shared_from_this<InprocHub> {
   // `wire`: how long messages take; null: no time. One thread then steps all members.
   explicit InprocHub(int members, std::shared_ptr<Wire> wire = nullptr);
 
-  // Makes the transport of a member. At most one for each member.
+  // Makes the transport of a member. Call it once at most for each member.
   std::unique_ptr<Transport> transport(int index) EXCLUDES(mutex_);
 
   // Acts as a stopped process: nothing that this member has posted or will post reaches anyone.
@@ -43,7 +43,7 @@ class InprocHub : public std::enable_shared_from_this<InprocHub> {
     bool sizes_differ = false;
   };
   using PostedPtr = std::shared_ptr<Posted>;
-  struct Link {  // from one member to another
+  struct Link {  // messages from one member to another
     std::deque<PostedPtr> sends, receives;
   };
 
@@ -54,7 +54,7 @@ class InprocHub : public std::enable_shared_from_this<InprocHub> {
 
   const std::size_t members_;
   Mutex mutex_;
-  const std::shared_ptr<Wire> wire_;  // under mutex_
+  const std::shared_ptr<Wire> wire_;  // used under mutex_
   std::vector<Link> links_ GUARDED_BY(mutex_);
   std::vector<bool> silent_ GUARDED_BY(mutex_);
   std::vector<bool> failed_ GUARDED_BY(mutex_);

@@ -51,7 +51,7 @@ class Wire {
   const Duration alpha_;
   const double bytes_per_second_;
   Duration now_{};
-  std::vector<Duration> sends_until_, receives_until_;  // when the members' ports are free
+  std::vector<Duration> sends_until_, receives_until_;  // the times at which the members' ports are free
   std::priority_queue<Duration, std::vector<Duration>, std::greater<>> deliveries_;
 };
 

@@ -15,7 +15,7 @@
 namespace roundelay::collective {
 
 struct MpiFabricOptions {
-  Deadline deadline = Deadline::never();       // for making the communicator
+  Deadline deadline = Deadline::never();       // ends the making of the communicator
   std::size_t most_message_bytes = 1U << 30U;  // longer messages are cut; tests use less
   Select select;
   // A fault calls Session::poison(). False: it does not, because the caller makes sure that all requests end.

@@ -28,7 +28,7 @@ class DeviceScratch {
   struct Block {
     GpuMemory memory;
     std::size_t bytes = 0;
-    bool taken = false;    // from take() to give()
+    bool taken = false;    // true from take() to give()
     GpuEventPtr last_use;  // null: never used
     // Returns whether the device is done with the memory.
     [[nodiscard]] bool idle() const;
@@ -36,7 +36,7 @@ class DeviceScratch {
   GpuRuntime& runtime_;
   const int device_;
   Block block_;
-  std::vector<Block> outgrown_;  // until the device is done with them
+  std::vector<Block> outgrown_;  // kept until the device is done with them
 };
 
 }  // namespace roundelay::collective::nccl

@@ -94,7 +94,7 @@ Status NcclOperation::start(const AllreduceCall& call) {
   return tools_.communicator.all_reduce(at, at, elements, how_.wire, how_.reduction, stream_);
 }
 
-// NCCL knows no unequal shards. Where they are unequal, every member reduces all of them and keeps its own.
+// NCCL knows no unequal shards. If they are unequal, every member reduces all of them and keeps its own.
 template <>
 Status NcclOperation::start(const ReducescatterCall& call) {
   const std::size_t element = size_of(call.dtype);

@@ -63,7 +63,7 @@ class NcclOperation {
   const Tools& tools_;
   const Call& call_;
   const GpuStream stream_;
-  ReductionPlan how_;                          // how NCCL carries out this call, if it is a reduction
+  ReductionPlan how_;                          // NCCL's way to carry out this call, if it is a reduction
   std::optional<kernels::GpuCopy> last_copy_;  // the copy that end() enqueues
   bool scratch_taken_ = false;
 };

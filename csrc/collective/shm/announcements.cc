@@ -16,8 +16,8 @@ class SegmentAnnouncements final : public Announcements {
     return segment_.announced(member).word.load(std::memory_order_seq_cst);
   }
 
-  // Sequentially consistent, as arm() is. Either a sleeper sees the word, or this member sees it asleep. Of
-  // two members that are last together at least one sees both words.
+  // Sequentially consistent, as arm() is. Either a sleeper sees the word, or this member sees it asleep. If
+  // two members are last together, at least one of them sees both words.
   void announce(std::uint64_t word) override {
     SharedWord<Word>& own = segment_.announced(member_).word;
     const Word before = own.load(std::memory_order_relaxed);

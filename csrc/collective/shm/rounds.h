@@ -28,8 +28,8 @@ struct History {
 
   const Segment segment;
   const int index;
-  std::vector<Word> last_present;       // by member: the end of the last call that it took part in
-  Word last_use[Segment::kSlots] = {};  // by slot of this member: the round that used it last
+  std::vector<Word> last_present;       // each member's end of the last call that it took part in
+  Word last_use[Segment::kSlots] = {};  // the last round that used each slot of this member
   const std::shared_ptr<FabricCounters> counters = std::make_shared<FabricCounters>();
 };
 

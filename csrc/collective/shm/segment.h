@@ -35,7 +35,7 @@ struct alignas(128) Doorbell {
   FutexWord rings{0};
   SharedWord<std::uint32_t> asleep{0};  // a sleeper sets it, and the thread that rings clears it
 
-  // Wakes the sleepers. From any thread of any member.
+  // Wakes the sleepers. Any thread of any member may call it.
   void ring() {
     rings.fetch_add(1, std::memory_order_release);
     futex_wake(rings);
@@ -45,7 +45,7 @@ struct alignas(128) Doorbell {
 // Shows how far a member has come in a locked schedule, and wakes its threads that wait for the others. It
 // is apart from what collectives write, because members announce while collectives run.
 struct alignas(128) Announced {
-  SharedWord<Word> word{0};  // as base/announcements.h
+  SharedWord<Word> word{0};  // the word of base/announcements.h
   Doorbell doorbells[Announcements::kSleepers];
 };
 

@@ -57,7 +57,7 @@ class PinnedBlocks {
   GpuRuntime& runtime_;
   const std::size_t piece_bytes_;
   std::array<PinnedBlock, kPieces> pieces_;
-  std::uint64_t taken_ = 0;  // how often a piece was taken
+  std::uint64_t taken_ = 0;  // counts the pieces that were taken
   PinnedBlock large_;
 };
 

@@ -12,10 +12,11 @@ inline constexpr std::size_t kElement = 8;  // the size of the largest element
 
 // One call of the CPU's fabric. `given` and `result` are parts of its pinned memory.
 struct Step {
-  std::size_t pinned = 0;           // the size of the pinned memory
-  const std::byte* from = nullptr;  // on the device: is copied down to `given` before; null: nothing is
+  std::size_t pinned = 0;  // the size of the pinned memory
+  const std::byte* from =
+      nullptr;  // memory on the device, which is copied down to `given` before; null: nothing is
   ByteRange given;
-  std::byte* to = nullptr;  // on the device: `result` is copied up to it after; null: nothing is
+  std::byte* to = nullptr;  // memory on the device, to which `result` is copied up after; null: nothing is
   ByteRange result;
 };
 

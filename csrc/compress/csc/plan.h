@@ -1,4 +1,4 @@
-// Plans one run of csc. The host makes the plan without the norms.
+// Plans one run of csc. The host makes the plan without the norms. Pure.
 #pragma once
 
 #include <algorithm>
@@ -13,39 +13,39 @@
 namespace roundelay::compress::csc {
 
 struct Options {
-  std::uint64_t before = 0;  // chunks of the pool's buckets before this one
-  std::size_t chunk = 1;     // elements
-  std::vector<std::uint32_t> dense;
-  std::uint64_t share = 0;  // of the chunks that are sent (quota.h)
+  std::uint64_t before = 0;          // the number of chunks in the pool's buckets before this one
+  std::size_t chunk = 1;             // elements of a chunk
+  std::vector<std::uint32_t> dense;  // indices of the bucket's parameters that go densely, ascending
+  std::uint64_t share = 0;           // the share of the chunks to send, in units of 2^-32 (quota.h)
   kernels::LocalMomentum momentum;
-  bool by_last_norms = false;
-  std::optional<DType> wire;  // of fp32 elements; none: as they are
+  bool by_last_norms = false;  // the norms of the last run choose the chunks
+  std::optional<DType> wire;   // the type in which fp32 elements travel; none: their own
 };
 
 // The time at which the ranks agree on the norms of a run that is not in place. They always do: a norm that
 // is not finite tells all ranks of an overflow on one.
 enum class Agreement : std::uint8_t {
-  kBefore,  // before the chunks go, as the norms choose them
-  kWith,    // in the message
-  kAfter    // after the message, as it has another type, or there is none
+  kBefore,  // the norms travel before the chunks, because they choose the chunks
+  kWith,    // they travel in the message
+  kAfter    // they travel after the message, because it has another type, or there is none
 };
 
 struct Plan {
   Chunking chunking;
   DType dtype, wire;
-  std::size_t chosen;   // chunks to send
+  std::size_t chosen;   // the number of chunks to send
   bool in_place;        // all chunks go, where they lie, and there is no message
   bool by_last;         // the norms of the last run choose
-  Agreement agreement;  // without meaning for a run in place
+  Agreement agreement;  // has no meaning for a run in place
   // The message has norms (if they go with it), dense elements and chunks. The dense elements and the chunks
   // begin here, in elements of `wire`.
   std::size_t dense_at, chunks_at;
-  std::size_t room;   // of whole chunks
-  std::size_t sent;   // the last chunk may be short: it is the last one of the message
+  std::size_t room;   // elements of the message's memory, which has room for whole chunks
+  std::size_t sent;   // elements of the message that travel: its last chunk may be short
   std::size_t first;  // an element of the bucket that users see
 };
 
-// `run`: as in Bucket.
+// Returns the plan of run number `run` (Bucket::run) of a bucket with this shape.
 [[nodiscard]] Plan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run);
 // Returns how many chunks that run sends.
 [[nodiscard]] std::size_t chosen_in(const Options& options, const BucketShape& shape, std::uint64_t run);

@@ -9,8 +9,8 @@
 //   result = scale(sum over r of prescale(s_r)) in C, and 0 elsewhere
 //   e_r = u_r - s_r in C (0 if nothing is rounded), and u_r elsewhere
 // So a residual has the units of one rank's part of the sum, before prescale and scale: they act once on each
-// gradient, in the step that sends it. What is not finite is sent in its turn and not kept. The number of the
-// run says whose turn it is. The state is the residual.
+// gradient, in the step that sends it. Elements that are not finite are sent in their turn and not kept. The
+// number of the run says whose turn it is. The state is the residual.
 #include <algorithm>
 #include <utility>
 

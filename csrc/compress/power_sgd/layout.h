@@ -16,9 +16,9 @@ namespace roundelay::compress::power_sgd {
 
 // The technique's parameters, the same on all ranks.
 struct Options {
-  std::vector<std::uint32_t> columns;  // of each parameter's matrix; 0: the parameter goes densely
+  std::vector<std::uint32_t> columns;  // the width of each parameter's matrix; 0: the parameter goes densely
   std::size_t rank = 1;                // the highest rank of an approximation
-  std::uint64_t seed = 0;              // of the random right factors with which the first run begins
+  std::uint64_t seed = 0;              // gives the random right factors with which the first run begins
   std::optional<DType> wire;           // the type in which fp32 elements travel; none: their own
 };
 
@@ -30,7 +30,7 @@ struct Block {
 // The matrix of one parameter, whose elements lie row by row, and its factors: `rank` vectors of `rows`
 // elements, one after the other, and `rank` vectors of `columns` elements.
 struct Matrix {
-  Slice slice;  // in the bucket
+  Slice slice;  // its elements in the bucket
   std::size_t rows = 0, columns = 0, rank = 0;
   // The index of its first element among the left factors of all matrices, and among the right factors.
   std::size_t left = 0, right = 0;
@@ -60,8 +60,8 @@ struct Layout {
   std::size_t left = 0, right = 0;  // elements of all left factors, and of all right factors
 };
 
-// Precondition: the number of columns divides the number of a parameter's elements. A matrix never has a
-// higher rank than it has rows or columns.
+// Returns the layout of a bucket with this shape. Precondition: the number of columns divides the number of a
+// parameter's elements. A matrix never has a higher rank than it has rows or columns.
 [[nodiscard]] inline Layout layout_of(const Options& options, const BucketShape& shape) {
   Layout layout;
   for (std::size_t i = 0; i < shape.parameters.size(); ++i) {

@@ -2,7 +2,7 @@
 // low-rank factors travel, and each step begins with the factors of the step before.
 //
 // A node adds up its gradients first, and each of its ranks takes a shard of the sums, as a reduce-scatter
-// leaves them. Where no fabric is within nodes, each rank is a node of its own. Shard s has a residual e_s,
+// leaves them. If no fabric is within nodes, each rank is a node of its own. Shard s has a residual e_s,
 // which is zero at first. With g_s for the sums, N nodes, and Q for the right factors:
 //   u_s = e_s + g_s
 //   P = scale(sum over s of prescale(u_s Q))        an allreduce, with the parameters that go densely
@@ -10,13 +10,13 @@
 //   Q = scale(sum over s of prescale(u_s^T P))      an allreduce
 //   result = P Q^T
 //   e_s = u_s - P Q^T / (N c)                       c: what scale and prescale make of 1
-// u_s Q needs nothing but the shard's elements, which need not be whole rows. As P is orthonormal, P Q^T is
-// the part of c u that lies in P's space, for u the sum over all shards; so the residuals together are u
-// without that part: the sums of results and residuals are those of the gradients, within rounding.
+// u_s Q needs nothing but the shard's elements, which need not be whole rows. Let u be the sum over all
+// shards. P is orthonormal, so P Q^T is the part of c u that lies in P's space. Hence the residuals together
+// are u without that part: the sums of results and residuals are those of the gradients, within rounding.
 //
 // P's scale does not matter, since it becomes orthonormal, so both messages are reduced as the gradients
-// would be. Where the wire or the bucket has a half type, messages are rounded, and what the rounding takes
-// from P Q^T stays in the residual. Matrices of half buckets are added up in the node as averages, so that
+// would be. If the wire or the bucket has a half type, messages are rounded, and the residual keeps what the
+// rounding takes from P Q^T. Matrices of half buckets are added up in the node as averages, so that
 // they do not overflow.
 //
 // Q is scaled to columns of length 1 before the next step, and a column that is zero is drawn anew: a matrix

@@ -76,7 +76,7 @@ Status Run::copy_dense(bool back) const {
   return copies.end();
 }
 
-// Copies factors to the message, behind so many elements.
+// Copies `count` factors to the message, after its first `before` elements.
 Status Run::send(const std::byte* factors, std::size_t count, std::size_t before) const {
   const GpuCopy item{message_ + before * size_of(wire_), factors, count, wire_, real_};
   return math_.copy({&item, 1});
@@ -148,7 +148,7 @@ Status Run::project_back() const {
   return send(factors_ + layout_.left * size_of(real_), layout_.right, 0);
 }
 
-// Expands the elements before the shard, in it, and behind it.
+// Expands the elements before the shard, in it, and after it.
 Status Run::expand(const Matrix& matrix) const {
   const std::size_t end = shard_.first + shard_.count;
   const auto each = [&](const Slice& range, bool kept) {

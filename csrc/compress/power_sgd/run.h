@@ -14,7 +14,7 @@ namespace roundelay::compress::power_sgd {
 // outlive it. Errors: those of Arithmetic.
 class Run {
  public:
-  // Errors: those of Stage::scratch().
+  // Makes the run, and takes its memory from the stage. Errors: those of Stage::scratch().
   static Result<Run> make(const Options& options, Stage& stage, const Bucket& bucket);
 
   // Puts the dense elements into the first message, before the node adds up its gradients. In the first run
@@ -62,11 +62,12 @@ class Run {
   Arithmetic& math_;
   const Bucket bucket_;
   const Layout layout_;
-  const DType dtype_, real_, wire_;  // of the bucket's elements, of residual and factors, of messages
+  const DType dtype_, real_,
+      wire_;  // the types of the bucket's elements, of residual and factors, of messages
   const Place place_;
   const Slice shard_;          // the elements that this rank works on
-  const std::int64_t weight_;  // by which a node's sums are divided in the bucket, lest halves overflow
-  double share_ = 0;           // the factor by which the result becomes what this rank's node has sent of it
+  const std::int64_t weight_;  // divides a node's sums in the bucket, lest halves overflow
+  double share_ = 0;           // the result times this is the part of it that this rank's node has sent
   std::byte* factors_ = nullptr;
   std::byte* message_ = nullptr;
 };

@@ -42,8 +42,8 @@ class IndexCode {
   bool short_;
 };
 
-// Where the parts of a message begin, and its size, in bytes. The size is a multiple of 8, so that messages
-// lie side by side. `values`: the number of dense and chosen elements.
+// The places at which the parts of a message begin, and its size, in bytes. The size is a multiple of 8, so
+// that messages lie side by side. `values`: the number of dense and chosen elements.
 struct MessageLayout {
   static constexpr std::size_t kValuesAt = 8;
 

@@ -21,7 +21,7 @@ namespace roundelay::compress::top_k {
 struct Options {
   std::uint64_t before = 0;          // the number of lossy elements in the pool's buckets before this one
   std::vector<std::uint32_t> dense;  // indices of the bucket's parameters that go densely
-  std::uint64_t share = 0;           // of the lossy elements, to be sent; in units of 2^-32 (quota.h)
+  std::uint64_t share = 0;           // the share of lossy elements to send, in units of 2^-32 (quota.h)
   kernels::LocalMomentum momentum;
   std::optional<DType> wire;  // the type in which fp32 elements travel; none: their own
   kernels::TopKRule rule;
@@ -29,8 +29,8 @@ struct Options {
 };
 
 struct Plan {
-  DType dtype, wire;         // of the bucket's elements, and of those in messages
-  Slice shard;               // in the bucket
+  DType dtype, wire;         // the types of the bucket's elements, and of those in messages
+  Slice shard;               // this rank's elements in the bucket
   std::vector<Slice> dense;  // the shard's elements that go densely; first: counted from the shard's first
   std::size_t dense_count;   // the number of these
   std::size_t lossy;         // the number of the shard's lossy elements; padding is neither dense nor lossy

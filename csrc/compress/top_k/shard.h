@@ -28,7 +28,7 @@ class Shard {
  private:
   struct Chosen {
     std::span<std::int64_t> indices;
-    std::byte* values;  // of the residual's type
+    std::byte* values;  // elements of the residual's type
   };
   [[nodiscard]] std::byte* values() const {
     return bucket_.buffer.data() + plan_.shard.first * size_of(plan_.dtype);

@@ -3,14 +3,15 @@
 //
 // Each rank of a node has a shard of the bucket, and the residual e of this shard; the ranks of one place on
 // all nodes have the same shard. With the gradients g of the node's ranks:
-//   y = the sum of g over the node                              a reduce-scatter in the node
-//   u = e + y                                                   or, with local momentum,
-//   kernels::accumulate() I = k indices of large |u| (kernels/top_k.h)                others on each node s =
-//   u at I, rounded to the type on the wire z = scale(sum over the nodes of prescale(s at I))           a
-//   gather between the nodes; added in their order result = the shards of z an all-gather in the node e = u -
-//   s at I, and u elsewhere; momentum becomes 0 at I
-// On one node the gather is left out. Where there is no fabric within nodes (one rank on each, or nodes with
-// different numbers of ranks) each rank counts as a node, and its shard is the whole bucket.
+//   y = the sum of g over the node                       a reduce-scatter in the node
+//   u = e + y                                            or, with local momentum, kernels::accumulate()
+//   I = k indices of large |u| (kernels/top_k.h)         each node has others
+//   s = u at I, rounded to the type on the wire
+//   z = scale(sum over the nodes of prescale(s at I))    a gather between the nodes; added in their order
+//   result = the shards of z                             an all-gather in the node
+//   e = u - s at I, and u elsewhere                      the momentum becomes 0 at I
+// On one node the gather is left out. If there is no fabric within nodes (one rank on each, or nodes with
+// different numbers of ranks), each rank counts as a node, and its shard is the whole bucket.
 //
 // quota.h has k: over all shards and buckets of a pool a run sends `density` of the elements, within one.
 // With density 1 the bucket goes densely where it lies, unless there is momentum or another type on the wire.

@@ -1,5 +1,5 @@
-// The values that may be among the k largest magnitudes. A sample tells a floor that somewhat more than k
-// magnitudes reach; one read of all values then collects those. All else works on them alone.
+// Finds the values that may be among the k largest magnitudes. A sample gives a floor that somewhat more than
+// k magnitudes reach. Then one read of all values collects those. All later work is done on them alone.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class Candidates {
   // The part of the candidates that comes from one block of kMagnitudeBlock values.
   struct Block {
     std::span<const float> values;
-    const std::uint32_t* positions;  // in the block; null: all values of the block are candidates
+    const std::uint32_t* positions;  // the values' places in the block; null: all its values are candidates
     std::size_t first;               // the index of the block's first value
   };
 
@@ -52,7 +52,7 @@ class Candidates {
     explicit Copies(std::size_t most) : values(most), positions(most) {}
     Scratch<float> values;
     Scratch<std::uint32_t> positions;
-    std::vector<std::size_t> ends{};  // of each block's candidates
+    std::vector<std::size_t> ends{};  // the end of each block's candidates
   };
 
   std::span<const float> values_;

@@ -24,7 +24,7 @@ struct WideOf {
   static constexpr std::size_t kWidth = kWideBytes / sizeof(Real);
 };
 
-// Reads U and writes what it becomes, `Count` elements at a time: kWidth, or fewer at the end of a row.
+// Reads elements of U and writes their new values, `count` at a time: kWidth, or fewer at the end of a row.
 template <DType kType>
 class BlockElements {
  public:
@@ -36,7 +36,7 @@ class BlockElements {
   [[gnu::always_inline]] explicit BlockElements(const LowRankBlock& block)
       : values_(block.values), residual_(block.residual), weight_(static_cast<Real>(block.weight)) {}
 
-  // Sets `to` to these numbers, and what it has more to zero.
+  // Sets the first `count` elements of `to` to these numbers, and the others to zero.
   [[gnu::always_inline]] static void read(Wide& to, const std::byte* from, std::size_t count) {
     if (count < WideOf<Real>::kWidth) to = Wide{};
     std::memcpy(&to, from, count * sizeof(Real));
@@ -57,7 +57,7 @@ class BlockElements {
     for (std::size_t i = 0; i < count; ++i)
       store<Stored>(values_ + (at + i) * sizeof(Stored), E::result(static_cast<typename E::Wide>(wide[i])));
   }
-  // Keeps `rest`, but for elements that are not finite. There is a residual.
+  // Writes `rest` to the residual, but for elements that are not finite. Precondition: there is a residual.
   [[gnu::always_inline]] void keep(std::size_t at, const Wide& rest, std::size_t count) const {
     Wide kept;
     read(kept, residual_ + at * sizeof(Real), count);

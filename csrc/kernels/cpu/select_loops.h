@@ -17,8 +17,7 @@ namespace roundelay::kernels {
 inline constexpr std::size_t kCollectSlack = 16;
 
 // Copies the values whose magnitudes are in the range, from the element `begin` on, and their positions if
-// `positions` is not null. Returns how many there are, `kept` included, which were there before. `to` may be
-// `values`.
+// `positions` is not null. `to` has `kept` values already; it may be `values`. Returns how many it has then.
 [[gnu::always_inline]] inline std::size_t collect_rest(const float* values, std::size_t begin,
                                                        std::size_t count, MagnitudeRange range, float* to,
                                                        std::uint32_t* positions, std::size_t kept) {

@@ -20,7 +20,7 @@ inline constexpr int kLeastThreads = 64;
 struct CopyItem {
   std::byte* to;
   const std::byte* from;
-  std::uint64_t count;        // in elements, or in bytes
+  std::uint64_t count;        // elements, or bytes if the group copies bytes
   std::uint32_t first_block;  // the first of the launch's blocks that work on this copy
   std::uint8_t width;  // the access that both addresses allow: kPackBytes, else the element's size, else 1
 };
@@ -30,8 +30,8 @@ struct CopyGroup {
   DType to_type = DType::kUInt8;
   DType from_type = DType::kUInt8;
   bool bytes = false;
-  int threads = kMostThreads;   // per block
-  std::uint64_t chunk = 0;      // elements, or bytes, per block
+  int threads = kMostThreads;   // threads of a block
+  std::uint64_t chunk = 0;      // elements, or bytes, of a block
   std::vector<CopyItem> items;  // first_block is not set yet
 };
 

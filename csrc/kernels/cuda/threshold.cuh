@@ -1,10 +1,10 @@
 // The search for the magnitude from which on top_k() selects (kernels/top_k.h), by blocks of threads. Tests
 // compile it without CUDA.
 //
-// Launches follow each other in one stream. Spreads: the mean and the maximum, for MSTopK. Begin: one block
-// starts the search. Then rounds of two: counts, of how many magnitudes reach 16 thresholds; and a step, in
-// which one thread takes the search on. The host enqueues as many rounds as there may be; those after the
-// search's end do nothing.
+// Launches follow each other in one stream. The first one, for MSTopK only, computes the mean and the maximum
+// of the values (spreads). Then one block begins the search. Each round has two launches: one counts how many
+// magnitudes reach 16 thresholds, and in the other one thread takes the search on. The host enqueues as many
+// rounds as there may be; those after the search's end do nothing.
 #pragma once
 
 #include <cstddef>
@@ -73,13 +73,13 @@ ROUNDELAY_DEVICE void spread_step(int step, int thread, const SpreadWork& work, 
   }
 }
 
-// What a search knows. It lies in the device's memory, where the next launch finds it.
+// The state of a search. It lies in the device's memory, where the next launch finds it.
 template <typename Search>
 struct SearchState {
   Search search;
   typename Search::Thresholds thresholds;
   typename Search::Counts counts;
-  Cut cut;    // where to cut, if it is over
+  Cut cut;    // the result, once the search is over
   bool over;  // the next rounds do nothing
 };
 

@@ -1,5 +1,5 @@
-// Writes what top_k() selects (kernels/top_k.h) once it is known where to cut, by blocks of threads. Tests
-// compile it without CUDA.
+// Writes the values that top_k() selects (kernels/top_k.h), once the cut is known (threshold.cuh), by blocks
+// of threads. Tests compile it without CUDA.
 //
 // A block has a tile of the values. The first launch counts what each tile has. The second one adds the
 // counts up, so that each tile knows how many come before its own. The third one writes.
@@ -29,7 +29,7 @@ struct TileWork {
   const float* values;
   std::uint64_t count;
   const Cut* cut;
-  Ranks* ranks;  // of each tile: what it has; after the second launch: what comes before it
+  Ranks* ranks;  // one for each tile: its own counts; after the second launch those of all tiles before it
   float* chosen;
   std::int64_t* indices;
 
@@ -79,7 +79,7 @@ class TileSteps {
   }
 
  private:
-  // Returns how many of so many first values of the band are selected.
+  // Returns how many of the band's first `band` values are selected.
   ROUNDELAY_DEVICE static std::uint64_t taken(const Cut& cut, std::uint64_t band) {
     if (band <= cut.skip) return 0;
     return band - cut.skip < cut.take ? band - cut.skip : cut.take;

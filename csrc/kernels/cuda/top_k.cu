@@ -71,7 +71,7 @@ constexpr std::uint64_t blocks_of(std::uint64_t values, std::uint64_t of_block) 
   return (values + of_block - 1) / of_block;
 }
 
-// Where the parts of the scratch memory lie, in bytes.
+// The places of the parts of the scratch memory, and its size, in bytes.
 struct Scratch {
   explicit constexpr Scratch(std::uint64_t count)
       : ranks_at(kStateBytes + blocks_of(count, kMagnitudeBlock) * sizeof(BlockSpread)),

@@ -1,4 +1,4 @@
-// What CUDA's driver knows of an address.
+// Asks CUDA's driver where memory lies, and hears of memory that begins or ends.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,8 @@
 
 namespace roundelay::platform::cuda {
 
-// Asks the driver, in one call. The calling thread has a current device. Errors: as PointerDriver::ask().
+// Asks the driver, in one call, and returns the allocation that has this address. The calling thread has a
+// current device. Errors: those of PointerDriver::ask().
 [[nodiscard]] Result<Allocation> ask_driver(const void* address);
 
 // Tells the listener of all memory that begins or ends. False: nobody hears of it, as

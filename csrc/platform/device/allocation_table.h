@@ -21,7 +21,7 @@ class AllocationTable {
   // Returns where the address lies; nothing if no allocation has it.
   [[nodiscard]] std::optional<MemoryPlace> find(std::uintptr_t address) const;
 
-  // Takes the place of all allocations that have an address in common with this one, which has bytes.
+  // Adds an allocation of at least one byte, and removes all that have an address in common with it.
   void insert(const Allocation& allocation);
   // Removes every allocation that has one of these addresses, as a whole.
   void erase(std::uintptr_t base, std::size_t bytes);

@@ -6,9 +6,10 @@
 //   the driver's function is called.
 // - An answer is kept only if no change is under way, and none has begun or ended since the driver was
 //   asked: it may have answered for memory that is gone by now.
-// - Of host memory only what is registered is kept: the rest may become a device's without a call that
+// - Of host memory only registered ranges are kept: other memory may become a device's without a call that
 //   anybody could hear of.
-// So it needs a listener's calls for every change. Who cannot promise that calls forget_all().
+// So it needs a listener's calls for every change. A user that may miss some calls forget_all() before it
+// asks.
 #pragma once
 
 #include <array>
@@ -36,7 +37,7 @@ class PointerCache final : public MemoryListener {
 
   void begin_change(std::uintptr_t base, std::size_t bytes) override EXCLUDES(mutex_);
   void end_change() override EXCLUDES(mutex_);
-  // Forgets all answers, because changes may have gone unheard (a device was reset).
+  // Forgets all answers. Callers use it where changes may have gone unheard, as when a device was reset.
   void forget_all() EXCLUDES(mutex_);
 
   // Each miss is a question to the driver.
@@ -55,8 +56,8 @@ class PointerCache final : public MemoryListener {
 
   PointerDriver& driver_;
   std::atomic<std::uint64_t> changes_{0};  // counts begins and ends
-  Mutex mutex_;                            // for writing to table_
-  int under_way_ GUARDED_BY(mutex_) = 0;   // changes
+  Mutex mutex_;                            // guards writing to table_
+  int under_way_ GUARDED_BY(mutex_) = 0;   // the number of changes that have begun and not ended
   AllocationTable table_;
   std::array<Counter, 16> counters_;
 };

@@ -1,4 +1,4 @@
-// Whether this process's MPI takes memory on a GPU.
+// Finds out whether this process's MPI takes memory on a GPU.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace roundelay::mpi {
 
-// Returns why it does not, with the cure; "" if it says that it does. It is asked by the function that Open
-// MPI and MPICH have for that. An MPI that cannot be asked is not tried: one without CUDA would read a
-// device's address as its own and end the process.
+// Returns the reason and the cure if MPI does not take such memory; "" if it says that it does. Open MPI and
+// MPICH have a function that answers this. An MPI without such a function is not tried: if it had no CUDA, it
+// would read a device's address as its own and end the process.
 std::string why_no_device_memory(const Session& session);
 
 }  // namespace roundelay::mpi

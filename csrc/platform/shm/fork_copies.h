@@ -1,4 +1,4 @@
-// Gives forked children a copy of one part of a shared mapping. Of other shared mappings they have nothing.
+// Gives forked children a copy of one part of a shared mapping. They have nothing of other shared mappings.
 #pragma once
 
 #include <cstddef>

@@ -33,8 +33,8 @@ class SharedMemory {
   // Gives the pages back. They read as zeros from now on.
   void discard(std::size_t offset, std::size_t bytes) const;
 
-  // Gives forked children a private copy of this part, in whole pages, as of ordinary memory. At most one
-  // part of each mapping. Errors: kUnavailable.
+  // Gives forked children a private copy of this part, in whole pages, as of ordinary memory. Call it for at
+  // most one part of each mapping. Errors: kUnavailable.
   [[nodiscard]] Status copy_in_children(std::size_t offset, std::size_t bytes) const;
 
   [[nodiscard]] ByteSpan span() const { return {data_, bytes_}; }

@@ -16,7 +16,7 @@ struct Transfer {
   // kSome: `bytes` bytes moved. kWouldBlock: none can move now. kEnd: the peer has ended its output.
   enum class State : unsigned char { kSome, kWouldBlock, kEnd, kError };
   State state = State::kSome;
-  std::size_t bytes = 0;  // for kSome
+  std::size_t bytes = 0;  // set with kSome
   int error = 0;          // errno, for kError
 };
 

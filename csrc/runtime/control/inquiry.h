@@ -23,7 +23,7 @@ class Whereabouts {
 // Thread-safe.
 class Inquiry {
  public:
-  // The program may take so long to answer.
+  // The time that the program may take to answer.
   static constexpr Duration kPatience = std::chrono::milliseconds(1500);
 
   // Sends the answer to the rank that asked. It is called from any thread, but not after the Inquiry's

@@ -14,7 +14,7 @@
 namespace roundelay::runtime {
 
 struct Neighbour {
-  int rank = 0;  // in the world
+  int rank = 0;  // its number in the world
   pid_t process = 0;
   bool stopped = false;  // the last look() has seen it stopped by a signal or a debugger
 };
@@ -24,8 +24,8 @@ class Neighbours {
  public:
   explicit Neighbours(std::vector<Neighbour> all = {}) : all_(std::move(all)) {}
 
-  // Returns a warning for each member of the group that has been stopped since the last call. Of the members
-  // on this node only the first one that runs gets warnings; others get none.
+  // Returns a warning for each member of the group that has been stopped since the last call. Only the first
+  // member on this node that runs gets warnings; others get none.
   std::vector<std::string> look(const Group& group);
   // Returns what the rank does: "its process 4711 waits in the system call read". Empty if the rank is not on
   // this node or its process is unknown.

@@ -28,7 +28,7 @@ struct GpuInfo {
   std::array<char, 64> identity{};  // the GPU's identity, cut to 63 characters
   std::array<char, 128> node{};     // the node's id, cut to 127 characters
   std::array<char, 256>
-      why_not_mpi{};      // why MPI does not take its memory, cut to 255 characters; empty: it does
+      why_not_mpi{};      // the reason if MPI does not take its memory, cut to 255 characters; empty: it does
   platform::NcclId id{};  // names the communicator; set by its first member only
 };
 
@@ -38,7 +38,7 @@ enum class GpuFabricKind : std::uint8_t { kStaged, kNccl, kTwoLevel, kMpi };
 
 struct GpuChoice {
   GpuFabricKind kind = GpuFabricKind::kStaged;
-  std::string why;  // why NCCL, or MPI, is not used: ranks, cause and cure; empty: as wished
+  std::string why;  // the ranks, cause and cure if NCCL, or MPI, is not used; empty: it is as wished
 };
 
 // Returns the choice for the group. `gpu_infos`: one for each member, in the group's order.

@@ -25,7 +25,7 @@ class DeviceClock {
     TimePoint begin, end;
   };
 
-  // Returns true if the caller has to call refer_to() now. That is so about once a second: the clocks drift
+  // Returns true if the caller has to call refer_to() now: about once a second, because the clocks drift
   // apart, and the device measures coarsely between points that are far from each other.
   [[nodiscard]] bool wants_reference(TimePoint now) const;
   // Takes a mark in an idle stream of the same device as the next reference.

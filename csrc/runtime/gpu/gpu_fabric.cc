@@ -122,8 +122,9 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     const auto first = std::ranges::find(fabric_.group().ranks, those.ranks.front());
     const GpuInfo& gpu_info = gpu_infos[static_cast<std::size_t>(first - fabric_.group().ranks.begin())];
     auto joining = fabric_.parts_.nccl->join(gpu_info.id, those.size(), those.index, fabric_.device_);
-    if (joining.ok()) communicator_ = std::move(joining).value();
-    return joining.status();
+    if (!joining.ok()) return joining.status();
+    communicator_ = std::move(joining).value();
+    return {};
   }
 
   // Waits for this member's communicator, or its part in trying MPI, without blocking. True: it is made,

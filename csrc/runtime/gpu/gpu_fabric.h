@@ -33,8 +33,8 @@ struct GpuFabricOptions {
   bool may_share = false;                        // the user wants several ranks on one GPU
   Duration patience = std::chrono::seconds(30);  // all members make the communicator within this time
   std::string node{};                            // node_id() of bootstrap/rank_info.h
-  collective::LevelsCut cut = kGpuCut;           // for levels
-  // For the wish kMpi. The fabric takes its state. Null: there is no backend, so no MPI.
+  collective::LevelsCut cut = kGpuCut;           // cuts allreduces that go over levels
+  // The wish kMpi needs it. The fabric takes its state. Null: there is no backend, so no MPI.
   std::shared_ptr<collective::DeviceMedium> medium{};
 };
 
@@ -82,10 +82,11 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
   collective::Fabric& cpu_;
   const GpuFabricOptions options_;
   const CountersPtr counters_;
-  const std::span<collective::Fabric* const> levels_;  // of `cpu_`; empty: it is flat, or they are not wanted
+  const std::span<collective::Fabric* const>
+      levels_;  // those of `cpu_`; empty: it is flat, or they are not wanted
   int device_ = -1;
-  FabricPtr staged_;                      // over `cpu_`; over_levels() moves it into `faster_`
-  FabricPtr staged_inside_;               // over the inner level of `cpu_`; `faster_` uses it
+  FabricPtr staged_;                      // goes over `cpu_`; over_levels() moves it into `faster_`
+  FabricPtr staged_inside_;               // goes over the inner level of `cpu_`; `faster_` uses it
   FabricPtr faster_;                      // NCCL, levels or MPI; null: none of them
   bool nccl_ = false;                     // `faster_` uses NCCL
   collective::Fabric* chosen_ = nullptr;  // `faster_` or `staged_`; null: the members have not chosen

@@ -1,4 +1,4 @@
-// What a member tells the others about its GPU before they choose a fabric.
+// Makes the message in which a member tells the others about its GPU, before they choose a fabric.
 #pragma once
 
 #include "base/status.h"
@@ -14,7 +14,7 @@ struct GpuRole {
   bool names_group = false;  // it is the first member of its communicator, and makes the id
 };
 
-// Returns this member's. Errors: as base/gpu_runtime.h and platform/nccl/api.h.
+// Returns this member's message. Errors: those of base/gpu_runtime.h and platform/nccl/api.h.
 Result<GpuInfo> own_gpu_info(const GpuParts& parts, int device, const GpuFabricOptions& options,
                              GpuRole role);
 

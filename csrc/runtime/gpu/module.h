@@ -28,7 +28,7 @@ struct GpuParts {
   kernels::GpuKernels* kernels = nullptr;
   platform::NcclApi* nccl = nullptr;  // null: the process has no NCCL
   std::string why_no_nccl;            // the reason if `nccl` is null
-  collective::Pointers pointers{};    // where `runtime` says that memory lies
+  collective::Pointers pointers{};    // remembers where `runtime` says that memory lies
 };
 
 // Makes the process's cache of where this runtime's memory lies.

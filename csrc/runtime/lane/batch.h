@@ -21,7 +21,7 @@ namespace roundelay::runtime {
 class LaneRecorder;
 struct OperationSteps;
 
-inline constexpr std::size_t kTracks = 2;  // at most, of a lane (runtime/lane/tracks.h)
+inline constexpr std::size_t kTracks = 2;  // the most tracks that a lane has (runtime/lane/tracks.h)
 
 // One tensor of an entry. An operation without tensors has one piece of 0 bytes.
 struct Piece {
@@ -41,14 +41,14 @@ struct Piece {
 // All state of one batch. One owner at a time: the queue, then the holder of the lane's token.
 struct Batch {
   // Set when the batch is queued.
-  std::uint64_t sequence = 0;  // of the order; under a schedule lock, of the order that began it
+  std::uint64_t sequence = 0;  // the order's; under a schedule lock, that of the order that began it
   std::uint32_t index = 0;     // counts the batches of this sequence, for the timeline
   const OperationSteps* steps = nullptr;
   std::vector<Piece> pieces;  // they differ in name and shape only; none: members exchange `following` alone
   std::vector<std::shared_ptr<submit::Entry>> entries;  // the entries of the pieces, each once
   std::vector<std::int64_t> extents;                    // allgather: the tensor's first dimension, by member
   std::vector<int> absent;                              // indices of members that skip this batch
-  std::int64_t following = 0;                           // without pieces: the number of batches after it
+  std::int64_t following = 0;                           // the number of batches after it, if it has no pieces
   std::optional<negotiate::GpuTicket> ticket{};         // set if other process sets use the GPU, too
   bool ends_tickets = false;                            // the last batch of its ticket
 
@@ -60,14 +60,14 @@ struct Batch {
   std::byte* fusion = nullptr;  // the fusion buffer, owned by the DeviceBuffers; null: not packed
   collective::Task task;        // null before it is prepared, and after its end
   std::unique_ptr<collective::Pending> pending;  // the call in progress; null: none is
-  LaneRecorder* recorder = nullptr;  // of a technique's spans; null while the timeline is off, and on a GPU
-  collective::LevelObserver* observer = nullptr;  // of the calls; null while the timeline is off
-  std::size_t called_bytes = 0;                   // what this member has given to the task's calls
-  std::string_view algorithm{};  // of the last call; the fabric's name if that has only one way
-  GpuEventPtr done;  // on a GPU: the batch is complete after this event; null until it is enqueued
-  DeviceClock::Mark device_began, device_ended;  // for the timeline; without a point while it is off
-  TimePoint started{};                           // of the first call
-  TimePoint called{};                            // of the last call
+  LaneRecorder* recorder = nullptr;  // records a technique's spans; null if the timeline is off, and on a GPU
+  collective::LevelObserver* observer = nullptr;  // observes the calls; null while the timeline is off
+  std::size_t called_bytes = 0;                   // bytes that this member has given to the task's calls
+  std::string_view algorithm{};  // the last call's; the fabric's name if that has only one way
+  GpuEventPtr done;              // a batch on a GPU is complete after this event; null until it is enqueued
+  DeviceClock::Mark device_began, device_ended;  // the timeline's; they have no point while it is off
+  TimePoint started{};                           // the start of the first call
+  TimePoint called{};                            // the start of the last call
   TimePoint reduced{};                           // the end of the last call
 
   [[nodiscard]] bool on_gpu() const {

@@ -72,7 +72,7 @@ class BatchExecutor {
 
   const AbortToken& abort_;
   const LaneOptions options_;
-  FramePool frames_;                            // of the batches' tasks; it outlives the batches
+  FramePool frames_;                            // holds the batches' tasks, and outlives the batches
   std::unique_ptr<collective::Fabric> fabric_;  // null: closed
   const std::unique_ptr<HostBuffers> host_;
   std::unique_ptr<GpuBuffers> gpu_;

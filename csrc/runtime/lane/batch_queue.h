@@ -25,8 +25,8 @@ class BatchQueue {
 
   // Takes the entries that the order names out of the table, cuts them into batches and appends these. Skips
   // names that an abort has failed meanwhile. Completes a join or a process set's change at once: the order
-  // is all that it needs. Wakes no thread. Any thread calls it, one operation after the other. `sequence`:
-  // the order's.
+  // is all that it needs. Wakes no thread. Any thread calls it, one operation after the other. `sequence` is
+  // the order's number.
   void enqueue(std::uint64_t sequence, const negotiate::Execution& execution) EXCLUDES(mutex_);
   // Removes the first batch and returns it. Null: there is none, or `host_only` and it is on a GPU.
   [[nodiscard]] std::unique_ptr<Batch> take(bool host_only) EXCLUDES(mutex_);
@@ -49,8 +49,8 @@ class BatchQueue {
   std::atomic<int> work_{0};
   Mutex mutex_;
   Batches queue_ GUARDED_BY(mutex_);
-  std::uint64_t sequence_ GUARDED_BY(mutex_) = 0;    // of the last order that came
-  std::uint32_t next_index_ GUARDED_BY(mutex_) = 0;  // of its next batch
+  std::uint64_t sequence_ GUARDED_BY(mutex_) = 0;    // the last order's
+  std::uint32_t next_index_ GUARDED_BY(mutex_) = 0;  // that of its next batch
 };
 
 }  // namespace roundelay::runtime

@@ -35,7 +35,7 @@ struct Scratch {
 // device failed).
 class DeviceBuffers {
  public:
-  // Both outlive this object. `host`: the group's fabric for host memory. `frames`: memory for tasks.
+  // `host` is the group's fabric for host memory, `frames` the memory for tasks. Both outlive this object.
   DeviceBuffers(collective::Fabric& host, FramePool& frames);
   virtual ~DeviceBuffers();
   DeviceBuffers(const DeviceBuffers&) = delete;
@@ -77,7 +77,7 @@ class DeviceBuffers {
  private:
   collective::Fabric& host_;
   FramePool& frames_;
-  std::vector<std::unique_ptr<TechniqueStage>> stages_;  // as many as techniques were in use at once
+  std::vector<std::unique_ptr<TechniqueStage>> stages_;  // one for each technique that was in use at once
 };
 
 class HostBuffers final : public DeviceBuffers {

@@ -70,7 +70,7 @@ class GpuBuffers final : public DeviceBuffers {
   std::array<Scratch, kDepth> buffers_;
   std::size_t next_ = 0;  // the buffer that the next batch gets
   std::deque<Retired> retired_;
-  std::vector<kernels::GpuCopy> copies_;  // of the last pack() or unpack(); kept for its capacity
+  std::vector<kernels::GpuCopy> copies_;  // the last pack()'s or unpack()'s; kept for its capacity
 };
 
 }  // namespace roundelay::runtime

@@ -65,7 +65,7 @@ class GpuWatch {
   GpuSequencer* const sequencer_;
   const Duration patience_;
   LaneRecorder& recorder_;
-  std::deque<Enqueued> enqueued_;  // in stream order
+  std::deque<Enqueued> enqueued_;  // the stream's first one comes first
   TimePoint next_look_{};
   std::atomic<bool> active_{false};
 };

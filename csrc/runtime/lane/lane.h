@@ -4,8 +4,7 @@
 // On a fabric with levels the lane has several tracks, each with a fabric of its own, so that one batch is
 // reduced inside the nodes while another one is between them. The rule:
 // - An allreduce of the CPU that goes over the levels takes the tracks in turn. A track carries one batch at
-// a
-//   time. All members count the same batches, so that a batch has the same track on all of them.
+//   a time. All members count the same batches, so that a batch has the same track on all of them.
 // - All other batches (also those that a joined member skips) wait until every track is idle, run alone, on
 //   the first track, and no batch starts while they run.
 // - Batches start in the order of orders. They may end in any order.
@@ -71,8 +70,8 @@ class Lane {
   [[nodiscard]] const Group& group() const { return group_; }
   // Returns the number of members of each level, as in compress::Technique::state_bytes(). Any thread.
   [[nodiscard]] const std::vector<int>& levels() const { return levels_; }
-  // Returns the first track's fabric, of which any thread may ask what Tracks::first() allows. Not after
-  // close_fabrics().
+  // Returns the first track's fabric. Any thread may call the functions of it that Tracks::first() names. Not
+  // after close_fabrics().
   [[nodiscard]] const collective::Fabric& fabric() const { return tracks_.first().fabric(); }
   // Frees the fabrics when the lane has no work and none will come. The thread that frees fabrics calls it;
   // other threads may keep the lane, and step() it. Later calls do nothing.
@@ -148,7 +147,7 @@ class Lane {
   ProgressToken token_;
   std::atomic<bool> unreported_{false};
 
-  Tracks tracks_;  // for the holder of the token, but for fabric()
+  Tracks tracks_;  // only the holder of the token uses them, but for fabric()
   const Group group_;
   const std::vector<int> levels_;
   const RegionMaker make_region_;
@@ -160,7 +159,7 @@ class Lane {
 
   // Only the holder of the token uses these, but any thread may call GpuWatch::active().
   GpuWatch gpu_watch_;
-  std::unique_ptr<Batch> prepared_;  // to be started next, or null
+  std::unique_ptr<Batch> prepared_;  // the batch to start next, or null
   bool faulted_ = false;             // an error was reported: the lane waits until abort_ is raised
 };
 

@@ -1,4 +1,4 @@
-// Counts what a lane carries out, and tells the timeline of it.
+// Counts the operations of a lane, and tells the timeline of them.
 #pragma once
 
 #include <array>

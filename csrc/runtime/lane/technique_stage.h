@@ -25,7 +25,7 @@ class TechniqueStage final : public compress::Stage {
   [[nodiscard]] FramePool& frames() override { return buffers_.frames(); }
   void span(std::string_view name) override;
 
-  // Sets who records the spans of the next technique; null: nobody.
+  // Sets the recorder of the next technique's spans; null: they are not recorded.
   void record_to(LaneRecorder* recorder) { recorder_ = recorder; }
   // Ends the span of the technique's own work, if there is one.
   void end_span();
@@ -38,7 +38,7 @@ class TechniqueStage final : public compress::Stage {
 
  private:
   DeviceBuffers& buffers_;
-  std::vector<Scratch> scratch_;  // in the order in which techniques ask
+  std::vector<Scratch> scratch_;  // the piece that a technique asks for first comes first
   std::size_t used_ = 0;          // pieces of `scratch_`
   LaneRecorder* recorder_ = nullptr;
   std::string_view span_{};  // the name of the current span; empty: there is none

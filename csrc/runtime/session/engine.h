@@ -46,7 +46,7 @@ class Engine {
 
   // Starts the threads, those of the lanes too. Later calls do nothing.
   void start();
-  // Joins the threads. What is in flight stays as it is. Only one thread may call it.
+  // Joins the threads. Operations in flight stay as they are. Only one thread may call it.
   void stop();
 
   // Makes the negotiator step soon: something was submitted, or its inbox has something.

@@ -25,7 +25,7 @@ class LaneThreads {
   // Starts a thread for each lane, also for those that are added later. With `one_thread` starts none. Call
   // it once.
   void start() EXCLUDES(mutex_);
-  // Joins all threads. What is in flight stays as it is. Later calls do nothing.
+  // Joins all threads. Operations in flight stay as they are. Later calls do nothing.
   void stop() EXCLUDES(mutex_);
   // Adds a lane whose id is new.
   void add(std::shared_ptr<Lane> lane) EXCLUDES(mutex_);

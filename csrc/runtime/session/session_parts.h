@@ -22,7 +22,7 @@
 
 namespace roundelay::runtime {
 
-// Makes the fabrics of a process set's lane. All members call it.
+// Makes the fabrics of a process set's lane, one for each track. All members call it.
 using MakeFabrics = std::function<Result<TrackFabrics>(const Group&)>;
 // Makes a medium of the set's own for memory on GPUs. All members call it, after MakeFabrics. Null: none is
 // wanted.
@@ -37,11 +37,11 @@ struct SessionParts {
   std::string bootstrap;  // the bootstrap's name
   std::string channel_name;
   std::unique_ptr<channel::Channel> channel;
-  TrackFabrics fabrics;  // of the world, on the CPU
+  TrackFabrics fabrics;  // the world's fabrics on the CPU
   MakeFabrics make_fabrics;
-  DeviceMediumPtr device_medium{};                        // of the world; may be null
+  DeviceMediumPtr device_medium{};                        // the world's; may be null
   MakeDeviceMedium make_device_medium{};                  // empty: none is wanted
-  std::unique_ptr<timeline::TimelineFile> timeline_file;  // on rank 0; open if recording starts at once
+  std::unique_ptr<timeline::TimelineFile> timeline_file;  // rank 0 has it; open if recording starts at once
   Backend* backend = nullptr;                             // not owned; null in a job of one rank
   GpuParts gpu{};
   bool ranks_may_share_gpu = false;            // the user wants several ranks on one GPU

@@ -24,7 +24,7 @@ namespace roundelay::runtime {
 // Thread-safe. Makes one change at a time.
 class SetChanges {
  public:
-  // All of it outlives this object.
+  // All of these outlive the SetChanges.
   struct Dependencies {
     const SessionParts& parts;
     const AbortToken& abort;
@@ -60,7 +60,7 @@ class SetChanges {
   Status open_lane(ProcessSet& set) REQUIRES(changing_);
   // Waits until the lane has got its last order and has done its work.
   Status finish_lane(const Lane& lane, const ProcessSet& set) REQUIRES(changing_);
-  // Frees this rank's lane. What is left in it fails with `why`.
+  // Frees this rank's lane. Operations that are left in it fail with `why`.
   void close_lane(ProcessSet& set, const Status& why) REQUIRES(changing_);
 
   const Dependencies session_;

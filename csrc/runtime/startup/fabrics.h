@@ -70,7 +70,7 @@ class Fabrics {
  private:
   using FabricPtr = std::unique_ptr<collective::Fabric>;
   struct LevelsAttempt {
-    FabricPtr fabric;        // over levels; or the flat one, if a member could not share memory
+    FabricPtr fabric;        // goes over levels, or is the flat one if a member could not share memory
     bool flat = false;       // the same on all members
     bool failed = false;     // this member is the first that could not share memory
     std::string why_flat{};  // empty: it is not flat
@@ -89,7 +89,8 @@ class Fabrics {
   Result<FabricPtr> between(const Group& group);
   Result<TrackFabrics> make_flat(const Group& group);
   Result<TrackFabrics> make_tracks(const Group& group, const std::vector<LevelPlan>& plans);
-  // `stage`: of a plan, or 0.
+  // Makes shared memory's fabric for a group on one node. `stage`: the index of the plan's stage that it is
+  // for; 0 without a plan.
   Result<FabricPtr> make_shm(const Group& group, std::uint64_t stage);
   Result<FabricPtr> make_for_stage(const Group& group, bool in_node, std::uint64_t stage);
   Status make_stages(const Group& group, const LevelPlan& plan, bool in_node,
@@ -105,7 +106,7 @@ class Fabrics {
   const Config config_;
   Backend* const backend_;
   std::optional<platform::ShmSocket> shm_socket_;
-  std::string no_shm_socket_;  // why open_shm_socket() failed
+  std::string no_shm_socket_;  // the reason if open_shm_socket() failed
   std::vector<NodeInfo> node_infos_;
   bootstrap::Topology topology_;
   AlgorithmChoice algorithms_;

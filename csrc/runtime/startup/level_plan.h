@@ -15,9 +15,10 @@
 namespace roundelay::runtime {
 
 struct LevelPlan {
-  // Counts members by their indices in the group. Fewer than two stages: the group gains nothing from levels.
+  // Members have the numbers of their places in the group. Fewer than two stages: the group gains nothing
+  // from levels.
   collective::blueconnect::MemberPlan plan;
-  std::vector<collective::blueconnect::Factor> factors;  // of the stages, innermost first
+  std::vector<collective::blueconnect::Factor> factors;  // one for each stage, innermost first
   std::size_t shard_bytes = collective::blueconnect::kShardBytes;
 
   // Returns whether the groups of a stage lie within nodes.

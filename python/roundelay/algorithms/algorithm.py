@@ -39,5 +39,5 @@ class Result(Generic[State]):
     """The end of a run. Every rank has the same one."""
 
     state: State
-    steps: int  # since the first state, also over several runs with one checkpoint
-    converged: bool  # whether ``until`` ended the run
+    steps: int  # the steps since the first state, also over several runs with one checkpoint
+    converged: bool  # True: ``until`` ended the run

@@ -17,12 +17,13 @@ FORMAT = 2
 
 
 class Checkpoint:
-    """The file of a run. Rank 0 alone reads and writes it; the others hear from rank 0 what it has."""
+    """The file of a run. Rank 0 alone reads and writes it, and sends its content to the others."""
 
     def __init__(self, path: str | os.PathLike[str], every: int, run: Mapping[str, int], first: Any) -> None:
-        """every: steps between two writes. run, first: numbers on which the bits depend, and the first state.
+        """Opens nothing yet.
 
-        The file has the numbers and the first state's form.
+        every: steps between two writes. run: numbers on which the bits depend. first: the first state. The
+        file has these numbers and the first state's form.
         """
         self._path = Path(path)
         self._every = every
@@ -75,7 +76,10 @@ class Checkpoint:
                     "name another file, or delete this one"
                 )
         if digest((found["first"], found["state"])) != found["digest"]:
-            raise ValueError(f"checkpoint {self._path} is damaged: its digest is not that of its state")
+            raise ValueError(
+                f"checkpoint {self._path} is damaged: its digest is not that of its state: "
+                "name another file, or delete this one"
+            )
         other = Outline(*found["first"])
         if other != self._first:
             raise ValueError(
@@ -86,7 +90,7 @@ class Checkpoint:
         return found["state"], found["step"]
 
     def _read(self) -> tuple[bytes | None, str | None]:
-        """Returns the file's content and why it cannot be read, on rank 0."""
+        """Returns the file's content, or the reason why it cannot be read, on rank 0."""
         if hvd.rank() != 0:
             return None, None
         try:

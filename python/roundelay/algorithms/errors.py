@@ -31,7 +31,7 @@ class Fault:
 
     function: str  # evaluate, combine, update, until or checkpoint
     step: int
-    shard: int | None  # for evaluate: the shard; for combine: the first shard of the second argument
+    shard: int | None  # evaluate's shard; combine's: the first shard of its second argument
     text: str
 
     @property

@@ -19,7 +19,7 @@ Raised = TypeVar("Raised", bound=Exception)
 
 
 class Phase(IntEnum):
-    """What a rank has done in this step."""
+    """The work that a rank has done in this step."""
 
     EVALUATED = 0
     FINISHED = 1
@@ -35,7 +35,7 @@ class Status(NamedTuple):
 
 
 def everyone_valid(check: Callable[[], Given], call: str) -> Given:
-    """Returns what ``check`` returns. If it raises on some rank, every rank raises ValueError."""
+    """Returns the result of ``check``. If it raises on some rank, every rank raises ValueError."""
     given, own, cause = None, None, None
     try:
         given = check()

@@ -27,7 +27,7 @@ class Reduction:
     def __init__(self, plan: Plan, device: torch.device) -> None:
         self._plan, self._device = plan, device
         self._rank, self._size = hvd.rank(), hvd.size()
-        self._buffer = torch.empty(0, dtype=torch.uint8, device=device)  # for what this rank sends
+        self._buffer = torch.empty(0, dtype=torch.uint8, device=device)  # memory of this rank's messages
 
     def total(
         self, values: dict[Node, Tensors], layout: Layout, combine: Combine
@@ -90,7 +90,7 @@ class Wire:
         for shape in layout.shapes:
             self._begins.append(self.bytes)
             self.bytes += -(-shape.bytes // ALIGNMENT) * ALIGNMENT
-        self.bytes += ALIGNMENT  # for the flag, which is one byte
+        self.bytes += ALIGNMENT  # room of the flag, which is one byte
 
     def pack(self, value: Tensors | None, row: torch.Tensor) -> None:
         """Writes a value; None stands for a rank's fault."""

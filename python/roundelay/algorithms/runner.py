@@ -45,16 +45,16 @@ def run(
     steps: the number of steps at most, counted from the first state, also over a checkpoint.
     shards: their number, a part of the algorithm: with another number sums round differently. Default: 64,
     or one for each item of shorter data.
-    until: ends the run when it gives true; called before each step.
+    until: a function of the state, called before each step; the run ends when it returns true.
     checkpoint: a file, written after every ``checkpoint_every`` steps and at the end. If it exists, the run
     goes on from it, with the same bits as without a break.
     check: calls each function twice, combines in two orders and compares the ranks' data and states; finds
     functions that break their contract.
     progress: shows the steps on stderr of one process.
-    device: where tensors lie. For "cuda" each rank takes the GPU of its local rank.
+    device: the device of the tensors. For "cuda" each rank takes the GPU of its local rank.
     transport: the algorithm by which partial results travel over fabrics mpi and c10d: one of
-    "binomial_tree", "pairwise", "pipelined_tree", "recursive_doubling" and "ring". Each operation of a step
-    that has it takes it. The bits are the same with each. Default: the job's own choice.
+    "binomial_tree", "pairwise", "pipelined_tree", "recursive_doubling" and "ring". An operation that does not
+    have the algorithm takes another. The bits are the same with each. Default: the job's own choice.
 
     ValueError for wrong arguments, MismatchError if ranks run different programs, AlgorithmError for an error
     of the algorithm's functions: each with the same text on every rank.

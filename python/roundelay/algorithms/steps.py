@@ -53,8 +53,8 @@ class Run:
         self._share = shares(self.shards.count, hvd.size())[hvd.rank()]
         self._plan = Plan.of(self.shards.count, hvd.size())
         self._reduction = Reduction(self._plan, device)
-        self._layout: Layout | None = None  # of this step's partial results
-        self._partials: list[Any] = []  # of this step's shards, if they are checked
+        self._layout: Layout | None = None  # that of this step's partial results
+        self._partials: list[Any] = []  # this step's partial results, if they are checked
 
     def device_context(self) -> AbstractContextManager[object]:
         """Returns the context in which torch makes new tensors on the run's device."""

@@ -74,7 +74,7 @@ def containers(tree: Any) -> Iterator[type]:
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """Replaces a tensor where only its shape and dtype matter."""
+    """Replaces a tensor if only its shape and dtype matter."""
 
     size: torch.Size
     dtype: torch.dtype
@@ -92,7 +92,7 @@ class Outline(NamedTuple):
     """The form of a tree in words."""
 
     kinds: str  # the classes of its containers
-    forms: dict[str, str]  # by path: a tensor's dtype and shape, another leaf's type
+    forms: dict[str, str]  # each path's form: a tensor's dtype and shape, another leaf's type
 
     @classmethod
     def of(cls, tree: Any) -> Outline:
@@ -193,7 +193,7 @@ def _canonical(path: str, leaf: Any, device: torch.device) -> torch.Tensor:
 
 
 def is_alone(tensor: torch.Tensor) -> bool:
-    """Returns whether the tensor has its memory for itself; a view of other memory has not."""
+    """Returns whether the tensor alone uses its memory. A view does not."""
     return tensor.storage_offset() == 0 and tensor.untyped_storage().nbytes() == tensor.nbytes
 
 

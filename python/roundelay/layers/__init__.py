@@ -1,1 +1,1 @@
-"""What layers of a network cost in time: their kernels, and models of them that this machine has taught."""
+"""The times of a network's layers: their kernels, and models of these that are learned on this machine."""

@@ -14,6 +14,7 @@ BACKWARD_WORK = (
     2.0  # backward computes two gradients, of weights and of inputs, where forward has one product
 )
 _ELEMENT = 4  # bytes
+_COLOURS = 3
 # Arithmetic operations of an element. `max_pool2` and `max_pool3` take the largest of 4 and 9.
 OPERATIONS = {"relu": 1.0, "add": 1.0, "gelu": 8.0, "softmax": 5.0, "max_pool2": 4.0, "max_pool3": 9.0}
 
@@ -28,6 +29,11 @@ class Convolution:
     side: int
     stride: int = 1
     kind = "convolution"
+
+    @property
+    def of_images(self) -> bool:
+        """Tell whether the input has three colours: it is data, which needs no gradient."""
+        return self.inputs == _COLOURS
 
     def work(self, samples: float) -> tuple[float, float]:
         """Return the arithmetic operations and the bytes of forward."""
@@ -78,7 +84,7 @@ class Normalisation:
 
     channels: int
     places: int
-    by_place: bool = False  # as layer normalisation does
+    by_place: bool = False  # True: it normalises each place, as layer normalisation does
     kind = "normalisation"
 
     def work(self, samples: float) -> tuple[float, float]:
@@ -96,7 +102,7 @@ class Normalisation:
 
 @dataclass(frozen=True, slots=True)
 class ElementWise:
-    """An operation, one of OPERATIONS, on each of so many elements of its input."""
+    """An operation, one of OPERATIONS, on each of `elements` elements of its input."""
 
     operation: str
     elements: int
@@ -120,7 +126,8 @@ KINDS = tuple(family.kind for family in (Convolution, MatrixProduct, Normalisati
 
 def work(kernel: Kernel, samples: float, direction: str) -> tuple[float, float]:
     """Return the arithmetic operations and the bytes of one direction."""
-    times = BACKWARD_WORK if direction == BACKWARD else 1.0
+    data = isinstance(kernel, Convolution) and kernel.of_images
+    times = BACKWARD_WORK if direction == BACKWARD and not data else 1.0
     flops, moved = kernel.work(samples)
     return times * flops, times * moved
 

@@ -1,7 +1,7 @@
-"""How long kernels take on a machine, as `roundelay tune --layers` has learned it: a part of the tuning file.
+"""The times of kernels on a machine, which `roundelay tune --layers` has learned: a part of the tuning file.
 
-A roofline (Williams et al. 2009) bounds each kind of kernel, and a multi-layer perceptron says by which
-factor a kernel differs from it. Barrachina et al. (2021) also have one network for each kind of kernel.
+A roofline (Williams et al. 2009) bounds each kind of kernel, and a multi-layer perceptron gives the factor by
+which a kernel differs from it. Barrachina et al. (2021) also have one network for each kind of kernel.
 Beyond the sizes that were measured only the roofline counts. To predict needs neither numpy nor scikit-learn.
 """
 
@@ -22,25 +22,25 @@ class Roofline:
     """The rates that a kind of kernel reaches, and the seconds that it takes at least."""
 
     overhead: float  # s of a kernel, whatever its size
-    flops: float  # a second
+    flops: float  # arithmetic operations a second
     bandwidth: float  # B/s
 
     def seconds(self, flops: float, moved: float) -> float:
-        """Returns the time of so many operations and bytes: the longer one counts."""
+        """Returns the time of `flops` operations, or of `moved` bytes if that is longer."""
         return self.overhead + max(flops / self.flops, moved / self.bandwidth)
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Relative errors, |predicted - measured| / measured, of shapes that taught nothing."""
+    """Relative errors, |predicted - measured| / measured, of shapes that the model has not learned from."""
 
     median: float
-    ninetieth: float  # of a hundred
+    ninetieth: float  # the 90th percentile
 
 
 @dataclass(frozen=True)
 class Input:
-    """A feature of a network: what it is centred and scaled by, and its range in the measured shapes."""
+    """A feature of a network: its mean and scale, and its range in the measured shapes."""
 
     name: str
     mean: float
@@ -53,7 +53,7 @@ class Input:
 class NetLayer:
     """A layer of the network, followed by tanh except for the last."""
 
-    weights: tuple[tuple[float, ...], ...]  # of each output: one weight an input
+    weights: tuple[tuple[float, ...], ...]  # each output's: one weight an input
     biases: tuple[float, ...]
 
     def outputs(self, values: Sequence[float]) -> list[float]:
@@ -70,8 +70,8 @@ class KernelTimes:
 
     kind: str
     direction: str
-    learned_from: int  # shapes
-    tested_on: int  # other shapes
+    learned_from: int  # the number of shapes
+    tested_on: int  # the number of other shapes
     roofline: Roofline
     roofline_errors: Errors
     network_errors: Errors
@@ -80,7 +80,7 @@ class KernelTimes:
 
     @property
     def errors(self) -> Errors:
-        """Those of what is used."""
+        """The errors of the model that is used: network or roofline."""
         return self.network_errors if self.network else self.roofline_errors
 
     def seconds(self, kernel: Kernel, samples: float) -> float:
@@ -106,7 +106,7 @@ class LayerTimes:
 
     date: str  # ISO 8601, UTC
     device: str
-    threads: int  # that computed
+    threads: int  # the threads that computed
     kernels: tuple[KernelTimes, ...]
 
     def of(self, kernel: Kernel, direction: str) -> KernelTimes:

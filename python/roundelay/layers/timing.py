@@ -14,11 +14,11 @@ from roundelay.layers.kernels import Convolution, ElementWise, MatrixProduct, No
 from roundelay.layers.sampling import Limits, Shape
 
 _MOST = 15  # repetitions that count
-_ENOUGH_S = 0.03  # of repetitions
-_POOLED_SIDE = 56  # of the images that a pooling gets
+_ENOUGH_S = 0.03  # repetitions end after this time
+_POOLED_SIDE = 56  # the side of the images that a pooling gets
 _ROW = 1024  # elements of which a softmax makes a distribution
-_LONGEST_S = 0.15  # of forward, at the rate of a large matrix product
-_BYTES = 256e6  # of the largest shape
+_LONGEST_S = 0.15  # the longest forward, at the rate of a large matrix product
+_BYTES = 256e6  # the bytes of the largest shape
 
 Call = Callable[[], object]
 
@@ -38,7 +38,7 @@ def device() -> torch.device:
 
 
 def name_of(one: torch.device) -> str:
-    """Returns what a device is called: "cpu", or a GPU's product name."""
+    """Returns a device's name: "cpu", or a GPU's product name."""
     return torch.cuda.get_device_name(one) if one.type == "cuda" else one.type
 
 
@@ -79,7 +79,7 @@ def _wait(on: torch.device) -> None:
 
 
 def program(shape: Shape, on: torch.device) -> tuple[Callable[[], torch.Tensor], Sequence[torch.Tensor]]:
-    """Returns forward, and what backward gives gradients of."""
+    """Returns forward, and the tensors whose gradients backward computes."""
     kernel, samples = shape.kernel, shape.samples
 
     def tensor(*sizes: int) -> torch.Tensor:
@@ -89,8 +89,9 @@ def program(shape: Shape, on: torch.device) -> tuple[Callable[[], torch.Tensor],
         padding = (kernel.kernel - 1) // 2
         images = tensor(samples, kernel.inputs, kernel.side * kernel.stride, kernel.side * kernel.stride)
         weights = tensor(kernel.outputs, kernel.inputs, kernel.kernel, kernel.kernel)
-        inputs = (images, weights)
-        return lambda: functional.conv2d(*inputs, stride=kernel.stride, padding=padding), inputs
+        inputs = (weights,) if kernel.of_images else (images, weights)
+        images.requires_grad_(not kernel.of_images)
+        return lambda: functional.conv2d(images, weights, stride=kernel.stride, padding=padding), inputs
     if isinstance(kernel, MatrixProduct):
         products, rows = map(int, kernel.shape(samples))
         if kernel.groups:

@@ -17,10 +17,10 @@ from roundelay.layers.times import Errors, Input, KernelTimes, NetLayer, Rooflin
 from roundelay.layers.timing import Sample
 
 FEWEST = 20  # shapes of a kind; fewer teach nothing
-_TESTED = 0.2  # of the shapes
+_TESTED = 0.2  # the part of the shapes that the test keeps
 _HIDDEN = (16, 16)  # neurons
-_DECAY = 1.0  # of the weights, as scikit-learn counts it: a sum over all samples
-_DIGITS = 6  # of weights in the file
+_DECAY = 1.0  # the weights' decay, as scikit-learn counts it: a sum over all samples
+_DIGITS = 6  # the digits of weights in the file
 _SEED = 0
 
 

@@ -1,1 +1,1 @@
-"""Predicts steps of training on clusters that one does not have: `roundelay plan`."""
+"""Predicts steps of training on clusters that a user does not have: `roundelay plan`."""

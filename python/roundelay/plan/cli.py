@@ -1,4 +1,4 @@
-"""`roundelay plan` predicts training on machines that one does not have yet."""
+"""The command `roundelay plan`, which predicts training on machines that a user does not have."""
 
 from __future__ import annotations
 
@@ -31,16 +31,22 @@ def _parser() -> argparse.ArgumentParser:
         description="Predicts how fast training will be on other machines, and which strategy pays there.",
         allow_abbrev=False,
     )
-    what = parser.add_argument_group("what is trained (one of --from and --model)")
-    what.add_argument("--from", dest="timeline", type=Path, metavar="JOB.JSON", help="a timeline of yours")
+    what = parser.add_argument_group("training (give one of --from and --model)")
+    what.add_argument(
+        "--from", dest="timeline", type=Path, metavar="JOB.JSON", help="a timeline of your training"
+    )
     what.add_argument("--steps", metavar="A:B", default=":", help="only these steps of the timeline")
     what.add_argument("--model", help=f"a known model: {', '.join(shapes.KNOWN)}")
-    what.add_argument("--compute", metavar="TIME", help="a step of one rank without communication: 0.12s")
-    what.add_argument("--flops", metavar="RATE", help="instead of --compute: arithmetic, 12Tflop/s")
-    what.add_argument("--membw", metavar="RATE", help="with --flops: its memory's bandwidth, 900GB/s")
-    what.add_argument("--batch-size", metavar="N", help="samples of a rank's step")
-    what.add_argument("--epoch-samples", metavar="N", help="samples of an epoch, for its cost")
-    where = parser.add_argument_group("where")
+    what.add_argument(
+        "--compute", metavar="TIME", help="the time of one rank's step without communication: 0.12s"
+    )
+    what.add_argument(
+        "--flops", metavar="RATE", help="the device's arithmetic, instead of --compute: 12Tflop/s"
+    )
+    what.add_argument("--membw", metavar="RATE", help="its memory's bandwidth, beside --flops: 900GB/s")
+    what.add_argument("--batch-size", metavar="N", help="the samples of one rank in a step")
+    what.add_argument("--epoch-samples", metavar="N", help="the samples of an epoch, whose cost is shown")
+    where = parser.add_argument_group("machines")
     where.add_argument("--cluster", type=Path, metavar="YAML", help="a file that describes the machines")
     where.add_argument(
         "--tuning",
@@ -51,16 +57,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     where.add_argument("--nodes", metavar="N,N", help="numbers of nodes: 1,2,4 (default: 1,2,4,8)")
     where.add_argument("--ranks-per-node", metavar="N", help="default: 1")
-    where.add_argument("--inter", metavar="RATE", help="what a node sends in a second: 10Gbit")
-    where.add_argument("--intra", metavar="RATE", help="what a rank sends inside its node: 300Gbit")
-    where.add_argument("--latency", metavar="TIME", help="of a message between nodes: 30us")
-    where.add_argument("--memory", metavar="RATE", help="what a rank reads and writes in memory: 20GB/s")
-    where.add_argument("--price", metavar="X", help="of a node for an hour")
-    how = parser.add_argument_group("what to try, and what to write")
+    where.add_argument("--inter", metavar="RATE", help="the bandwidth of a node's link: 10Gbit")
+    where.add_argument("--intra", metavar="RATE", help="that of a rank's link inside its node: 300Gbit")
+    where.add_argument("--latency", metavar="TIME", help="the time of a message between nodes: 30us")
+    where.add_argument("--memory", metavar="RATE", help="a rank's rate of reads and writes in memory: 20GB/s")
+    where.add_argument("--price", metavar="X", help="the price of a node for an hour")
+    how = parser.add_argument_group("strategies and results")
     how.add_argument("--strategies", default=ways.DEFAULT, metavar="A,B", help=f"default: {ways.DEFAULT}")
-    how.add_argument("--what-if", metavar="KEY=VALUE", help="beside it the same with inter=25Gbit, say")
+    how.add_argument(
+        "--what-if", metavar="KEY=VALUE", help="add a second table with one value changed: inter=25Gbit"
+    )
     how.add_argument("--study", metavar="A,B", help=f"vary {', '.join(study.QUANTITIES)} on the most nodes")
-    how.add_argument("--output", type=Path, metavar="PICTURE", help="draw it: a .png or .svg")
+    how.add_argument("--output", type=Path, metavar="PICTURE", help="draw the predictions: a .png or .svg")
     how.add_argument("--json", type=Path, metavar="FILE", help="write all numbers; - for stdout")
     return parser
 
@@ -74,7 +82,7 @@ def _steps(text: str) -> slice:
 
 
 def _subject(given: argparse.Namespace) -> tuple[Subject, float]:
-    """Return what is trained, on the machines, and the jitter of its steps."""
+    """Return the training on its machines, and the jitter of its steps (Recording.jitter)."""
     samples = float(units.count(given.batch_size)) if given.batch_size else 1.0
     if (given.timeline is None) == (given.model is None):
         raise PlanError("give --from JOB.JSON (a timeline) or --model NAME --compute TIME")
@@ -89,7 +97,7 @@ def _subject(given: argparse.Namespace) -> tuple[Subject, float]:
 
 
 def _modelled(given: argparse.Namespace, shape: Shape, samples: float, found: Machines) -> Subject:
-    """Return a known model's step: from what is stated, or else from the layers of the tuning file."""
+    """Return a known model's step: from stated times, or else from the layers of the tuning file."""
     if given.compute and not (given.flops or given.membw):
         return Subject(from_shape(shape, units.seconds(given.compute), samples), found)
     if given.flops and given.membw and not given.compute:
@@ -140,7 +148,7 @@ def _check_output(path: Path | None) -> None:
 
 
 def _draw(draw: str, found: object, title: str, path: Path, console: Console) -> None:
-    """Call a function of picture.py, which needs matplotlib: optional, slow to import."""
+    """Call a function of picture.py by its name. It needs matplotlib: optional, slow to import."""
     try:
         from roundelay.plan import picture
     except ImportError:
@@ -224,7 +232,7 @@ def _run(given: argparse.Namespace, console: Console) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; 0, or 2 with one line on stderr."""
+    """Run the command. Return 0, or 2 after one line on stderr."""
     given = _parser().parse_args(argv)
     console = Console(stderr=str(given.json) == "-")
     if not console.is_terminal:

@@ -1,4 +1,4 @@
-"""A step of a known model from the times of its kernels, which `roundelay tune --layers` has learned."""
+"""Makes a known model's step from the times of its kernels, which `roundelay tune --layers` has learned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _UPDATE_PASSES = 2  # momentum and weights: each is the sum of two vectors
 
 
 def from_times(shape: Shape, times: LayerTimes, samples: float, origin: str) -> Workload:
-    """Add up the times of the layers' kernels, and of an update with momentum. origin: the file's name."""
+    """Add up the times of the layers' kernels, and of an update with momentum.
+
+    samples: the samples of one rank in a step. origin: the name of the file with the times.
+    """
     runs = [
         (kernel, samples, direction)
         for direction in (FORWARD, BACKWARD)

@@ -43,12 +43,12 @@ class Machines:
 
     nodes: int = 1
     ranks_per_node: int = 1
-    inter: Wire = Wire(1.25e9, 30e-6)  # out of each node
-    intra: Wire = Wire(12.5e9, 3e-6)  # out of each rank, in its node
-    uplink: Wire = Wire(5e9, 30e-6)  # out of each rack
+    inter: Wire = Wire(1.25e9, 30e-6)  # the link out of each node
+    intra: Wire = Wire(12.5e9, 3e-6)  # the link out of each rank, in its node
+    uplink: Wire = Wire(5e9, 30e-6)  # the link out of each rack
     rack: int = 0  # nodes of a rack; 0: there are no racks
     memory: float = 20e9  # bytes a second that one rank reads and writes
-    price: float | None = None  # of a node, for an hour
+    price: float | None = None  # the price of a node for an hour
     source: tuple[str, ...] = ()  # the options and files that the numbers come from
     measured: tuple[int, int] | None = None  # nodes, and ranks of each, that the tuning file was measured on
     error: float = STATED_ERROR  # relative error of the links' numbers
@@ -59,7 +59,7 @@ class Machines:
         return self.nodes * self.ranks_per_node
 
     def model(self, factor: float = 1.0) -> _model.Cluster:
-        """Return them for the model, with links `factor` times as fast. PlanError: a rack is not full."""
+        """Return the model's cluster, with links `factor` times as fast. PlanError: a rack is not full."""
         n, rack = self.ranks_per_node, self.rack if 0 < self.rack < self.nodes else self.nodes
         if self.nodes % rack:
             raise PlanError(f"{self.nodes} nodes do not fill racks of {rack}: give a multiple of {rack}")
@@ -85,7 +85,7 @@ class Machines:
         return ("in the node", "node link", "uplink")[level]
 
     def describe(self) -> str:
-        """Name the links with their numbers."""
+        """Return a text of the links with their numbers."""
         parts = [
             f"{name} {bandwidth_text(wire.bandwidth)} {time_text(wire.latency)}"
             for name, wire in (("node link", self.inter), ("in the node", self.intra))
@@ -108,7 +108,7 @@ class Machines:
 
 
 def _wire(value: Any, key: str, before: Wire) -> Wire:
-    """Read a link of a cluster file: a bandwidth, or its bandwidth and latency."""
+    """Read a link of a cluster file: a bandwidth, or a bandwidth and a latency. before: gives the rest."""
     given = value if isinstance(value, dict) else {"bandwidth": value}
     unknown = sorted(set(given) - {"bandwidth", "latency"})
     if unknown:
@@ -155,7 +155,7 @@ def _with(machines: Machines, key: str, value: Any) -> Machines:
 
 
 def changed(machines: Machines, text: str) -> Machines:
-    """Change one thing, as ``inter=25Gbit``. PlanError: it is of another form."""
+    """Return the machines with one change, such as ``inter=25Gbit``. PlanError: the text has another form."""
     key, equals, value = text.partition("=")
     if not equals:
         raise PlanError(f"{text!r} is not like inter=25Gbit")
@@ -166,7 +166,7 @@ def changed(machines: Machines, text: str) -> Machines:
 
 
 def load_tuning(path: Path) -> Tuning:
-    """Read what `roundelay tune` has written. PlanError: the file is none of its."""
+    """Read a tuning file of `roundelay tune`. PlanError: the file is none."""
     try:
         return tuning_file.load(path)
     except tuning_file.TuningFileError as error:
@@ -174,7 +174,7 @@ def load_tuning(path: Path) -> Tuning:
 
 
 def from_tuning(path: Path, machines: Machines) -> Machines:
-    """Take the links that `roundelay tune` has measured, if it has. PlanError: the file is none of its."""
+    """Return the machines with the links that a tuning file has measured. PlanError: it is no tuning file."""
     tuning = load_tuning(path)
     if not tuning.cluster.levels:
         return machines
@@ -203,7 +203,7 @@ def from_tuning(path: Path, machines: Machines) -> Machines:
 
 
 def age(path: Path) -> str:
-    """Tell when a file was changed last, and how long ago that is."""
+    """Return a text that tells when a file was changed last, and how long ago that is."""
     changed_at = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.timezone.utc)
     days = (datetime.datetime.now(datetime.timezone.utc) - changed_at).total_seconds() / 86400
     ago = f"{days:.0f} days" if days >= 1 else f"{max(0.0, days * 24):.1f} hours"

@@ -1,4 +1,4 @@
-"""Predicts a workload on numbers of nodes with strategies, each with an interval and what limits it."""
+"""Predicts a workload for each number of nodes and each strategy, with an interval and the step's limit."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Row:
     seconds: float
     low: float  # 90 % of the steps are likely between low and high
     high: float
-    compute: float  # of the slowest rank
+    compute: float  # the time in which the slowest rank computes
     exposed: float  # communication after backward
     hidden: float  # communication during backward
-    samples_per_second: float  # of all ranks
-    efficiency: float  # compute of a rank that is not late, by seconds
-    bytes: tuple[float, ...]  # that the busiest end of each level sends in a step, innermost level first
+    samples_per_second: float  # all ranks together
+    efficiency: float  # the computing time of a rank that is not late, as a part of `seconds`
+    bytes: tuple[float, ...]  # sent in a step by the busiest end of each level, innermost level first
     limit: str  # "compute", "latency", "memory" or the name of a link
-    outside: str  # a sentence on what of the machines was not measured; "": all was
+    outside: str  # a sentence about the machines' parts that were not measured; "": all were
 
     @property
     def nodes(self) -> int:
@@ -125,7 +125,7 @@ def table(
     strategies: Sequence[str],
     jitter: float = 0.0,
 ) -> list[Row]:
-    """Predict all strategies on all numbers of nodes, by nodes."""
+    """Predict all strategies on all numbers of nodes. The rows with the fewest nodes come first."""
     choices = [ways.parse(text, workload) for text in strategies]
     return [
         look(workload, dataclasses.replace(machines, nodes=count), choice, jitter)
@@ -135,7 +135,7 @@ def table(
 
 
 def advice(rows: Sequence[Row]) -> str:
-    """Say in a sentence what to switch on with the most nodes, and how sure that is."""
+    """Return a sentence: the strategy to take with the most nodes, and how sure that is."""
     most = max(row.nodes for row in rows)
     there = [row for row in rows if row.nodes == most]
     best = min(there, key=lambda row: row.seconds)

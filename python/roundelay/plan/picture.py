@@ -1,4 +1,4 @@
-"""Draws predictions: scaling curves, and what a step on the most nodes consists of.
+"""Draws predictions: scaling curves, and the parts of a step on the most nodes.
 
 Imports matplotlib: import this module only where a picture is wanted.
 """

@@ -18,7 +18,7 @@ Way = Callable[[_model.Cluster, float, int], _model.Program]
 
 
 def dense(wire: int | None) -> Way:
-    """Return one allreduce for each bucket, with so many bytes an element on the wire; None: its own."""
+    """Return the way of one allreduce. wire: the bytes of an element while it travels; None: its own."""
 
     def way(cluster: _model.Cluster, size: float, element: int) -> _model.Program:
         return in_chunks(_model.dense(cluster, size, element, wire or element), cluster, size)
@@ -29,7 +29,8 @@ def dense(wire: int | None) -> Way:
 def in_chunks(program: _model.Program, cluster: _model.Cluster, size: float) -> _model.Program:
     """Cut an allreduce into the chunks that the levels' fabric takes (csrc/runtime/startup/level_plan.cc).
 
-    Its default is a fixed size of the last stage's part; with more than two stages its cost formula chooses.
+    By default that fabric fixes the size of the last stage's part. With more than two stages its cost formula
+    chooses the size.
     """
     if sum(level.parts > 1 for level in cluster.levels) > 2:
         return _model.with_best_chunks(program, cluster)
@@ -40,7 +41,8 @@ def in_chunks(program: _model.Program, cluster: _model.Cluster, size: float) -> 
 class Choice:
     """A strategy as the model knows it.
 
-    way: of each bucket of gradients. transfer: of the parameters, if they travel, too.
+    way: gives the stages of each bucket of gradients. transfer: gives those of the parameters, if they
+    travel.
     """
 
     text: str
@@ -64,7 +66,7 @@ class Prediction:
 
     seconds: float
     exposed: float  # seconds of communication after backward
-    bytes: tuple[float, ...]  # that the level's busiest end sends
+    bytes: tuple[float, ...]  # sent by the level's busiest end
     busy: tuple[float, ...]  # seconds in which that end sends
     buckets: int
 
@@ -72,7 +74,10 @@ class Prediction:
 def ready_buckets(
     workload: Workload, way: Way, cluster: _model.Cluster, cuts: Cuts
 ) -> list[tuple[float, _model.Program]]:
-    """Cut the workload's gradients as a gradient pool does; return when each bucket is full, and its way."""
+    """Cut the workload's gradients as a gradient pool does.
+
+    Return the time at which each bucket is full, in seconds from the beginning of backward, and its stages.
+    """
     extents: list[Extent] = []
     offset = 0
     for gradient in workload.gradients:
@@ -98,7 +103,7 @@ def predict(
     steps: int | None = None,
     seed: int = 0,
 ) -> Prediction:
-    """Predict the mean step. With a transfer the first of its cycles does not count."""
+    """Predict the mean step. If parameters travel, too, the first cycle of transfers does not count."""
     cycle = max(1, choice.every)
     warm = cycle if choice.every else 0
     count = steps if steps is not None else (1 if jitter == 0 and not choice.every else 8)

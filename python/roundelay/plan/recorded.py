@@ -1,6 +1,6 @@
-"""A step as a timeline recorded it: gradients with their sizes and ready times, and the time of computing.
+"""Reads a step from a timeline: gradients with their sizes and ready times, and the time of computing.
 
-The clock of a step stands still while the rank waits for communication (analysis.waiting): what is left is
+The clock of a step stands still while the rank waits for communication (analysis.waiting), so that it counts
 the rank's own work. Forward ends with the first gradient, because nothing marks the beginning of backward.
 """
 
@@ -38,7 +38,7 @@ class Recording:
     steps: tuple[int, ...]  # the numbers, in the file, of the steps that were used
 
     def describe(self) -> str:
-        """Say which steps were used."""
+        """Return a text that tells which steps were used."""
         return (
             f"steps {self.steps[0]} to {self.steps[-1]} ({len(self.steps)} of {self.ranks} "
             f"rank{'s' if self.ranks != 1 else ''}, medians)"
@@ -61,7 +61,10 @@ class _Step:
 
 
 def load(path: Path, samples: float, steps: slice = slice(None)) -> Recording:
-    """Read a timeline. PlanError: it cannot be read, or lacks what a prediction needs."""
+    """Read a timeline. samples: of one rank in a step. steps: those to use.
+
+    PlanError: the file cannot be read, or has too little for a prediction.
+    """
     try:
         trace = read(path)
     except OSError as error:
@@ -171,7 +174,7 @@ def _workload(marks: dict[str, Event], steps: Sequence[_Step]) -> Workload:
 
 
 def _jitter(steps: Sequence[_Step]) -> float:
-    """Estimate it from the median deviation: a few slow steps of a busy machine do not count."""
+    """Estimate the jitter from the median deviation: a few slow steps of a busy machine do not count."""
     logs = [math.log(max(step.compute, 1e-9)) for step in steps]
     middle = statistics.median(logs)
     return _NORMAL * statistics.median(abs(value - middle) for value in logs)

@@ -19,7 +19,7 @@ STEPS = 1000  # the unit of cost where the samples of an epoch are not known
 
 
 def _cost_samples(row: Row, epoch: float | None) -> float:
-    """Return the samples that the column of costs counts."""
+    """Return the number of samples for which the column of costs gives the price."""
     return epoch if epoch is not None else STEPS * row.samples_per_second * row.seconds
 
 
@@ -58,7 +58,7 @@ def table(rows: Sequence[Row], samples: bool, epoch: float | None) -> Table:
 
 
 def inputs(workload: Workload, rows: Sequence[Row]) -> list[str]:
-    """Say what the predictions rest on, with sources and ages."""
+    """Return the lines that name the predictions' inputs, with sources and ages."""
     machines = rows[0].machines
     lines = [
         f"compute: {time_text(workload.forward)} forward, {time_text(workload.backward)} backward, "

@@ -17,8 +17,8 @@ class Layer:
     """One layer: its name, the elements of its gradients, the flops of forward for one sample.
 
     rows: the first dimension of its first gradient, the weights. activations: the elements that forward reads
-    and writes for one sample, weights not counted. kernels: what it runs, and the element-wise operations
-    that follow it.
+    and writes for one sample, weights not counted. kernels: those that the layer runs, and those of the
+    element-wise operations that follow it.
     """
 
     name: str

@@ -26,14 +26,14 @@ QUANTITIES = ("batch", "flops", "membw", "link", "nodes")
 class Subject:
     """The training whose quantities are varied.
 
-    model: returns the step for a roofline and a number of samples. Without roofline and model a step's time
-    follows the arithmetic alone, and not the memory.
+    model: a function that returns the step for a roofline and a number of samples. Without roofline and model
+    a step's time follows the arithmetic alone, and not the memory.
     """
 
     workload: Workload
     machines: Machines
     roofline: Roofline | None = None
-    model: Callable[[Roofline, float], Workload] | None = None  # of a roofline and samples
+    model: Callable[[Roofline, float], Workload] | None = None  # takes a roofline and samples
     of_samples: Callable[[float], Workload] | None = None  # None: a step takes as long as its samples
 
     def varied(self, quantity: str, factor: float) -> tuple[Workload, Machines]:
@@ -63,7 +63,7 @@ class Subject:
         return dataclasses.replace(self.workload.faster(slower), samples=samples)
 
 
-Study = dict[str, list[tuple[float, list[Row]]]]  # by quantity: each factor, with a row for each strategy
+Study = dict[str, list[tuple[float, list[Row]]]]  # each quantity's factors, each with a row for each strategy
 
 
 def study(subject: Subject, text: str, strategies: Sequence[str], jitter: float) -> Study:

@@ -1,4 +1,4 @@
-"""The strategies that the model knows, by the texts of docs/strategies.md."""
+"""Gives the model each strategy that it knows, by the texts of docs/strategies.md."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _top_k(text: str, parameters: _Parameters, workload: Workload) -> Choice:
 
 
 def _power_sgd(text: str, parameters: _Parameters, workload: Workload) -> Choice:
-    """Spread the factors' elements evenly over the bytes of all gradients."""
+    """Return PowerSGD's way. It spreads the factors' elements evenly over the bytes of all gradients."""
     rank = parameters.whole("rank", 2)
     rows, columns = factors(workload, rank)
 

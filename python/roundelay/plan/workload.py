@@ -11,12 +11,12 @@ from roundelay.plan.shapes import Shape
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gradient:
-    """A gradient, in backward's order. `ready` counts seconds from the beginning of backward."""
+    """A gradient. `ready` counts seconds from the beginning of backward."""
 
     name: str
     elements: int
     ready: float
-    shape: tuple[int, int] = (1, 0)  # as a matrix: its first dimension, and the product of the others
+    shape: tuple[int, int] = (1, 0)  # the matrix's: the first dimension, and the product of the others
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class Workload:
     forward: float
     backward: float
     update: float = 0.0
-    samples: float = 1.0  # of one rank in a step
+    samples: float = 1.0  # the samples of one rank in a step
     element: int = 4  # bytes of an element in `.grad`
-    source: str = ""  # where the times come from
-    error: float = 0.0  # relative, of the times; 0: they were measured or stated
-    outside: str = ""  # why they are out of the calibrated range; "": they are not
+    source: str = ""  # names the source of the times
+    error: float = 0.0  # the times' relative error; 0: they were measured or stated
+    outside: str = ""  # a sentence if the times are out of the calibrated range; "": they are not
 
     @property
     def bytes(self) -> int:
@@ -62,7 +62,7 @@ def _matrix(elements: int, rows: int) -> tuple[int, int]:
 def from_layers(
     shape: Shape, forward: Sequence[float], backward: Sequence[float], samples: float, *, element: int = 4
 ) -> Workload:
-    """Make a known model's step of its layers' times, in forward order. Backward begins with the last."""
+    """Make a known model's step of its layers' times, in forward order. Backward begins at the end."""
     now = 0.0
     gradients = []
     for layer, seconds in zip(reversed(shape.layers), reversed(backward), strict=True):

@@ -58,7 +58,7 @@ def _add_tuning(parser: argparse.ArgumentParser) -> None:
     tuning.add_argument(
         "--strategy",
         metavar="TEXT",
-        help="of optimizers that are given none, such as dense:wire=bf16 (docs/strategies.md)",
+        help="the strategy of optimizers that are given none, such as dense:wire=bf16 (docs/strategies.md)",
     )
     tuning.add_argument(
         "--pointer-cache",

@@ -1,4 +1,4 @@
-"""The k values of largest magnitude of a tensor: MSTopK, and exactly."""
+"""Selects the k values of largest magnitude of a tensor, by MSTopK or exactly."""
 
 from __future__ import annotations
 

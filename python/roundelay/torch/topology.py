@@ -21,7 +21,7 @@ class Level:
     """All parts of one kind ("node", "rack" ...). Each rank is in one of them."""
 
     name: str
-    parts: tuple[Part, ...]  # in the order of their first ranks
+    parts: tuple[Part, ...]  # ascending by their first ranks
 
 
 @dataclass(frozen=True)

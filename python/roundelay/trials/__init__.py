@@ -1,1 +1,1 @@
-"""`roundelay trials`: what a job has tried on its own training, as a table and a picture."""
+"""`roundelay trials`: the settings that a job has tried on its own training, as a table and a picture."""

@@ -1,4 +1,4 @@
-"""`roundelay trials LOG` sums up and draws what jobs have tried (ROUNDELAY_AUTOTUNE_LOG)."""
+"""`roundelay trials LOG` sums up and draws the settings that jobs have tried (ROUNDELAY_AUTOTUNE_LOG)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _draw(searches: Sequence[Sequence[Tried]], path: Path) -> str | None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; 0, or 2 with one line on stderr."""
+    """Run the command. Return 0, or 2 after one line on stderr."""
     given = _parser().parse_args(argv)
     reason = None
     try:

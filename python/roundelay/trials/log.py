@@ -14,12 +14,12 @@ class Tried:
     """A setting, and the times of its steps on rank 0."""
 
     optimizer: str  # the prefix of its gradients' names
-    date: str  # of the search's end: settings of one search have one date
+    date: str  # the search's end: settings of one search have one date
     theta: int  # bytes that close a bucket
     last: int  # most bytes of the last bucket; 0: no such limit
     buckets: int
     strategy: str
-    predicted_ms: float | None  # from a backward's first gradient to the end of communication
+    predicted_ms: float | None  # the time from a backward's first gradient to the end of communication
     step_ms: float  # median
     fastest_ms: float
     slowest_ms: float

@@ -83,19 +83,19 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=3,
         metavar="N",
-        help="how often all is measured; medians count (default: 3)",
+        help="the number of measurements of each size, whose median counts (default: 3)",
     )
     parser.add_argument(
         "--layers",
         action="store_true",
-        help="instead: learn the times of layers on this machine, for roundelay plan --model",
+        help="learn the times of layers on this machine instead, for roundelay plan --model",
     )
     parser.add_argument(
         "--minutes",
         type=float,
         default=_MINUTES,
         metavar="M",
-        help=f"how long --layers measures (default: {_MINUTES:g})",
+        help=f"the minutes for which --layers measures (default: {_MINUTES:g})",
     )
     return parser
 
@@ -140,7 +140,7 @@ def _measure(words: Sequence[str], plan: Plan, console: Console) -> job.Found:
 
 
 def tuning_of(found: job.Found, layers: LayerTimes | None = None) -> Tuning:
-    """Fits the links and chooses the algorithms. layers: the file's, which stay in it."""
+    """Fits the links and chooses the algorithms. layers: those of the old file, which stay in it."""
     links = (fit.link(level, found.measured) for level in found.cluster.levels)
     return Tuning(
         date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -193,7 +193,7 @@ def _tune_layers(given: argparse.Namespace, others: Sequence[str]) -> None:
 
 
 def _kept_layers(path: Path) -> LayerTimes | None:
-    """Returns the layers of the file that will be written anew; None: there are none."""
+    """Returns the layers of a file that will be written anew; None: the file is not there, or has none."""
     try:
         return tuning_file.load(path).layers
     except TuningFileError:

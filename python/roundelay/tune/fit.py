@@ -24,7 +24,8 @@ _EXACT = {"direct", "pairwise", "ring"} | _DOUBLING
 def work(one: Measurement) -> tuple[int, float] | None:
     """Returns the steps on the critical path and the bytes that a rank sends, of an allreduce.
 
-    None where docs/fabrics.md has no exact number: trees, and doubling or halving of no power of two.
+    None if docs/fabrics.md has no exact number: for trees, and for doubling or halving without a power of
+    two.
     """
     if one.operation != "allreduce":
         return None
@@ -37,7 +38,7 @@ def work(one: Measurement) -> tuple[int, float] | None:
 
 
 def link(level: Level, measured: Sequence[Measurement]) -> Link | None:
-    """Returns a level's constants; None if nothing of it can be fitted.
+    """Returns a level's constants; None if none can be fitted.
 
     Groups with more ranks than the level joins cross inner levels too, and do not count. Each measurement
     counts by its relative error, so that small messages are as important as large ones. A constant that comes
@@ -54,7 +55,7 @@ def link(level: Level, measured: Sequence[Measurement]) -> Link | None:
     sent = np.array([how[1] for _, how in known])
     seconds = np.array([one.seconds for one, _ in known])
     cpu = np.array([one.cpu_seconds for one, _ in known])
-    # Without different numbers of steps a constant is one of the steps.
+    # If all numbers of steps are equal, the overhead is a part of the steps' time.
     constant = np.zeros_like(steps) if np.all(steps == steps[0]) else np.ones_like(steps)
     columns = np.stack([constant, steps, sent], axis=1)
     overhead, alpha, per_byte = _not_negative(columns, seconds)

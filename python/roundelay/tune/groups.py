@@ -18,7 +18,7 @@ class Series:
     """Groups of one level that are measured together, because an operation over levels uses them together."""
 
     level: str
-    groups: tuple[tuple[int, ...], ...]  # of two ranks and more; they share no rank
+    groups: tuple[tuple[int, ...], ...]  # each has two ranks or more; they share no rank
 
     @property
     def ranks(self) -> int:

@@ -1,4 +1,4 @@
-"""Runs the ranks of ``roundelay tune`` by roundelayrun, and reads what rank 0 says."""
+"""Runs the ranks of ``roundelay tune`` by roundelayrun, and reads the lines that rank 0 prints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Found:
 
 
 class JobError(RuntimeError):
-    """The ranks did not end well; `status` is roundelayrun's. It has said why."""
+    """The ranks did not end well. `status` is the exit status of roundelayrun, which has told the cause."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"the ranks ended with status {status}")
@@ -35,9 +35,9 @@ class JobError(RuntimeError):
 def run(
     launcher_words: Sequence[str], plan: Plan, progress: Progress, pass_on: Callable[[str], None]
 ) -> Found:
-    """Measures. Raises JobError.
+    """Measures by ranks that roundelayrun starts. Raises JobError.
 
-    launcher_words: for roundelayrun. pass_on: gets the lines of ranks that are not for this process.
+    launcher_words: the arguments of roundelayrun. pass_on: gets the ranks' other lines.
     """
     program = [sys.executable, "-m", "roundelay.tune.worker", plan.to_word()]
     command = [sys.executable, "-m", "roundelay.run.cli", *launcher_words, "--", *program]

@@ -20,7 +20,7 @@ from roundelay.layers.timing import Sample
 from roundelay.run.errors import UsageError
 from roundelay.tuning_file import Cluster, Tuning
 
-# Of the time: convolutions have the most features, and the longest times.
+# Each kind's share of the time. Convolutions have the most features, and the longest times.
 _SHARES = {"convolution": 0.45, "matrix product": 0.3, "normalisation": 0.12, "element-wise": 0.13}
 _SEED = 0
 _NOWHERE = Cluster(1, 1, "none", ())  # the cluster of a file that has layers alone
@@ -35,12 +35,12 @@ def check() -> None:
 
 
 def before(path: Path) -> Tuning | None:
-    """Returns what a file has already, which stays in it; None without a file. Raises TuningFileError."""
+    """Returns the content of an old file, which stays in it; None without a file. Raises TuningFileError."""
     return tuning_file.load(path) if path.exists() else None
 
 
 def run(seconds: float, console: Console) -> LayerTimes:
-    """Measures for so many seconds, and learns. Raises UsageError if they were too few."""
+    """Measures for `seconds` seconds, and learns. Raises UsageError if they were too few."""
     on = timing.device()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as bar:
@@ -62,7 +62,7 @@ def run(seconds: float, console: Console) -> LayerTimes:
 def measure(
     seconds: float, on: torch.device, progress: Callable[[float, str], None]
 ) -> dict[str, list[Sample]]:
-    """Measures shapes of all kinds in turn, so that all meet the same moods of the machine."""
+    """Measures shapes of all kinds in turn, so that a slow minute of the machine meets all of them."""
     limits = timing.limits(on)
     waiting = {kind: sampling.shapes(kind, _SEED, limits) for kind in _SHARES}
     found: dict[str, list[Sample]] = {kind: [] for kind in _SHARES}
@@ -85,7 +85,7 @@ def add(layers: LayerTimes, tuning: Tuning | None) -> Tuning:
 
 
 def show(layers: LayerTimes, console: Console) -> None:
-    """Prints the errors of both models on shapes that taught neither: the median, and nine tenths' limit."""
+    """Prints both models' errors on shapes that they have not learned from: median and 90th percentile."""
     table = Table(
         "kernel", "direction", "learned from", "tested on", "roofline's error", "network's error", "used"
     )

@@ -13,11 +13,9 @@ class Plan:
     """The sizes and repetitions of a measurement."""
 
     sizes: tuple[int, ...]  # bytes, ascending
-    rounds: (
-        int  # in each of which all algorithms are measured, so that drift of the machine affects all alike
-    )
+    rounds: int  # each round measures all algorithms, so that drift of the machine affects all alike
     seconds_a_cell: float
-    longest_seconds: float  # of one operation; larger sizes of the algorithm are left out then
+    longest_seconds: float  # if one operation takes longer, the algorithm's larger sizes are left out
 
     def to_word(self) -> str:
         """Returns the plan as one word of a command line."""
@@ -25,6 +23,6 @@ class Plan:
 
     @classmethod
     def from_word(cls, word: str) -> Plan:
-        """Reads what ``to_word`` made."""
+        """Reads the word that ``to_word`` made."""
         content = json.loads(word)
         return cls(**{**content, "sizes": tuple(content["sizes"])})

@@ -77,7 +77,7 @@ def _nothing() -> None:
 
 
 def _call(cell: _Cell, process_set: hvd.ProcessSet) -> Callable[[], object]:
-    """Returns the cell's operation. `cell.bytes`: of a rank's vector; of an allgather, of its result."""
+    """Returns the cell's operation. `cell.bytes`: the size of a rank's vector; of allgather's result."""
     count = max(1, cell.bytes // 4)
     tensor = torch.zeros(count)  # sums stay as they are
     ranks = process_set.ranks

@@ -100,8 +100,14 @@ def test_new_trainings_replace_those_of_the_same_strategies() -> None:
 @pytest.mark.parametrize("page", convergence.PAGES, ids=lambda page: page.name)
 def test_the_page_holds_what_the_json_says(page: convergence.Page) -> None:
     text, found = page.text.read_text(), json.loads(convergence.STORED.read_text())
-    assert with_table(text, convergence.table(page.part(found)), convergence.BEGIN) == text
-    assert page.picture.exists()
+    part = page.part(found)
+    assert with_table(text, convergence.training(page, part), convergence.BEGIN) == text
+    assert page.picture.exists() == bool(part["jobs"])
+
+
+def test_a_page_without_trainings_says_so() -> None:
+    page, found = convergence.PAGES[0], {"jobs": [{"runs": [{"strategy": "dense"}]}]}
+    assert convergence.training(page, page.part(found)) == "No training is stored here yet.\n"
 
 
 @pytest.mark.parametrize("make", [digits, characters])

@@ -139,6 +139,18 @@ def test_the_page_holds_what_the_json_says(name: str) -> None:
     assert with_table(text, document.tables(document.read(page)), document.BEGIN) == text
     assert END in text
     assert page.picture.exists()
+    if page.twins:
+        text = page.twins.read_text()
+        assert with_table(text, document.twins(document.read(page)), document.BEGIN) == text
+
+
+def test_twins_are_the_contenders_that_ddp_has_too() -> None:
+    found = stored()
+    for one in found["wires"]:
+        lazy = {**one["rows"][2], "step": {"value": 0.5}, "loss": 0.25}
+        one["rows"] += [{**lazy, "name": "DDP, lazy allreduce"}, {**lazy, "name": "DDP, fp16 hook"}]
+    *_, own, end = document.twins(found).split("\n")
+    assert (own, end) == ("| lazy allreduce | 1 s | 500 ms | 2.00 | 0.500 | 0.250 |", "")
 
 
 def test_the_picture_names_the_fastest(tmp_path: Path) -> None:

@@ -259,6 +259,8 @@ def test_no_goal_lies_below_the_floor() -> None:
     assert (line.value, line.goal, raised) == (3.0, Goal(1.0, at_least=False), True)
     line, raised = goals.behind("work", "MPI", 0.5).line(result(4.0, floor=1.0, MPI=1.0))
     assert (line.value, line.goal, raised) == (3.0, Goal(0.5, at_least=False), False)
+    line, raised = goals.at_most("work", 1.0).line(result(1.5, floor=2.0))  # that is no floor
+    assert (line.value, line.goal, raised) == (1.5, Goal(1.0, at_least=False), False)
 
 
 def test_a_floor_raises_goals_no_further_than_it_is_known() -> None:

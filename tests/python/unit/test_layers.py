@@ -55,10 +55,10 @@ def on_a_roofline() -> LayerTimes:
     ("kernel", "samples", "flops", "elements"),
     [
         (
-            Convolution(3, 64, 7, 112, 2),
+            Convolution(4, 64, 7, 112, 2),
             2,
-            2 * 2 * 3 * 64 * 49 * 112**2,
-            2 * (3 * 224**2 + 64 * 112**2) + 9408,
+            2 * 2 * 4 * 64 * 49 * 112**2,
+            2 * (4 * 224**2 + 64 * 112**2) + 12544,
         ),
         (MatrixProduct(1, 10, 20), 4, 2 * 4 * 10 * 20, 4 * 10 + 10 * 20 + 4 * 20),
         (MatrixProduct(5, 10, 20, 3), 4, 2 * 12 * 5 * 10 * 20, 12 * (50 + 200 + 100)),
@@ -70,6 +70,13 @@ def on_a_roofline() -> LayerTimes:
 def test_the_work_of_kernels(kernel: Kernel, samples: int, flops: int, elements: int) -> None:
     assert work(kernel, samples, FORWARD) == (flops, 4 * elements)
     assert work(kernel, samples, BACKWARD) == (2 * flops, 8 * elements)
+
+
+def test_images_have_no_gradient() -> None:
+    first = Convolution(3, 64, 7, 112, 2)
+    assert work(first, 2, BACKWARD) == work(first, 2, FORWARD)
+    _, inputs = timing.program(Shape(first, 2), torch.device("cpu"))
+    assert [one.shape for one in inputs] == [(64, 3, 7, 7)]
 
 
 @pytest.mark.parametrize("name", shapes.KNOWN)

@@ -35,15 +35,16 @@ std::string wrong_with(const submit::Entry& entry, const Group& group);
 #include "base/operations.def"
 #undef OPERATION
 #undef AGREEMENT
-// Come before operations that members skip after join(): the members that take part tell the others the
-// number of batches (batch.following).
+// The steps of a batch that comes before operations which some members skip after join(). The members that
+// take part tell the others the number of batches (batch.following).
 extern const OperationSteps kTellCountSteps;
-// Replace such operations on a member that skips them: it receives that number and starts as many calls, in
+// The steps of a member that skips such operations: it receives that number and starts as many calls, in
 // which it takes no part.
 extern const OperationSteps kSkipSteps;
 
-// Makes the task of an allreduce whose entry has a technique, of which no member is absent: the technique's,
-// or, in a flush, a dense allreduce of what it gives back, too. As OperationSteps::run().
+// Makes the task of an allreduce whose entry has a technique and of which no member is absent. It is the
+// technique's task; in a flush it is a dense allreduce, to which the technique has given back what it kept.
+// The rules of OperationSteps::run() hold.
 collective::Task run_technique(DeviceBuffers& buffers, Batch& batch);
 
 // The operations share the rest.

@@ -20,7 +20,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
 class Arguments:
     """The arguments that all ranks of a node must give alike."""
 
-    dataset: str  # its type
+    dataset: str  # the dataset's type
     length: int
     version: str
     memory: int  # bytes

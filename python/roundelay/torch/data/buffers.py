@@ -18,9 +18,9 @@ class Buffers:
     """Hands out buffers. Threads may share it; in a forked child it is the child's own."""
 
     def __init__(self, most: int = _MOST) -> None:
-        """Keeps no memory yet. most: bytes to keep; what is handed out beyond is freed after use."""
+        """Keeps no memory yet. most: the bytes to keep; buffers beyond them are freed after use."""
         self._most = most
-        self._size = 0  # of what is kept; changed under the lock
+        self._size = 0  # the bytes that are kept; changed under the lock
         self._lock = threading.Lock()
         self._kept: deque[bytearray] = deque()  # the one handed out last comes last
 
@@ -62,10 +62,10 @@ class Buffers:
 
 
 def _first(kept: deque[bytearray]) -> tuple[bytearray, int]:
-    """Takes the first buffer out; returns it and how many references it has."""
+    """Takes the first buffer out. Returns it and the number of its references."""
     buffer = kept.popleft()
     return buffer, sys.getrefcount(buffer)
 
 
-# That number if nothing else refers to the buffer. It differs between versions of Python.
+# The number that _first() returns if nothing else refers to the buffer. Versions of Python differ in it.
 _UNUSED = _first(deque([bytearray(1)]))[1]

@@ -20,7 +20,7 @@ from roundelay.torch.data.memory_folder import MemoryFolder
 from roundelay.torch.data.node_cache import NodeCache, Storage
 from roundelay.torch.data.store import NoRoomError, lmdb_module
 
-_numbers = itertools.count(1)  # of the caches that this process makes
+_numbers = itertools.count(1)  # counts the caches that this process makes
 _free: list[int] = []  # numbers of caches that could not be made; the next attempts take them
 
 
@@ -35,9 +35,9 @@ class DataCache(Dataset[Any]):
     dataset: has a length and gives the same sample for an index in every epoch, decoded, without random
     changes. Samples are tensors, arrays, bytes, PIL images, numbers, strings, and tuples, lists and dicts of
     them; other values are pickled. They come back as new objects that may be written to.
-    directory: a folder on the node's disk for what does not fit into memory. The next job finds it there. The
-    folder belongs to one cache at a time.
-    memory: of the node, for samples: bytes, or text like "4 GiB"; 0: all samples go to the disk.
+    directory: a folder on the node's disk for samples that do not fit into memory. The next job finds them
+    there. The folder belongs to one cache at a time.
+    memory: the node's memory for samples: bytes, or text like "4 GiB"; 0: all samples go to the disk.
     transform: changes each sample after it was read, in every epoch anew; it may be random.
     version: a name of the source's state. If it differs from that of the samples in ``directory``, or the
     dataset's type or length or one of 8 samples does, these are discarded.
@@ -129,7 +129,7 @@ class DataCache(Dataset[Any]):
         return number % self._length
 
     def stats(self) -> CacheStats:
-        """Returns what all processes of the node have read since the first rank made the cache, by level."""
+        """Returns the reads of all processes of the node since the first rank made the cache, by level."""
         return self._cache.stats()
 
 
@@ -154,7 +154,7 @@ class _Disk:
 
 
 def _leave(folder: MemoryFolder, disk: _Disk, process: int) -> None:
-    """Gives up what a cache holds in the process that made it."""
+    """Gives up the folders of a cache, in the process that made it."""
     if os.getpid() != process:
         return
     disk.leave()

@@ -19,7 +19,7 @@ import torch
 
 from roundelay.torch.data.buffers import Buffers
 
-FORMAT = 1  # of records: another number makes caches on disk be built anew
+FORMAT = 1  # the version of records: with another number caches on disk are built anew
 _HEAD = struct.Struct("<4sI")
 _MAGIC = b"RDL1"
 _ALIGNMENT = 64

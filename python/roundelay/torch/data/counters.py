@@ -1,4 +1,4 @@
-"""Counts what all processes of a node read, in one file to which each process adds a slot of its own."""
+"""Counts the reads of all processes of a node, in one file to which each process adds a slot of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from roundelay.torch.data.locks import held
 
 MEMORY, DISK, SOURCE = range(3)
 NAMES = ("memory", "disk", "source")
-_FIELDS = 3  # of each level: hits, bytes, nanoseconds
+_FIELDS = 3  # each level's: hits, bytes, nanoseconds
 _COUNT = _FIELDS * len(NAMES)
 _SLOT_BYTES = 8 * _COUNT
 _LIMIT_S = 5.0
@@ -22,13 +22,13 @@ _LIMIT_S = 5.0
 
 @dataclass(frozen=True)
 class LevelStats:
-    """Reads from one level by all processes of the node, and what it keeps."""
+    """The reads from one level by all processes of the node, and the samples that it keeps."""
 
     hits: int  # samples read
-    bytes: int  # of these samples, as they are kept
+    bytes: int  # the size of these samples, as they are kept
     seconds: float  # all processes' time for reading and decoding them; transform does not count
-    kept: int = 0  # samples
-    kept_bytes: int = 0  # that the level takes
+    kept: int = 0  # the number of samples that the level keeps
+    kept_bytes: int = 0  # the bytes that the level takes
 
     @property
     def samples_per_second(self) -> float:
@@ -86,7 +86,7 @@ class Counters:
         try:
             with held(self._path, _LIMIT_S):
                 size = os.fstat(file).st_size
-                self._offset = size + -size % _SLOT_BYTES  # after a write that was cut short, too
+                self._offset = size + -size % _SLOT_BYTES  # a write may have been cut short
                 os.pwrite(file, bytes(_SLOT_BYTES), self._offset)
         except OSError:
             os.close(file)

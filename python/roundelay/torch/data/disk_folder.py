@@ -1,6 +1,6 @@
 """A cache's folder on the node's disk, which the next job finds again.
 
-A record says of which source the samples are. The folder belongs to one cache of one job at a time: its ranks
+A record names the source of the samples. The folder belongs to one cache of one job at a time: its ranks
 lock it.
 """
 
@@ -87,7 +87,7 @@ class DiskFolder:
         return lock(self.path, 0.0, shared=True)
 
     def prepare(self, arguments: Arguments, probe: Callable[[int], bytes]) -> dict[int, bytes]:
-        """Keeps what is in the folder if it is of this source, else removes it with a warning.
+        """Keeps the folder's samples if they are of this source, else removes them with a warning.
 
         probe: returns the record of a sample of the source. Returns the records of the probes if the folder
         is new. Only one process may call it, before any reads. Raises as the constructor does.
@@ -114,14 +114,14 @@ class DiskFolder:
             if why or kept is None:
                 store_at(self.path, None).close()
                 remove_files(self.path)
-            # Before the first write: a crash of the system must find that the file may not be on disk.
+            # The record is written before the first sample: after a crash it says that files may be missing.
             _write_to_disk(self._record, {**record, "boot": _boot(), "on disk": False})
         except (OSError, StoreError) as error:
             raise self._unusable(error) from error
         return records if why or kept is None else {}
 
     def _outdated(self, kept: dict[str, Any], record: dict[str, Any]) -> str:
-        """Returns why what is kept must not be used; "" if it may be."""
+        """Returns the reason if the kept samples must not be used; "" if they may be."""
         for name, words in (("format", "format"), ("dataset", "dataset's type"), ("length", "length")):
             if kept.get(name) != record[name]:
                 return f"the {words} was {kept.get(name)!r} and is {record[name]!r}"
@@ -149,7 +149,7 @@ class DiskFolder:
             return  # the record still says that the file may not be on disk
 
     def _note_on_disk(self) -> None:
-        """Waits until all is on disk, and says so in the record, if there is one. Raises OSError."""
+        """Waits until all is on disk, and notes this in the record, if there is one. Raises OSError."""
         record = _read(self._record)
         if record is not None:
             flush(self.path)

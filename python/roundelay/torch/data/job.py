@@ -1,4 +1,4 @@
-"""Tells which job, node and rank this process is of, before ``init`` too."""
+"""Finds the job, node and rank of this process, before ``init`` too."""
 
 from __future__ import annotations
 

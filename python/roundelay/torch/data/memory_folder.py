@@ -21,7 +21,7 @@ from roundelay.torch.data.job import Member
 from roundelay.torch.data.locks import held, lock, lock_unused, release
 
 NODE_MEMORY = Path("/dev/shm")
-_GATE_LIMIT_S = 30.0  # for work that takes milliseconds
+_GATE_LIMIT_S = 30.0  # the work takes milliseconds
 _PREPARE_LIMIT_S = 600.0  # the first rank may read some samples from a slow source
 _DISAGREEMENT = "disagreement"
 
@@ -47,7 +47,7 @@ class MemoryFolder:
             raise _unusable(error) from error
 
     def agree(self, arguments: Arguments, prepare: Callable[[], bool]) -> bool:
-        """Compares the arguments with those of the node's first rank. Returns what its ``prepare`` returned.
+        """Compares the arguments with those of the node's first rank. Returns the result of its ``prepare``.
 
         Raises ValueError if they differ. Processes that read already find the text in ``objection``.
         """
@@ -88,7 +88,7 @@ class MemoryFolder:
         raise ValueError(file.read_text())
 
     def leave(self) -> None:
-        """Removes the folder unless other ranks use it. What is not removed now is removed later."""
+        """Removes the folder unless other ranks use it. If that fails, a later cache removes it."""
         release(self._lock)
         with suppress(OSError), held(NODE_MEMORY, _GATE_LIMIT_S):
             _remove_unused(self.path)

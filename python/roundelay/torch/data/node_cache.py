@@ -16,15 +16,15 @@ from roundelay.torch.data.locks import held
 from roundelay.torch.data.memory_folder import objection
 from roundelay.torch.data.store import MISSING, NoRoomError, Store, StoreError, store_at
 
-_WRITER_LIMIT_S = 5.0  # for a write that takes less than a millisecond
+_WRITER_LIMIT_S = 5.0  # a write takes less than a millisecond
 
 
 @dataclass(frozen=True)
 class Storage:
     """The storage of a node's cache."""
 
-    folder: Path  # in node memory
-    memory: int  # the most bytes of samples there
+    folder: Path  # a folder in node memory
+    memory: int  # the most bytes of samples in it
     disk: Path | None  # a folder on disk; None: samples are kept in memory only
 
 
@@ -32,7 +32,7 @@ class NodeCache:
     """One process's access to the node's cache. It can be pickled, and used in forked children."""
 
     def __init__(self, storage: Storage, name: str) -> None:
-        """Opens nothing yet. name: of the source, for messages."""
+        """Opens nothing yet. name: the source's, for messages."""
         self._storage, self._name = storage, name
         self._folder, self._objection = str(storage.folder), str(objection(storage.folder))
         self._stores: dict[int, Store] = {}
@@ -149,7 +149,7 @@ class NodeCache:
         return self._stores[level].read([index], bool)[0] is not MISSING
 
     def warn_once(self, why: str) -> None:
-        """Warns that samples are not kept, unless a process of the node has done so."""
+        """Warns that samples are not kept, unless a process of the node has done so. why: the reason."""
         try:
             os.close(os.open(self._storage.folder / "full", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
@@ -164,7 +164,7 @@ class NodeCache:
         )
 
     def stats(self) -> CacheStats:
-        """Returns the node's counts, and what the levels keep."""
+        """Returns the node's counts, and the numbers and bytes of the samples that the levels keep."""
         totals = self._counters.totals()
         for level, store in self._stores.items():
             if level in self._broken:

@@ -25,8 +25,8 @@ class NodeSampler(Sampler[int]):
     never exchange samples. All ranks get equally many samples: a shard that is too small repeats some of its
     samples; with ``drop_last`` each shard leaves some out, others in every epoch.
 
-    dataset: has a length. nodes: the node of each rank, by rank, for example ``[0, 0, 1, 1]``, and ``rank``:
-    this one. Without them the job has them, and making the sampler is collective over its ranks.
+    dataset: has a length. nodes: the number of each rank's node, for example ``[0, 0, 1, 1]``. rank: this
+    rank. Without these two the job gives them, and making the sampler is collective over its ranks.
     shuffle: if False, shards are runs of the dataset, in its order. ``set_epoch`` sets the order.
 
     Raises TypeError for a dataset without length, ValueError for bad arguments and before ``hvd.init()``.
@@ -68,7 +68,7 @@ class NodeSampler(Sampler[int]):
         sizes = [each + (place < more) for place in range(len(nodes))]
         begin = sum(sizes[: ranked.index(node)])
         size = sum(one for one, other in zip(sizes, ranked, strict=True) if other == node)
-        # A node without samples, in a dataset with fewer samples than ranks, repeats those of all nodes.
+        # If a dataset has fewer samples than ranks, a node without samples repeats those of all nodes.
         return order[begin : begin + size] if size else order
 
     def __iter__(self) -> Iterator[int]:

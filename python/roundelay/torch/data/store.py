@@ -18,7 +18,7 @@ from roundelay.torch.data import fork
 MISSING = object()  # the result for a sample that is not kept
 _READERS = 1024  # processes of a node that can read at a time
 _READER = 64  # bytes of each in the lock file
-_LEFT_FREE = 0.05  # of the file system: other programs, and gradients in shared memory, need room too
+_LEFT_FREE = 0.05  # the file system's part that stays free for other programs and gradients in shared memory
 _DATA, _LOCK = _FILES = ("data.mdb", "lock.mdb")  # LMDB's names of its files
 
 
@@ -156,7 +156,7 @@ class Store:
             self._environment = None
 
     def before_fork(self) -> None:
-        """Closes the files, as LMDB's must not be open across a fork, and keeps other threads out."""
+        """Closes the files, which LMDB forbids to keep open across a fork, and keeps other threads out."""
         self._lock.acquire()
         self._close()
 
@@ -179,7 +179,7 @@ def store_at(folder: Path, limit: int | None) -> Store:
 
 
 def remove_files(folder: Path) -> None:
-    """Removes an environment's files. Processes that have them open go on with what they have."""
+    """Removes an environment's files. Processes that have them open go on with their content."""
     for name in _FILES:
         (folder / name).unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Rank 0's proposals for a pool: sizes of buckets, what its strategy lets choose, and another order.
+"""Rank 0's proposals for a pool: sizes of buckets, candidates of its strategy, and another order.
 
 Rank 0 of the process set decides at the end of each step. All ranks do what it proposes (pool_plan.py).
 """
@@ -33,9 +33,9 @@ _UNCOUNTED_LOSSY = 6
 class OrderWatch(Generic[T]):
     """Notices that gradients have come in another order than the pool's for a long time. Pure.
 
-    To know whether buckets were submitted out of place costs nothing. After PATIENCE such steps in a row, the
-    order of two whole steps is recorded. If both are equal, this is the new order; otherwise the count begins
-    again.
+    It costs nothing to know whether buckets were submitted out of place. After PATIENCE such steps in a row,
+    the order of two whole steps is recorded. If both are equal, this is the new order; otherwise the count
+    begins again.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class OrderWatch(Generic[T]):
 class PoolTuner:
     """Rank 0's proposals for one optimizer's pool. prefix: that of the optimizer's names.
 
-    choices: what its strategy leaves to the search. ROUNDELAY_AUTOTUNE makes sizes a part of the search.
+    choices: the strategy's candidates for the search. ROUNDELAY_AUTOTUNE makes sizes a part of the search.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class PoolTuner:
         self.cuts = cuts if cuts != now else None
 
     def keep_sizes(self) -> None:
-        """Ends a search of sizes alone where techniques keep gradients back: each trial would flush them."""
+        """Ends a search of sizes alone if techniques keep gradients back: each trial would flush them."""
         if self._choices is not None or (self._searched and self._search is None):
             return
         if self._config.autotune:
@@ -175,7 +175,7 @@ class PoolTuner:
         self._search = Search(settings, steps, uncounted)
 
     def _layouts(self, cuts: Cuts, link: Link | None) -> list[tuple[Cuts, list[Piece]]]:
-        """Returns the cuts of now and, with ROUNDELAY_AUTOTUNE, others, with their buckets."""
+        """Returns the present cuts and, with ROUNDELAY_AUTOTUNE, others, with their buckets."""
         extents, most = self._pools.extents(self._ready), self._config.fusion_threshold
         tried = [cuts]
         if self._config.autotune:

@@ -12,7 +12,7 @@ from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 
 class LAMB(Layerwise):
-    """Adam with decoupled weight decay, where the length of a layer's update follows its weights.
+    """Adam with decoupled weight decay. The length of a layer's update follows the length of its weights.
 
     For a layer with weights w and gradient g, in its step number t:
 
@@ -20,13 +20,14 @@ class LAMB(Layerwise):
         u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay w
         w = w - lr ratio u;   ratio = clamp(|w|) / |u|      1 if a norm is 0
 
-    params: as for any torch.optim.Optimizer. bias_correction=False leaves the divisions by 1 - beta^t out.
-    clamp: the bounds (low, high) of |w|, the paper's function phi; by default there are none. adapt:
-    see layerwise.py; set it for parameter groups. foreach: whether one call updates all layers; None: on
-    GPUs. It changes no bit of the result. A step needs temporary memory of the size of the parameters.
+    params: parameters or groups of them, as torch.optim.Optimizer takes them. bias_correction=False leaves
+    the divisions by 1 - beta^t out. clamp: the bounds (low, high) of |w|, the paper's function phi; by
+    default there are none. adapt: False in a parameter group gives its layers the ratio 1, as is usual for
+    biases and normalisations. foreach: True: one call updates all layers; None: True on GPUs. It changes no
+    bit of the result. A step needs temporary memory of the size of the parameters.
 
-    distributed_norms: whether the ranks of ``process_set`` divide the norms. "auto" measures it in the first
-    steps and takes the faster way; the results have the same bits. docs/techniques/pto.md.
+    distributed_norms: True: the ranks of ``process_set`` divide the norms. "auto" measures both ways in the
+    first steps and takes the faster one; the results have the same bits (docs/techniques/pto.md).
 
     Source: You et al., "Large batch optimization for deep learning: training BERT in 76 minutes"
     (arXiv 1904.00962), algorithm 2.
@@ -85,7 +86,7 @@ class LAMB(Layerwise):
         return updates
 
     def _state(self, parameter: torch.Tensor) -> dict[str, Any]:
-        """Returns what is kept of the parameter, which does not become part of the optimizer here."""
+        """Returns the parameter's state. A new one does not become part of the optimizer here."""
         state: dict[str, Any] = self.state.get(parameter, {})
         return state or {
             "step": torch.zeros((), dtype=torch.float32, device="cpu"),

@@ -11,7 +11,7 @@ from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 
 class LARS(Layerwise):
-    """SGD with momentum, with a learning rate for each layer that follows from norms.
+    """SGD with momentum. Each layer has a learning rate that follows from its norms.
 
     For a layer with weights w and gradient g:
 
@@ -23,13 +23,14 @@ class LARS(Layerwise):
     is the same while it does not change. With ``adapt=False`` the ratio is 1: the layer's update has the
     same bits as that of SGD.
 
-    params: as for any torch.optim.Optimizer. lr: the global learning rate. trust_coefficient and
-    weight_decay default to You et al.'s for AlexNet; eps only keeps the quotient finite. adapt: see
-    layerwise.py; set it for parameter groups. foreach: whether one call updates all layers; None: on GPUs.
-    It changes no bit of the result.
+    params: parameters or groups of them, as torch.optim.Optimizer takes them. lr: the global learning rate.
+    trust_coefficient and weight_decay default to You et al.'s for AlexNet; eps only keeps the quotient
+    finite. adapt: False in a parameter group gives its layers the ratio 1, as is usual for biases and
+    normalisations. foreach: True: one call updates all layers; None: True on GPUs. It changes no bit of the
+    result.
 
-    distributed_norms: whether the ranks of ``process_set`` divide the norms. "auto" measures it in the first
-    steps and takes the faster way; the results have the same bits. docs/techniques/pto.md.
+    distributed_norms: True: the ranks of ``process_set`` divide the norms. "auto" measures both ways in the
+    first steps and takes the faster one; the results have the same bits (docs/techniques/pto.md).
 
     Source: You, Gitman and Ginsburg, "Large batch training of convolutional networks" (arXiv 1708.03888).
     """

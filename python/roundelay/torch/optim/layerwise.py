@@ -103,7 +103,7 @@ class Layerwise(torch.optim.Optimizer, ABC):
         self._check_group(group)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns what a copy gets: the ranks of the copy's job agree on it anew."""
+        """Returns the state for a copy or a pickle. The ranks of the copy's job agree on it anew."""
         return {**super().__getstate__(), "sharing": (self._trust.mode, self._trust.process_set)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -141,7 +141,7 @@ class Layerwise(torch.optim.Optimizer, ABC):
         return loss
 
     def norms_report(self) -> NormsReport:
-        """Returns who computes the norms, and why; ``str()`` of it is a sentence."""
+        """Returns whether ranks share the norms, and the reason; ``str()`` of it is a sentence."""
         return self._trust.report
 
     # -- a step

@@ -1,4 +1,4 @@
-"""The report of whether ranks share the norms, as users see it."""
+"""The report that tells users whether ranks share the norms."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NormsReport:
-    """Says whether ranks share the norms of an optimizer's layers, and why. ``str()`` gives a sentence."""
+    """Tells whether ranks share the norms of an optimizer's layers, and why. ``str()`` gives a sentence."""
 
-    shared: bool | None  # whether ranks share the work; None: not chosen yet
+    shared: bool | None  # True: ranks share the work; None: not chosen yet
     reason: str
-    local_seconds: float | None = None  # of a step's trust ratios, the slowest rank's median, if measured
+    local_seconds: float | None = None  # a step's trust ratios: the slowest rank's median
     shared_seconds: float | None = None
 
     def __str__(self) -> str:

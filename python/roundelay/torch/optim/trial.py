@@ -1,4 +1,4 @@
-"""Measures trust ratios both ways in the first steps, and lets the ranks choose the faster one."""
+"""Measures trust ratios in the first steps, shared and not, and lets the ranks choose the faster way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Trial:
     """The measurement of one optimizer. All ranks of the set measure the same steps."""
 
     def __init__(self, process_set: ProcessSet, name: str) -> None:
-        """name: begins the names of its operations."""
+        """Begins no operation. name: the beginning of its operations' names."""
         self._set = process_set
         self._name = name
         self.start = f"{name}.start"  # the ranks wait for each other in it before a measurement
@@ -42,7 +42,7 @@ class Trial:
         return found
 
     def choice(self) -> NormsReport | None:
-        """Returns what the ranks choose, after the last step of the trial; None before.
+        """Returns the ranks' choice after the last step of the trial; None before.
 
         The slowest rank's median counts, which is the same number on all ranks.
         """

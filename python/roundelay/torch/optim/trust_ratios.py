@@ -41,8 +41,8 @@ _joins: weakref.WeakKeyDictionary[ProcessSet, int] = weakref.WeakKeyDictionary()
 class Layers:
     """The layers of one step that have trust ratios.
 
-    sizes: their bytes. present: whether they have gradients. ratios: computes those of some layers, by
-    their numbers: fp64 on the CPU, 1 where there is no gradient.
+    sizes: their bytes. present: True for layers that have gradients. ratios: a function that computes the
+    ratios of layers with these numbers: fp64 on the CPU, 1 for a layer without gradient.
     """
 
     sizes: Sequence[int]
@@ -64,20 +64,20 @@ class TrustRatios:
     _latest = 0  # the largest number that any optimizer of this process has
 
     def __init__(self, owner: str, mode: str | bool, process_set: ProcessSet) -> None:
-        """owner: the optimizer's name for messages. mode: one of MODES."""
+        """Sends nothing yet. owner: the optimizer's name for messages. mode: one of MODES."""
         self._owner, self.mode, self.process_set = owner, mode, process_set
         self._ranks = 1
         self._agreed: Hashable = None  # the state of the job and the layers that the ranks agreed on
         self._state: Hashable = None  # those of this step
-        self._name = ""  # of the operations
+        self._name = ""  # the operations' name
         self._plan: _Plan | None = None
         self._trial: Trial | None = None
         self.report = NormsReport(None, "no step was taken")
 
     def begin(self, layout: Hashable) -> AbstractContextManager[object]:
-        """Begins a step. The peers get the errors that are raised in the context, if they wait for this rank.
+        """Begins a step. If peers wait for this rank, they get the errors that are raised in the context.
 
-        layout: another one means other layers, on which the ranks agree anew.
+        layout: identifies the layers. If it has changed, the ranks agree anew.
         """
         self._ranks = 1
         if _core.is_initialized() and self.process_set.included():
@@ -160,7 +160,7 @@ class TrustRatios:
         return ratios
 
     def _first(self, layers: Layers) -> list[float]:
-        """Computes all ratios, compares them with the other ranks', and chooses what comes next."""
+        """Computes all ratios, compares them with the other ranks', and chooses the way of the next step."""
         ratios = layers.ratios(range(len(layers.sizes)))
         if self.mode is False:
             self.report = NormsReport(False, "distributed_norms=False")

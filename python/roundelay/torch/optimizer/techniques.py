@@ -1,8 +1,8 @@
-"""Carries out what a strategy says about the buckets of one optimizer.
+"""Gives the buckets of one optimizer the techniques that its strategy chooses.
 
-After each step, and when buckets are made, the strategy is asked for each bucket's technique. What the ranks
-must agree on travels in the agreement round (gradient_sync.py): the number of the step, which is rank 0's,
-and rank 0's proposals.
+After each step, and when buckets are made, it asks the strategy for each bucket's technique. The agreement
+round (gradient_sync.py) carries the values on which the ranks must agree: rank 0's number of the step, and
+rank 0's proposals.
 
 **Flushing.** A technique with state keeps gradients back. Before such a bucket gets another technique, and
 before the pool is cut or laid out anew, all ranks submit buckets as a *flush* (densely, with all that was
@@ -40,7 +40,7 @@ Traffic = list[tuple[str, int, int, int]]  # a technique's text, operations, byt
 class Techniques:
     """The techniques of one optimizer's buckets.
 
-    prefix: that of the optimizer's names. gradients: all that it has, which may become more.
+    prefix: that of the optimizer's names. gradients: all gradients of the optimizer; more may come.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Techniques:
     # -- buckets
 
     def use(self, buckets: list[Bucket], cuts: Cuts) -> None:
-        """Begins to use new buckets, cut so; the last ones are not used any more."""
+        """Begins to use new buckets with these cuts; the last ones are not used any more."""
         self._buckets, self._cuts = buckets, cuts
         self._views = [self._view(*each) for each in enumerate(buckets)] if self.asks else []
         self._asked, self._keeps = [None] * len(buckets), [False] * len(buckets)
@@ -173,11 +173,11 @@ class Techniques:
         return name.removeprefix(f"{self.prefix}.")
 
     def traffic(self) -> list[tuple[strategies.Bucket, Traffic]]:
-        """Returns what each bucket has reduced, by technique, since it was made."""
+        """Returns each bucket's traffic by technique, since the bucket was made."""
         return [(self._view(n, bucket), bucket.bucket.traffic) for n, bucket in enumerate(self._buckets)]
 
     def sent(self) -> list[strategies.Sent]:
-        """Returns the buckets that have a technique, and which part of them was sent in this step."""
+        """Returns the buckets that have a technique, and the part of them that this step has sent."""
         if not self.asks:
             return []
         return [
@@ -186,7 +186,7 @@ class Techniques:
             if technique is not None
         ]
 
-    # -- what changes layouts
+    # -- changes of layouts
 
     @property
     def stateful(self) -> bool:
@@ -299,7 +299,7 @@ class Techniques:
     # -- state
 
     def flush(self) -> None:
-        """Makes the next step send what techniques keep back."""
+        """Makes the next step send all gradients that techniques keep back."""
         self._flush_this_step = True
         self._flush_all()
 
@@ -321,7 +321,7 @@ class Techniques:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def rescale(self, factor: float) -> None:
-        """Multiplies what techniques keep back, and a loaded state that waits for its buckets."""
+        """Multiplies gradients that are kept back, and a loaded state that waits for its buckets."""
         if self._restored is not None:
             self._restored = self._restored.rescaled(factor)
         for bucket, keeps in zip(self._buckets, self._keeps, strict=True):
@@ -338,7 +338,7 @@ class Techniques:
         return self._restored.layout if self._restored is not None else None
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what the techniques keep on this rank."""
+        """Returns the techniques' state on this rank."""
         restored = self._restored
         kept = self._kept() if restored is None else replace(restored, step=self._step)
         return kept.to_dict()

@@ -1,4 +1,4 @@
-"""Strategies of DistributedOptimizer: which technique a bucket takes, and what happens around a step.
+"""Strategies of DistributedOptimizer: a strategy chooses each bucket's technique, and works around a step.
 
 docs/strategies.md has the table of strategies, and how to write one.
 """

@@ -21,7 +21,7 @@ from roundelay.torch.strategies.protocol import Strategy
 
 
 class Adasum(Strategy):
-    """Combines the ranks' steps instead of their gradients. wire: as for Dense, here of the steps.
+    """Combines the ranks' steps instead of their gradients. wire: the type in which steps travel, as Dense's.
 
     Not thread-safe, as an optimizer's step is not.
     """

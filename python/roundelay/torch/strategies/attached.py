@@ -1,4 +1,4 @@
-"""The strategies of the wrapped optimizers."""
+"""Finds the strategy of an optimizer that DistributedOptimizer has wrapped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 from roundelay.torch.strategies.protocol import Strategy
 
-# DistributedOptimizer writes it.
+# DistributedOptimizer writes this table.
 attached: weakref.WeakKeyDictionary[torch.optim.Optimizer, Strategy] = weakref.WeakKeyDictionary()
 
 

@@ -21,15 +21,16 @@ _STEP_BYTES = 8
 
 
 class Auto(Strategy):
-    """Tries candidates for a few steps each, and keeps the fastest; bucket by bucket where they lose nothing.
+    """Tries candidates for a few steps each, and keeps the fastest; bucket by bucket if they lose nothing.
 
-    candidates: names, texts or objects: "dense" (always one), "bf16", "fp16", the algorithms of a dense
-    allreduce ("ring", "halving_doubling" ...), and lossy ones, which must be named: "csc:keep=0.1" or
-    ``CSC(0.1)``. Further plans over levels that the job has made (ROUNDELAY_FACTORS) join them. trial_steps:
-    steps that count for each plan, twice. The search of the optimizer (gradients/pool_tuner.py) chooses by a
-    cost model what is worth a trial, measures, and proposes, on rank 0; all change in the same step. It tries
-    again if steps take another time for long, or the order of gradients changes. ValueError: an argument is
-    wrong.
+    candidates: names, texts or objects: "dense" (always one of them), "bf16", "fp16", the algorithms of a
+    dense allreduce ("ring", "halving_doubling" ...), and lossy strategies: "csc:keep=0.1" or ``CSC(0.1)``.
+    Lossy ones are tried only if they are named. Further plans over levels that the job has made
+    (ROUNDELAY_FACTORS) join them. trial_steps: each setting is measured twice, for so many steps. On rank 0
+    the optimizer's search (gradients/pool_tuner.py) chooses by a cost model which candidates are worth a
+    trial, measures them, and proposes the next one; all ranks change in the same step. The search begins
+    again if steps take another time for long, or if the order of gradients changes. ValueError: an argument
+    is wrong.
     """
 
     def __init__(
@@ -51,12 +52,12 @@ class Auto(Strategy):
         self._since = 0  # the step from which the plan is in use
         self._next: Plan = ()  # the agreed plan for the next buckets
         self._step = 0
-        self._wanted: tuple[Plan, bool] | None = None  # on rank 0: a plan, and whether it is for new buckets
-        self.choice = "dense: nothing was tried yet"  # what was chosen and why; on rank 0
+        self._wanted: tuple[Plan, bool] | None = None  # rank 0's: a plan, and whether it is for new buckets
+        self.choice = "dense: nothing was tried yet"  # the search's choice and its reason, on rank 0
 
     @classmethod
     def from_text(cls, **given: str) -> Auto:
-        """Makes one of the texts of its arguments. ValueError: one is wrong."""
+        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
         arguments: dict[str, Any] = {}
         if "candidates" in given:
             arguments["candidates"] = given["candidates"].split("+")
@@ -66,23 +67,24 @@ class Auto(Strategy):
 
     @property
     def text(self) -> str:
-        """Returns for example ``auto of dense, bf16``; with names alone it is a text of --strategy."""
+        """Returns a text such as ``auto of dense, bf16``; --strategy takes it if candidates are names."""
         names = [each.text for each in self._candidates]
         if any(mark in name for name in names for mark in ":,="):
             return f"auto of {', '.join(names)} with {self.trial_steps} trial steps"
         return Spec("auto", candidates=names, trial_steps=self.trial_steps).text
 
-    # -- what it is asked
+    # -- checks and answers for DistributedOptimizer
 
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
-        """Refuses an op whose results cannot be added, and what a candidate refuses."""
+        """Refuses an op whose results cannot be added, and each optimizer that a candidate refuses."""
         super().accept(optimizer, op)
         if op not in LINEAR_OPS:
             raise ValueError(f"strategy {self.text} needs op=hvd.Average or op=hvd.Sum")
         names = [each.text for each in self._candidates if each.way is not None]
         if names and _core.config().deterministic:
             raise ValueError(
-                f"candidate {names[0]!r} adds in another order: ROUNDELAY_DETERMINISTIC forbids it"
+                f"candidate {names[0]!r} adds in another order, which ROUNDELAY_DETERMINISTIC=1 forbids: "
+                "leave one of the two out"
             )
         for lossy in self._all_lossy():
             lossy.accept(optimizer, op)
@@ -109,7 +111,7 @@ class Auto(Strategy):
             lossy.accept_closure()
 
     def use_buckets(self, buckets: Sequence[Bucket]) -> None:
-        """Takes the plan that was agreed for them; without one, dense buckets."""
+        """Takes the plan that was agreed for these buckets; without a plan all are dense."""
         for lossy in self._all_lossy():
             lossy.use_buckets(buckets)
         if self._next:
@@ -119,7 +121,7 @@ class Auto(Strategy):
         self._next, self._wanted = (), None
 
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
-        """Returns that of the bucket's candidate in the plan."""
+        """Returns the technique of the bucket's candidate in the plan."""
         self._step = step
         candidate = self._candidates[self._plan[bucket.index]]
         if candidate.lossy is not None:
@@ -135,7 +137,7 @@ class Auto(Strategy):
 
     @property
     def costs(self) -> Sequence[Cost | None]:
-        """Those of the candidates, dense first; None: the model does not know it."""
+        """The candidates' costs, dense first; None: the model does not know the candidate."""
         return [each.cost(self._ways) for each in self._candidates]
 
     @property
@@ -145,7 +147,7 @@ class Auto(Strategy):
 
     @property
     def plan(self) -> Plan:
-        """The number of each bucket's candidate, in use. Alike on all ranks."""
+        """The number of the candidate that each bucket uses now. Alike on all ranks."""
         return self._plan
 
     def named(self, plan: Plan) -> str:
@@ -157,7 +159,7 @@ class Auto(Strategy):
         return f"{' and '.join(parts)} of {len(plan)} buckets"
 
     def want(self, plan: Plan, new_buckets: bool) -> None:
-        """Proposes a plan to all ranks, for the buckets of now or for the next ones."""
+        """Proposes a plan to all ranks, for the present buckets or for the next ones."""
         self._wanted = (plan, new_buckets) if new_buckets or plan != self._plan else None
 
     # -- agreement
@@ -187,7 +189,7 @@ class Auto(Strategy):
     # -- around the step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Works as the lossy candidate that is in use, or was: its last gradients may come in a flush."""
+        """Does what the lossy candidate does that is in use, or was: a flush may bring its last gradients."""
         if self._lossy is not None:
             self._lossy.before_step(optimizer)
 
@@ -224,7 +226,7 @@ class Auto(Strategy):
         self._plan, self._next, self._wanted, self._lossy = (), (), None, None
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what is kept back, and the plan."""
+        """Returns this rank's gradients that are kept back, and the plan."""
         return {**super().state_dict(), "plan": list(self._plan), "since": self._since}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -232,14 +234,14 @@ class Auto(Strategy):
         super().load_state_dict(state)
         plan = state.get("plan")
         if not isinstance(plan, list) or any(number not in range(len(self._candidates)) for number in plan):
-            raise ValueError(f"this is no state of strategy {self.text}")
+            raise ValueError(f"this is no state of strategy {self.text}: load what its state_dict() returned")
         self._plan, self._since = tuple(plan), int(state["since"])
         used = [self._candidates[number].lossy for number in self._plan]
         self._lossy = next((lossy for lossy in used if lossy is not None), None)
 
 
 def _fitted(plan: Plan, buckets: int) -> Plan:
-    """Returns a proposed plan for so many buckets. One of more than MOST_MIXED is the same for all."""
+    """Returns a proposed plan for `buckets` buckets. Above MOST_MIXED buckets, all take one candidate."""
     return plan[:buckets] + plan[-1:] * (buckets - len(plan))
 
 

@@ -24,8 +24,8 @@ def average(
 ) -> list[torch.Tensor]:
     """Returns the mean of each tensor over the ranks that take part, on all ranks; one grouped operation.
 
-    It travels in its own type; on several devices there is an operation for each. Ranks that have joined do
-    not count. cycle: the step of the average, and the number of steps until the next one.
+    Tensors travel in their own types; each device has an operation of its own. Ranks that have joined do not
+    count. cycle: the step of the average, and the number of steps until the next one.
 
     MismatchError, on all ranks that take part: their cycles differ.
     """
@@ -51,13 +51,13 @@ def average(
 
 
 def cycle_checks(cycle: tuple[int, int]) -> list[int]:
-    """Returns what a rank adds to sums that tell whether all have the same cycle."""
+    """Returns the numbers that a rank adds to sums, by which all ranks see whether their cycles agree."""
     step, length = cycle
     return [1, step, step * step, length, length * length]
 
 
 def cycles_agree(count: int, sums: Sequence[int]) -> bool:
-    """Returns whether so many numbers are equal, from their sum and that of their squares, in pairs."""
+    """Returns whether `count` ranks had the same cycle. sums: those of cycle_checks(), but the first."""
     pairs = zip(sums[::2], sums[1::2], strict=True)
     return all((count * squares - total * total) % _WRAP == 0 for total, squares in pairs)
 

@@ -26,12 +26,12 @@ class Averaging(Strategy):
 
     shares_parameters: ClassVar[bool] = False
     kind: ClassVar[str]  # the strategy's name in texts
-    format: ClassVar[int]  # of state_dict()
+    format: ClassVar[int]  # the version of state_dict()'s form
 
     def _begin(self) -> None:
         """Forgets an optimizer and its job. A subclass calls it in its __init__."""
         self._met = False  # the ranks have compared their strategies, in this job
-        self._step = 0  # that the optimizer has taken
+        self._step = 0  # the number of steps that the optimizer has taken
         self._averaged_at = 0  # the step of the last average over all ranks
 
     # -- checks and answers for DistributedOptimizer
@@ -51,7 +51,10 @@ class Averaging(Strategy):
                     )
 
     def accept_whole_job(self, process_set: ProcessSet, instead: str) -> None:
-        """Raises ValueError for a part of the job: all ranks must add the process sets of nodes."""
+        """Raises ValueError if the set is not the whole job: all its ranks must add the sets of nodes.
+
+        instead: the other strategy that the text advises.
+        """
         if process_set is not global_process_set:
             raise ValueError(
                 f"strategy {self.text} reduces gradients in each node, for which all ranks of the job must "
@@ -73,7 +76,7 @@ class Averaging(Strategy):
     # -- begin and end of a job
 
     def compare(self, said: str) -> dict[int, RankNode]:
-        """Returns the nodes of the set's ranks, which all call it.
+        """Compares the strategies of the set's ranks, and returns the ranks' nodes. All ranks call it.
 
         said: the strategy with its settings. MismatchError, on all ranks: theirs differ.
         """
@@ -92,7 +95,7 @@ class Averaging(Strategy):
         return {rank: node for rank, _, node in rows}
 
     def warn_of_one_node(self, result: str) -> None:
-        """Says on rank 0 what it means that all ranks are on one node."""
+        """Warns on rank 0 that all ranks are on one node. result: the consequence, which ends the text."""
         if _core.rank() == 0:
             text = f"strategy {self.text}: all ranks are on one node, {result}"
             warnings.warn(text, RuntimeWarning, stacklevel=5)
@@ -119,7 +122,10 @@ class Averaging(Strategy):
     def check_state(self, state: Any) -> None:
         """Raises ValueError if this is not what state_dict() returns on this rank of such a job."""
         if not isinstance(state, Mapping) or state.get("format") != self.format:
-            raise ValueError(f"this is no state of strategy {self.text} of format {self.format}")
+            raise ValueError(
+                f"this is no state of strategy {self.text} of format {self.format}: load what its "
+                "state_dict() returned"
+            )
         for key, ours in self.identity().items():
             if state.get(key) != ours:
                 raise ValueError(

@@ -1,4 +1,4 @@
-"""What travels between the nodes: parameters, and what the optimizer keeps of them."""
+"""The tensors that travel between the nodes: parameters, and the optimizer's state of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ State = Mapping[torch.Tensor, Mapping[str, Any]]  # an optimizer's, by parameter
 class Entry(NamedTuple):
     """A tensor in the optimizer's state of one parameter, in the parameter's shape."""
 
-    parameter: int  # its number among those that travel
+    parameter: int  # the parameter's number among those that travel
     key: str
     dtype: torch.dtype
 
@@ -22,7 +22,7 @@ class Carried:
     """Parameters, and those entries of the optimizer's state that the state had when they began to travel.
 
     The tensors of the entries are looked up at each use: the optimizer may replace them, and may add others
-    while these travel. entries: those of an earlier time; None: all that the state has now.
+    while these travel. entries: the entries that travel; None: all that the state has now.
     """
 
     def __init__(

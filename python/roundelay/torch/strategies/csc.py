@@ -20,10 +20,10 @@ _MOST_CHUNK_ELEMENTS = 1 << 31  # the core's limit; a chunk is never larger than
 
 
 class CSC(Lossy):
-    """Sends the part ``keep`` of a pool's chunks in each step, all ranks the same ones.
+    """Sends the part ``keep`` of a pool's chunks in each step. All ranks send the same chunks.
 
-    chunk_elements: elements of a chunk. norms: "same": chunks are chosen by the norms of this step;
-    "previous": by those of the step before, which the ranks know earlier. The others: Lossy.
+    chunk_elements: the number of elements of a chunk. norms: "same" chooses chunks by the norms of this step,
+    "previous" by those of the step before, which the ranks know earlier. Lossy describes the others.
     """
 
     kind = "csc"
@@ -52,11 +52,11 @@ class CSC(Lossy):
         if norms not in NORMS:
             raise ValueError(f"norms is {norms!r}, but must be one of {', '.join(NORMS)}")
         self.norms = norms
-        self._before: dict[int, int] = {}  # by bucket: chunks of the buckets before it in its pool
+        self._before: dict[int, int] = {}  # the number of chunks before each bucket in its pool
 
     @classmethod
     def from_text(cls, **given: str) -> CSC:
-        """Makes one of the texts of its arguments. ValueError: one is wrong."""
+        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
         own: dict[str, str | int] = {"norms": given["norms"]} if "norms" in given else {}
         if "chunk_elements" in given:
             own["chunk_elements"] = int_from("chunk_elements", given["chunk_elements"])
@@ -64,7 +64,7 @@ class CSC(Lossy):
 
     @property
     def own_settings(self) -> dict[str, Value]:
-        """The chunks' size and the choice of norms, where they are not the default."""
+        """The chunks' size and the choice of norms, if they are not the default."""
         settings: dict[str, Value] = {}
         if self.chunk_elements != _CHUNK_ELEMENTS:
             settings["chunk_elements"] = self.chunk_elements
@@ -82,7 +82,7 @@ class CSC(Lossy):
             )
 
     def use_buckets(self, buckets: Sequence[Bucket]) -> None:
-        """Counts the chunks of each pool: a bucket's share of what is sent depends on those before it."""
+        """Counts the chunks of each pool: a bucket's quota depends on the buckets before it."""
         self._before.clear()
         chunks: dict[int, int] = {}
         for bucket in buckets:

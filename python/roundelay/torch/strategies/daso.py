@@ -1,5 +1,5 @@
-"""DASO: the ranks of a node train together; now and then one of them sends its parameters to the other nodes,
-and what they have sent is merged some batches later, while training goes on.
+"""DASO: the ranks of a node train together. Now and then one of them sends its parameters to the other nodes,
+and the node merges theirs some batches later, while training goes on.
 
 Source: Coquelin et al. (arXiv 2104.05588), and the authors' code (HeAT, optim/dp_optimizer.py).
 docs/techniques/daso.md has the formulas.
@@ -38,20 +38,21 @@ NUMBERS = (
     "batches_per_epoch",
 )
 KEYS = (*NUMBERS, "blocking_wire", "merge_momentum")
-_DEFAULTS = (4, 1, 1, 4, 4)  # of the first five numbers
+_DEFAULTS = (4, 1, 1, 4, 4)  # the defaults of the first five numbers
 
 
 class DASO(Averaging):
     """Merges the parameters of the nodes every ``global_skip`` batches, ``batches_to_wait`` batches later.
 
-    global_skip: 0: every batch averages the parameters, and waits for it. batches_to_wait: 0: the batch of a
-    transfer does so. local_skip: the ranks of a node average their gradients every so many batches.
-    warmup_epochs, cooldown_epochs: so many of the total_epochs, the first and the last, average after every
-    batch. batches_per_epoch: lets an epoch's last batch average the parameters; None: epoch_ended() does.
-    blocking_wire: torch.bfloat16, torch.float16, or None for the parameters' own type: what travels in
-    epochs that average after every batch. buffers: returns tensors, such as those of batch normalisation
-    (``model.buffers``), to be averaged at the ends of epochs. merge_momentum: what the optimizer keeps of a
-    parameter's shape travels with it and is merged.
+    global_skip: the number of batches from one transfer to the next; 0: every batch averages the parameters,
+    and waits for the result. batches_to_wait: the number of batches until the merge; 0: the batch of a
+    transfer averages and waits. local_skip: the ranks of a node average their gradients every ``local_skip``
+    batches. warmup_epochs, cooldown_epochs: the first and the last of the total_epochs, which average after
+    every batch. batches_per_epoch: the number of batches; an epoch's last one averages the parameters. None:
+    epoch_ended() averages them. blocking_wire: the type in which parameters travel in epochs that average
+    after every batch: torch.bfloat16, torch.float16, or None for the parameters' own. buffers: a function
+    that returns tensors, such as ``model.buffers``, which are averaged at the ends of epochs. merge_momentum:
+    True: the optimizer's tensors of a parameter's shape (momentum) travel with the parameter and are merged.
 
     The program calls epoch_ended() after each epoch. ValueError: an argument is wrong.
     """
@@ -108,7 +109,7 @@ class DASO(Averaging):
 
     @property
     def text(self) -> str:
-        """Returns for example ``daso:global_skip=4,total_epochs=90``: that, and what is not the default."""
+        """Returns these two, and what is not the default: ``daso:global_skip=4,total_epochs=90``."""
         start = self._start
         given = (start.global_skip, start.batches_to_wait, start.local_skip, *self._epochs[:2])
         settings: dict[str, Value] = {"global_skip": start.global_skip}
@@ -192,7 +193,7 @@ class DASO(Averaging):
     # -- before and after a step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Keeps the parameters where the change of this step will travel."""
+        """Copies the parameters if the change by this step will travel."""
         self.check_job()
         if self._batch == self.batches_per_epoch:
             raise RuntimeError(
@@ -232,7 +233,7 @@ class DASO(Averaging):
             exchange.merge(due, batch)
 
     def _choose_gradients(self) -> None:
-        """Reduces the gradients of the next batch in the node, or does not."""
+        """Decides whether the node reduces the gradients of the next batch."""
         last = self._batch + 1 == self.batches_per_epoch
         self.context.keep_local(not (last or self.skips.reduces(self._batch)))
 
@@ -313,7 +314,7 @@ class DASO(Averaging):
     # -- checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns this rank's place in the epoch, when its transfer is done. Save each rank's model, too."""
+        """Waits for this rank's transfer, and returns its place in the epoch. Save each rank's model, too."""
         exchange = self._exchange
         return {
             "format": self.format,
@@ -329,7 +330,10 @@ class DASO(Averaging):
         """Takes back what state_dict() returned, between two steps. ValueError: it belongs elsewhere."""
         self.check_state(state)
         if (state["exchange"] is None) != (self._exchange is None):
-            raise ValueError("this state is of a job with other nodes")
+            raise ValueError(
+                f"strategy {self.text}: this state is of a job with other nodes: load it in a job with the "
+                "nodes of the one that saved it"
+            )
         if self._exchange is not None:
             self._exchange.load_state_dict(self.stepped(), state["exchange"])
         self._schedule.load_state_dict(state["schedule"])

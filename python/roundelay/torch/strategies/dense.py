@@ -1,4 +1,4 @@
-"""Gradients travel as they are, or cast to a half type."""
+"""The dense strategy: gradients travel as they are, or cast to a half type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def wire_text(wire: torch.dtype | None) -> str:
 
 
 class Dense(Strategy):
-    """One allreduce for each bucket. wire: torch.float16, torch.bfloat16, or None for the gradients' type."""
+    """Reduces each bucket by one allreduce.
+
+    wire: the type in which gradients travel: torch.float16, torch.bfloat16, or None for their own.
+    """
 
     def __init__(self, wire: torch.dtype | str | None = None) -> None:
         self.wire = checked_wire(wire)

@@ -1,4 +1,4 @@
-"""DASO's work between the nodes: one rank of each node sends, and the node gets what comes of it.
+"""DASO's work between the nodes: one rank of each node sends and receives, and gives its node the result.
 
 Source of the formulas: Coquelin et al. (arXiv 2104.05588), and the authors' code (HeAT,
 optim/dp_optimizer.py).
@@ -29,13 +29,13 @@ _Tensors = list[torch.Tensor]
 class Pending:
     """A transfer that all ranks of the node wait for, and that one of them has sent."""
 
-    place: int  # of the one that has sent
+    place: int  # the place in its node of the rank that has sent
     batch: int
     wait: int  # batches until the merge
-    carried: Carried  # what has travelled, and into which it is merged
-    transfer: Transfer | None = None  # on the rank that has sent, until it is done
-    sums: FlatCopy | None = None  # there, when it is done
-    ranks: int = 0  # that have taken part
+    carried: Carried  # the tensors that have travelled, and into which the sums are merged
+    transfer: Transfer | None = None  # the rank that has sent has it until it is done
+    sums: FlatCopy | None = None  # that rank has them when the transfer is done
+    ranks: int = 0  # the number of ranks that have taken part
 
     def finish(self, late: str | None = None) -> None:
         """Waits until the sums are there. Errors: Transfer.wait()."""
@@ -55,24 +55,24 @@ class Exchange:
     def __init__(self, groups: Groups, name: Callable[[str], str], state: Callable[[], State]) -> None:
         self._groups, self._state = groups, state
         self._transfers, self._spreads = name("parameters.transfer"), name("parameters.spread")
-        self.place = 0  # the one that sends next
+        self.place = 0  # the place that sends next
         self._pending: Pending | None = None
-        self._sent: FlatCopy | None = None  # what travels between nodes; it has the sums when it has come
+        self._sent: FlatCopy | None = None  # it travels between nodes, and has the sums when it has come
         self._small: FlatCopy | None = None  # changes, in the type in which they travel
-        self._landing: FlatCopy | None = None  # what travels in the node
+        self._landing: FlatCopy | None = None  # it travels in the node
 
     @property
     def merges_first(self) -> bool:
-        """Whether a transfer must be merged before the next one begins: both would be this rank's."""
+        """True if a transfer must be merged before the next one begins: both would be this rank's."""
         return self._groups.places == 1
 
     @property
     def sends_next(self) -> bool:
-        """Whether this rank sends next."""
+        """True if this rank sends next."""
         return self._groups.transfers is not None and self._groups.place == self.place
 
     def send(self, parameters: _Tensors, batch: int, wait: int, cycle: tuple[int, int]) -> None:
-        """Begins a transfer of the present values. None is pending: take_due() or take() was called."""
+        """Begins a transfer of the present values. Call take_due() or take() before: none may be pending."""
         state = self._state()
         self._pending = Pending(self.place, batch, wait, Carried(parameters, state))
         if self.sends_next:
@@ -82,17 +82,19 @@ class Exchange:
         self._turn()
 
     def take_due(self, batch: int) -> Pending | None:
-        """Returns the transfer that is to be merged after this batch, which is then pending no more."""
+        """Removes and returns the pending transfer if it is to be merged after this batch."""
         pending = self._pending
         return self.take() if pending is not None and batch - pending.batch >= pending.wait else None
 
     def take(self) -> Pending | None:
-        """Returns the transfer that is pending, which it then is no more."""
+        """Removes and returns the pending transfer."""
         pending, self._pending = self._pending, None
         return pending
 
     def merge(self, pending: Pending, batch: int) -> None:
-        """Merges it into the node's tensors: (2 S x + the sum of x_sent) / (2 S + P), after S batches.
+        """Merges the transfer into the node's tensors: (2 S x + the sum of x_sent) / (2 S + P).
+
+        S is the number of batches since it was sent, P the number of senders, x a tensor now.
 
         MismatchError, on all ranks of the job: the senders' batches differ.
         """
@@ -118,7 +120,7 @@ class Exchange:
     ) -> None:
         """Gives all ranks the mean of one rank of each node, and waits for it.
 
-        start: a copy of values that all ranks had. Then the differences to it travel, in the type ``wire``.
+        start: a copy of values that all ranks had; the differences to it travel, in the type ``wire``.
         """
 
         def combine() -> None:
@@ -139,7 +141,7 @@ class Exchange:
         self._turn()
 
     def copy(self, tensors: _Tensors) -> FlatCopy:
-        """Returns a copy of the tensors, in the memory of what this rank sends. It sends nothing now."""
+        """Returns a copy of the tensors, in the memory of this rank's transfers. None may be under way."""
         self._sent = fitting(self._sent, tensors)
         self._sent.load(tensors)
         return self._sent
@@ -191,7 +193,7 @@ class Exchange:
     # -- checkpoints
 
     def state_dict(self, stepped: _Tensors) -> dict[str, Any]:
-        """Returns the turn, and the pending transfer, when it is done. stepped: the optimizer's tensors."""
+        """Waits for the pending transfer, and returns it and the turn. stepped: the optimizer's tensors."""
         pending = self._pending
         if pending is None:
             return {"place": self.place, "pending": None}
@@ -219,13 +221,17 @@ class Exchange:
             indices, sums = pending["parameters"], pending["sums"]
             if any(index >= len(stepped) for index in indices):
                 raise ValueError(
-                    f"this state is of another model: the optimizer has {len(stepped)} parameters"
+                    f"this state is of another model: the optimizer has only {len(stepped)} parameters: "
+                    "load a state that was saved with this model"
                 )
             entries = [Entry(*entry) for entry in pending["entries"]]
             carried = Carried([stepped[index] for index in indices], self._state(), entries)
             tensors = carried.tensors(self._state())
             if sums is not None and [one.shape for one in sums] != [one.shape for one in tensors]:
-                raise ValueError("this state is of another model, whose tensors have other shapes")
+                raise ValueError(
+                    "this state is of another model, whose tensors have other shapes: load a state that was "
+                    "saved with this model"
+                )
             loaded = Pending(pending["place"], pending["batch"], pending["wait"], carried)
             if sums is not None:
                 self._sent = loaded.sums = fitting(self._sent, tensors)

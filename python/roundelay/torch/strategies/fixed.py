@@ -11,9 +11,10 @@ from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy
 
 
 class Fixed(Strategy):
-    """Every bucket takes this technique in every step: ``Fixed("cyclic:parts=4")``.
+    """Gives every bucket this technique in every step: ``Fixed("cyclic:parts=4")``.
 
-    wire: as for Dense. ValueError: there is no such technique, or its parameters are wrong.
+    wire: the type in which gradients travel, as Dense's. ValueError: there is no such technique, or its
+    parameters are wrong.
     """
 
     def __init__(self, technique: str | Spec, wire: torch.dtype | str | None = None) -> None:

@@ -19,9 +19,9 @@ from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy, Value
 class KeepsBack(Strategy):
     """A base: some of a bucket's gradients travel later, or in another form, and some always go densely.
 
-    wire: torch.float16, torch.bfloat16 or None, the type of the elements that travel; the rounding error is
-    kept back too. dense_below: parameters of fewer elements are always sent whole. dense_parameters: so are
-    these, by name.
+    wire: the type in which elements travel: torch.float16, torch.bfloat16, or None for their own; the
+    rounding error is kept back, too. dense_below: parameters of fewer elements are always sent whole.
+    dense_parameters: the names of other parameters that are always sent whole.
 
     ValueError: one of them is wrong.
     """
@@ -53,7 +53,7 @@ class KeepsBack(Strategy):
 
     @property
     def text(self) -> str:
-        """Returns for example ``csc:keep=0.1,momentum=local``: keep, and what is not the default."""
+        """Returns a text such as ``csc:keep=0.1,momentum=local``: keep, and what is not the default."""
         settings = dict(self.settings)
         if self.message_wire is not None:
             settings["wire"] = wire_text(self.message_wire)
@@ -67,7 +67,7 @@ class KeepsBack(Strategy):
         """Returns the settings that every such technique of the core has."""
         return {} if self.message_wire is None else {"wire": wire_text(self.message_wire)}
 
-    # -- what it is asked
+    # -- checks and answers for DistributedOptimizer
 
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
         """Refuses gradients of which no part can be kept back."""
@@ -83,7 +83,7 @@ class KeepsBack(Strategy):
                     )
 
     def accept_gradients(self, names: Collection[str], passes: int) -> None:
-        """Refuses dense_parameters that there are not."""
+        """Refuses dense_parameters that the optimizer does not have."""
         known = set(names)
         unknown = next((name for name in self.dense_parameters if name not in known), None)
         if unknown is not None:
@@ -104,7 +104,7 @@ class KeepsBack(Strategy):
     # -- around the step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Warns, before the first step, if that of an optimizer with a state begins with nothing."""
+        """Warns before the first step, if an optimizer with a state begins with nothing kept back."""
         if not self._stepped:
             self._stepped = True
             self._say_how_it_begins(optimizer)

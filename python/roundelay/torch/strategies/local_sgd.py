@@ -1,4 +1,4 @@
-"""Local SGD: ranks take steps of their own, and average their parameters every so many steps.
+"""Local SGD: ranks take steps of their own, and average their parameters every few steps.
 
 Source: Stich (arXiv 1805.09767); post-local SGD and levels of nodes: Lin et al. (arXiv 1808.07217).
 docs/techniques/local_sgd.md has the formulas.
@@ -28,12 +28,12 @@ KEYS = ("period", "post_local_after", "within_node")
 
 
 class LocalSGD(Averaging):
-    """Averages parameters every ``period`` steps; before step ``post_local_after`` gradients, in every step.
+    """Averages parameters every ``period`` steps. Before step ``post_local_after`` it averages gradients.
 
     period: a number of steps, a list of (step, period), or a function of the step (periods.py). outer: a
-    function that makes an optimizer of a list of tensors; it treats the distance to the last average as a
-    gradient. within_node: "every_step": the ranks of a node average their gradients in every step; "period":
-    they do not.
+    function that makes an optimizer of a list of tensors; that optimizer takes the distance to the last
+    average for a gradient. within_node: "every_step": the ranks of a node average their gradients in every
+    step; "period": they do not.
 
     ValueError: an argument is wrong.
     """
@@ -66,7 +66,7 @@ class LocalSGD(Averaging):
         super()._begin()
         self._outer: Outer | None = None
         self._node: ProcessSet | None = None  # the ranks of this node; None: this rank is alone there
-        self._length: int | None = None  # of the cycle; None: its first step is still to come
+        self._length: int | None = None  # steps of the cycle; None: its first step is still to come
         # The tensors that the optimizer has stepped since the last average, in the order of first steps.
         self._changed: dict[torch.Tensor, None] = {}
 
@@ -84,7 +84,7 @@ class LocalSGD(Averaging):
 
     @property
     def text(self) -> str:
-        """Returns for example ``local_sgd:period=8``: the period, and what is not the default."""
+        """Returns a text such as ``local_sgd:period=8``: the period, and what is not the default."""
         settings: dict[str, Value] = {"period": self.period.text}
         if self.post_local_after:
             settings["post_local_after"] = self.post_local_after
@@ -176,7 +176,7 @@ class LocalSGD(Averaging):
             self._average()
 
     def average(self) -> None:
-        """Averages the parameters now, and begins another cycle; before an evaluation, or at the end.
+        """Averages the parameters now, such as before an evaluation or at the end, and begins another cycle.
 
         Call it between two steps, on all ranks. It does nothing if no step was taken since the last average.
         """
@@ -235,7 +235,7 @@ class LocalSGD(Averaging):
     # -- checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns this rank's place in the cycle, and what ``outer`` has. Save each rank's model, too."""
+        """Returns this rank's place in the cycle, and ``outer``'s state. Save each rank's model, too."""
         stepped = self.stepped()
         places = {one: index for index, one in enumerate(stepped)}
         changed = [places[one] for one in self._changed if one in places]
@@ -255,7 +255,10 @@ class LocalSGD(Averaging):
         stepped = self.stepped()
         batches = [] if state["outer"] is None else state["outer"]["batches"]
         if any(index >= len(stepped) for batch in (state["changed"], *batches) for index in batch):
-            raise ValueError(f"this state is of another model: the optimizer has {len(stepped)} parameters")
+            raise ValueError(
+                f"this state is of another model: the optimizer has only {len(stepped)} parameters: load a "
+                "state that was saved with this model"
+            )
         if self._outer is not None:
             self._outer.load_state_dict(stepped, state["changed"], state["outer"])
         self._changed = dict.fromkeys(stepped[index] for index in state["changed"])

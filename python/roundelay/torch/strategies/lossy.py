@@ -1,6 +1,6 @@
 """The base of all lossy strategies: a part of each bucket is sent in a step, and the rest is kept back.
 
-They share momentum and warm-up, and what all strategies share that keep gradients back (kept_back.py).
+They share momentum and warm-up. kept_back.py has what they share with all that keep gradients back.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class Lossy(KeepsBack):
     """A base: override spec(), and give it a ``kind`` and ``own_settings``.
 
     keep: the part of the elements that a step sends, above 0 and at most 1. momentum, one of ``momenta``:
-    "masked": SGD moves what was sent, and neither weights nor momentum of the rest; "local": momentum is
-    accumulated before it is sent; None or "none": the optimizer sees zeros where nothing was sent. warmup:
-    the number of first steps that send all, or a list of (step, keep): until that step, so much is sent. The
-    others: KeepsBack.
+    "masked": SGD moves the elements that were sent, and neither weights nor momentum of the others; "local":
+    each rank accumulates momentum before elements are sent; None or "none": the optimizer sees zeros in place
+    of elements that were not sent. warmup: the number of first steps that send all, or a list of (step,
+    keep): steps before ``step`` send the part ``keep``. KeepsBack describes the others.
 
     ValueError: one of them is wrong.
     """
 
-    share: ClassVar[str] = "keep"  # the subclass's name of ``keep``
+    share: ClassVar[str] = "keep"  # the subclass's name for ``keep``
     momenta: ClassVar[tuple[str, ...]] = ("masked", "local", "none")  # the first is the default
 
     def __init__(
@@ -65,7 +65,7 @@ class Lossy(KeepsBack):
 
     @property
     def settings(self) -> dict[str, Value]:
-        """What is sent, the strategy's own settings, and what is not the default."""
+        """The part that is sent, the strategy's own settings, and those that are not the default."""
         settings: dict[str, Value] = {self.share: self.keep, **self.own_settings}
         if self.momentum != self.momenta[0]:
             settings["momentum"] = self.momentum
@@ -80,10 +80,10 @@ class Lossy(KeepsBack):
             settings |= {"momentum": self._sgd_momentum, "nesterov": self._nesterov}
         return settings
 
-    # -- what it is asked
+    # -- checks and answers for DistributedOptimizer
 
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
-        """Refuses what cannot be sent in parts, and an optimizer whose momentum it does not know."""
+        """Refuses gradients that cannot be sent in parts, and optimizers whose momentum it does not know."""
         super().accept(optimizer, op)
         if self.momentum == "none":
             return
@@ -113,7 +113,7 @@ class Lossy(KeepsBack):
         return next(one for one in self.momenta if one != "local")
 
     def accept_closure(self) -> None:
-        """Refuses a closure where the strategy takes a part of the step: it needs the gradients before."""
+        """Refuses a closure if the strategy steps parameters itself: it needs gradients before step()."""
         if self.momentum != "none":
             raise ValueError(
                 f"strategy {self.text} steps before a closure would be called: call backward() before "
@@ -121,7 +121,7 @@ class Lossy(KeepsBack):
             )
 
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
-        """Returns that of the subclass; None while all is sent, and where every parameter goes densely."""
+        """Returns spec()'s technique; None while all is sent, and if every parameter goes densely."""
         keep = next((keep for until, keep in self.warmup if step < until), None)
         if keep == 1.0:
             return None
@@ -133,7 +133,7 @@ class Lossy(KeepsBack):
     # -- around the step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Hides from the optimizer's step what it would treat wrongly; after_step() steps that."""
+        """Hides the gradients that the optimizer's own step would treat wrongly; after_step() steps these."""
         self.abandon_step()
         super().before_step(optimizer)
         if self.momentum == "none" or not isinstance(optimizer, torch.optim.SGD):
@@ -151,7 +151,7 @@ class Lossy(KeepsBack):
             self._own_step = partial(sgd_steps.step_without_momentum, optimizer, accumulated)
 
     def _accumulated(self, optimizer: torch.optim.SGD) -> set[torch.Tensor]:
-        """Returns the tensors to step whose gradients have the momentum already."""
+        """Returns the tensors whose gradients have the momentum already: after_step() steps them."""
         now = self._one_momentum(optimizer)
         if now != (self._sgd_momentum, self._nesterov):
             self._momentum_has_changed(

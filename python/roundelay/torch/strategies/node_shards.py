@@ -10,14 +10,14 @@ from roundelay.torch.strategies.protocol import Strategy
 
 
 class NodeShards(Strategy):
-    """A base, before that of what is kept back: a state fits ranks of the same places in their nodes."""
+    """A base, named before KeepsBack: a state fits only a rank that has the same place in such a node."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns this rank's state, and whose part of a node's gradients it belongs to."""
+        """Returns this rank's state, and its place in its node, on which its shard depends."""
         return {**super().state_dict(), "in_node": self._in_node()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what state_dict() returned. ValueError besides: the nodes have other ranks now."""
+        """Takes back what state_dict() returned. ValueError besides: this rank has another place now."""
         found = state.get("in_node") if isinstance(state, Mapping) else None
         if found is not None and list(found) != self._in_node():
             (theirs, of_theirs), (ours, of_ours) = found, self._in_node()

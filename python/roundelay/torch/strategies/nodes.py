@@ -1,4 +1,4 @@
-"""The nodes of a job: which ranks they have, and the process sets inside them and between them."""
+"""The nodes of a job: their ranks, and the process sets inside them and between them."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def nodes_of(found: Mapping[int, RankNode]) -> list[list[int]]:
 class Levels:
     """The nodes of a process set, as its techniques see them."""
 
-    place: int  # of this rank among those of the set on its node
-    members: int  # of the node; 1, if the set's nodes have different numbers, or do not share memory
+    place: int  # this rank's number among the set's ranks on its node
+    members: int  # the set's ranks on each node; 1 if nodes have different numbers, or do not share memory
     nodes: int
 
     @classmethod
@@ -84,11 +84,11 @@ class Groups:
     place is on every node.
     """
 
-    ranks: Sequence[int]  # of the node
+    ranks: Sequence[int]  # the node's ranks
     nodes: int
     places: int  # the number of groups between the nodes
     gradients: ProcessSet | None  # the node's, which reduces gradients; None: this rank is alone there
-    spreads: ProcessSet | None  # the node's too, with a lane of its own for what comes from other nodes
+    spreads: ProcessSet | None  # the node's too: its own lane takes results of other nodes through the node
     transfers: ProcessSet | None  # this rank's group; None: its place is not on every node
 
     @property

@@ -18,7 +18,7 @@ MakeOuter = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 
 
 class Outer:
-    """The parameters at the last average, its *anchors*, and the optimizer that steps them.
+    """The parameters' values at the last average, the *anchors*, and the optimizer that steps these.
 
     make: returns the optimizer of a list of tensors. ValueError: it returns something else.
     """
@@ -89,7 +89,10 @@ class Outer:
         parameters, anchors = [stepped[index] for index in changed], state["anchors"]
         shapes = [tuple(one.shape) for one in anchors], [tuple(one.shape) for one in parameters]
         if shapes[0] != shapes[1]:
-            raise ValueError(f"this state is of another model: its anchors have shapes {shapes[0]!s:.200}")
+            raise ValueError(
+                f"this state is of another model: its anchors have shapes {shapes[0]!s:.200}, the parameters "
+                f"{shapes[1]!s:.200}: load a state that was saved with this model"
+            )
         first, *later = [[stepped[index] for index in batch] for batch in state["batches"]]
         self._begin(first)
         for batch in later:
@@ -101,5 +104,5 @@ class Outer:
 
 
 def _anchor(parameter: torch.Tensor) -> torch.Tensor:
-    """Returns a copy that needs a gradient, too: some optimizers refuse tensors that need none."""
+    """Returns a copy that requires a gradient: some optimizers refuse other tensors."""
     return parameter.detach().clone().requires_grad_()

@@ -15,9 +15,9 @@ LONGEST = 1_000_000
 class Periods:
     """Reads what a user gives as ``period``.
 
-    A whole number; or a list of (step, period), each of which counts from its step on, beginning with
-    step 0; or a function of a step. It is asked at each average, with the number of steps taken, for the
-    number of steps until the next one.
+    It is a whole number; or a list of (step, period), each of which counts from its step on, beginning with
+    step 0; or a function. Each average calls the function with the number of steps taken, and gets the
+    number of steps until the next average.
 
     ValueError: it is none of these.
     """
@@ -42,7 +42,7 @@ class Periods:
 
     @property
     def text(self) -> str:
-        """Returns the form that from_text() reads; a function's name where there is a function."""
+        """Returns the form that from_text() reads; a function's name if a function was given."""
         if self._function is not None:
             return getattr(self._function, "__name__", type(self._function).__name__)
         if len(self._pairs) == 1:

@@ -21,11 +21,13 @@ _LEAST_GAIN = 2  # so many times as many elements as its factors has a matrix th
 
 
 class PowerSGD(NodeShards, KeepsBack):
-    """Sends factors of rank ``rank`` of each matrix: a parameter's first dimension by all others.
+    """Sends low-rank factors of each parameter's gradient.
 
-    A matrix that its factors do not make at least half as small goes densely. seed: of the first factors.
-    warmup: the number of first steps that are dense. momentum: None only, as the optimizer's own momentum
-    works on what was sent. The others: KeepsBack; wire is the type of the factors and of what goes densely.
+    A gradient is taken for a matrix: its first dimension by all others. rank: the rank of the factors. A
+    matrix goes densely unless its factors have fewer than half of its elements. seed: gives the first, random
+    factors. warmup: the number of first steps that are dense. momentum: None only, because the optimizer's
+    own momentum works on the result. wire: the type of the factors, and of gradients that go densely.
+    KeepsBack describes the others.
 
     ValueError: one of them is wrong.
     """
@@ -57,7 +59,7 @@ class PowerSGD(NodeShards, KeepsBack):
 
     @classmethod
     def from_text(cls, **given: str) -> PowerSGD:
-        """Makes one of the texts of its arguments. ValueError: one is wrong."""
+        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
         own: dict[str, Any] = {
             key: int_from(key, given[key]) for key in ("rank", "seed", "warmup") if key in given
         }
@@ -87,7 +89,7 @@ class PowerSGD(NodeShards, KeepsBack):
                     )
 
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
-        """Returns the core's technique power_sgd; None in the warm-up and where all goes densely."""
+        """Returns the core's technique power_sgd; None in the warm-up, and if all goes densely."""
         if step < self.warmup:
             return None
         dense = set(self.dense_in(bucket))

@@ -1,11 +1,12 @@
 """The base of strategies: a strategy chooses each bucket's technique, and works before and after a step.
 
-A technique is what the core does to a full bucket instead of one allreduce (csrc/compress). A strategy says
-which bucket takes which. It works on all ranks of its process set; nothing is called on a set of one rank.
+The core applies a technique to a full bucket instead of one allreduce (csrc/compress). A strategy says which
+bucket takes which technique. It works on all ranks of its process set. On a set of one rank
+DistributedOptimizer calls none of its functions.
 
-Where a technique does not apply, the core reduces densely, alike on all ranks, and leaves the technique's
-state as it is: while a rank has joined (``hvd.join``), in a second backward before ``step()``, for a bucket
-of which only a part is ready (unused layers), and for gradients outside the pool (docs/gradient_pool.md).
+If a technique does not apply, the core reduces densely, alike on all ranks, and leaves the technique's state
+as it is: while a rank has joined (``hvd.join``), in a second backward before ``step()``, if only a part of a
+bucket is ready (unused layers), and if gradients lie outside the pool (docs/gradient_pool.md).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Spec:
     """A technique of the core and its parameters: ``Spec("cyclic", parts=4)``. Immutable."""
 
     name: str
-    parameters: tuple[tuple[str, str], ...]  # by key
+    parameters: tuple[tuple[str, str], ...]  # pairs of key and value
 
     def __init__(self, name: str, **parameters: Value) -> None:
         """ValueError if the name or a value cannot be written as text."""
@@ -77,7 +78,7 @@ class Shape(NamedTuple):
     """The form of a parameter, and how its elements lie in the bucket, without gaps."""
 
     sizes: tuple[int, ...]
-    strides: tuple[int, ...]  # in elements
+    strides: tuple[int, ...]  # count elements
 
     @property
     def elements(self) -> int:
@@ -89,15 +90,15 @@ class Shape(NamedTuple):
 class Bucket:
     """A bucket, as strategies see it. It is the same on all ranks, but for the device."""
 
-    index: int  # among the optimizer's buckets, in the order of backward
+    index: int  # its number among the optimizer's buckets, in the order of backward
     name: str
     bytes: int  # its size in the pool, which holds the type that travels
-    dtype: torch.dtype  # that type
+    dtype: torch.dtype  # the type that travels
     device: torch.device
     parameters: tuple[str, ...]  # their names, in the order of backward
     pool: int = 0  # its number among the optimizer's pools: one for each device and type
     ranges: tuple[range, ...] = ()  # the elements of each parameter in the bucket; padding may lie between
-    shapes: tuple[Shape, ...] = ()  # of each parameter
+    shapes: tuple[Shape, ...] = ()  # one for each parameter
 
 
 class Part(NamedTuple):
@@ -109,7 +110,7 @@ class Part(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A bucket that has a technique, and what came of it in this step."""
+    """A bucket that has a technique, and the part of it that this step has sent."""
 
     bucket: Bucket
     parameters: tuple[torch.Tensor | None, ...]  # None: it no longer exists
@@ -117,7 +118,7 @@ class Sent(NamedTuple):
 
 
 class Keeper(Protocol):
-    """Keeps what techniques hold back: roundelay.torch.optimizer.techniques."""
+    """Keeps the gradients that techniques hold back. roundelay.torch.optimizer.techniques implements it."""
 
     def flush(self) -> None:
         """Makes the next submission of each bucket a flush."""
@@ -126,53 +127,53 @@ class Keeper(Protocol):
         """Returns the buckets that have a technique; for before_step()."""
 
     def rescale(self, factor: float) -> None:
-        """Multiplies what techniques keep back on this rank."""
+        """Multiplies the gradients that techniques keep back on this rank."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what the techniques keep on this rank."""
+        """Returns the techniques' state on this rank."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what state_dict() returned."""
 
 
 class Choices(Protocol):
-    """What a strategy leaves to the search of its optimizer, on rank 0 (gradients/pool_tuner.py)."""
+    """The candidates of a strategy, among which its optimizer's search chooses on rank 0 (pool_tuner.py)."""
 
-    choice: str  # what the search has chosen, and why
+    choice: str  # the search writes its choice and the reason here, for reports
 
     @property
     def costs(self) -> Sequence[Cost | None]:
-        """Those of the candidates, dense first; None: the model does not know it."""
+        """The candidates' costs, dense first; None: the model does not know the candidate."""
 
     @property
     def mixed(self) -> Sequence[bool]:
-        """Whether a candidate may stand beside others, bucket by bucket."""
+        """True for each candidate that may take some buckets while others take the rest."""
 
     @property
     def trial_steps(self) -> int:
-        """Steps that count for each setting, twice."""
+        """The number of steps of a trial. Each setting has two trials."""
 
     @property
     def plan(self) -> Plan:
-        """The number of each bucket's candidate, in use."""
+        """The number of the candidate that each bucket uses now."""
 
     def named(self, plan: Plan) -> str:
         """Names a plan for logs."""
 
     def want(self, plan: Plan, new_buckets: bool) -> None:
-        """Proposes a plan to all ranks, for the buckets of now or for the next ones."""
+        """Proposes a plan to all ranks, for the present buckets or for the next ones."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """The surroundings of a strategy, for operations of its own."""
+    """Gives a strategy its process set, and the functions by which it acts on its optimizer."""
 
     process_set: ProcessSet
     compression: type[Compressor]  # the form in which gradients travel
     number: int  # the optimizer's number among those of the process set
     # Returns the tensor that the optimizer steps for a parameter: its fp32 master, or the parameter itself.
     stepped: Callable[[torch.Tensor], torch.Tensor]
-    keeper: Callable[[], Keeper]  # returns the one that keeps gradients back now
+    keeper: Callable[[], Keeper]  # returns the present keeper of gradients that techniques hold back
     # Surrounds a change of the tensors that the optimizer steps, between two steps: masters take changes of
     # the parameters before it, and are rounded into the parameters afterwards.
     between_steps: Callable[[], AbstractContextManager[None]]
@@ -191,7 +192,7 @@ class Strategy:
     All ranks make the same strategy with the same parameters, and each optimizer has one of its own.
     """
 
-    wire: torch.dtype | None = None  # gradients travel in this type; None: as compression= says
+    wire: torch.dtype | None = None  # gradients travel in this type; None: in that of compression=
     reduces_gradients: ClassVar[bool] = True  # False: gradients stay local, and the strategy combines steps
     takes_sparse: bool = True  # False: a sparse gradient is an error, unless it is made dense
     shares_parameters: ClassVar[bool] = True  # False: no other wrapped optimizer may have one of them
@@ -206,7 +207,7 @@ class Strategy:
 
     @property
     def context(self) -> Context:
-        """The strategy's surroundings. RuntimeError before DistributedOptimizer has the strategy."""
+        """The context that attach() was given. RuntimeError: DistributedOptimizer has not called it yet."""
         if self._context is None:
             raise RuntimeError(f"strategy {self.text} has no optimizer: give it to DistributedOptimizer")
         return self._context
@@ -243,7 +244,7 @@ class Strategy:
 
     @property
     def choices(self) -> Choices | None:
-        """What the search of sizes (ROUNDELAY_AUTOTUNE) is to choose too; None: nothing."""
+        """The candidates for the optimizer's search (ROUNDELAY_AUTOTUNE chooses sizes); None: it has none."""
         return None
 
     def own_sets(self) -> Iterable[ProcessSet]:
@@ -255,16 +256,16 @@ class Strategy:
         return ()
 
     def use_buckets(self, buckets: Sequence[Bucket]) -> None:
-        """Called on all ranks when there are new buckets, before technique() is asked about them."""
+        """Takes new buckets. DistributedOptimizer calls it on all ranks, before technique() for these."""
 
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
-        """Returns what happens to the bucket in this step; None: a dense allreduce.
+        """Returns the technique that the bucket takes in this step; None: a dense allreduce.
 
         DistributedOptimizer calls it on every rank for each bucket: when buckets are made, and after each
         step. step: the number of steps that the optimizer has taken. The result must be the same on all
-        ranks, so it may depend on the bucket, the step and what agreed() and use_buckets() were given, and on
-        nothing else. A technique with state changes only after flush steps, in which the bucket is sent
-        densely.
+        ranks. So it may depend on the bucket, the step, and the arguments of agreed() and use_buckets(), and
+        on nothing else. If a bucket leaves a technique with state, a flush step comes first, in which the
+        bucket is sent densely.
         """
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -274,10 +275,10 @@ class Strategy:
         """Works after ``step()``, which calls it at its end."""
 
     def abandon_step(self) -> None:
-        """Undoes before_step() where ``step()`` has raised after it. zero_grad() calls it every time."""
+        """Undoes before_step() if ``step()`` has raised after it. zero_grad() calls it every time."""
 
     def propose(self) -> bytes | None:
-        """Returns what rank 0 of the process set wants all ranks to know, at most 256 bytes; None: nothing.
+        """Returns rank 0's proposal to all ranks of the process set, at most 256 bytes; None: it has none.
 
         Rank 0 is asked at the end of each backward, and repeats a proposal until agreed() gets it.
         """
@@ -293,15 +294,15 @@ class Strategy:
         """
 
     def restart(self) -> None:
-        """Begins a new job, of which the optimizer is a part: init() was called again. Runs no operation."""
+        """Begins a new job with the same optimizer: init() was called again. It must run no operation."""
 
     def layout_will_change(self) -> None:
-        """Tells all ranks that gradients move to other buckets now. Techniques keep nothing back then."""
+        """Hears, on all ranks, that gradients move to other buckets. Techniques keep nothing back then."""
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """Makes GradScaler's findings (not 0: overflow), by device, equal on all ranks, in place.
 
-        Override it where gradients stay local. Reduced ones overflow alike anyway.
+        Override it if gradients stay local. Reduced gradients overflow alike anyway.
         """
 
     def state_dict(self) -> dict[str, Any]:
@@ -321,16 +322,18 @@ class Strategy:
     # -- to call
 
     def flush(self) -> None:
-        """Makes the next step send all that techniques keep back; they keep nothing after it.
+        """Makes the next step send all gradients that techniques keep back; they keep nothing after it.
 
         Every rank calls it, between two steps. Call it a step before a checkpoint that shall do without
-        state_dict(), and before the optimizer gets another strategy. If GradScaler skips that step, all that
-        was kept back is lost: it was sent with the infinite gradients.
+        state_dict(), and before the optimizer gets another strategy. If GradScaler skips that step, the
+        gradients that were kept back are lost: they were sent with the infinite ones.
         """
         self._kept().flush()
 
     def rescale(self, factor: float) -> None:
-        """Multiplies what techniques keep back by a factor, the same on all ranks: the loss has a new scale.
+        """Multiplies the gradients that techniques keep back by a factor: the loss has a new scale.
+
+        The factor is the same on all ranks.
 
         GradScaler's update() calls it. Call it between two steps.
         """
@@ -355,7 +358,9 @@ class Strategy:
         if owner is not None and owner is not optimizer:
             raise ValueError(f"strategy {self.text} belongs to another optimizer: make one for each")
         if predivide_factor != 1.0 and not self.reduces_gradients:
-            raise ValueError(f"gradient_predivide_factor has no meaning with strategy {self.text}")
+            raise ValueError(
+                f"gradient_predivide_factor has no meaning with strategy {self.text}: leave it out"
+            )
         self.accept(optimizer, op)
         self.accept_gradients(names, passes)
         self.accept_set(process_set)

@@ -1,7 +1,8 @@
 """Steps of torch.optim.SGD for gradients of which a part was sent: masked, and without momentum.
 
-The caller takes ``.grad`` of these parameters away, so that the optimizer's own step leaves them as they are,
-puts it back after that step, and then calls one of the two. So a step that raises before has changed nothing.
+The caller calls take(), which takes ``.grad`` of these parameters away, so that the optimizer's own step
+leaves them as they are. After that step it calls put_back(), and then one of the two steps here. So a step
+that raises before has changed nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Taken = list[tuple[torch.Tensor, torch.Tensor]]  # parameters and their gradient
 class Elements(NamedTuple):
     """Elements of a parameter, in the order in which the pool has them."""
 
-    strides: tuple[int, ...]  # of the parameter's entry in the pool
+    strides: tuple[int, ...]  # those of the parameter's entry in the pool
     ranges: list[range]  # ascending, disjoint
 
 
@@ -51,7 +52,10 @@ def runs_of(part: Part) -> list[range]:
 
 
 def within(runs: Sequence[range], place: range) -> list[range]:
-    """Returns what lies in a parameter's place, counted from its first element. runs: ascending, disjoint."""
+    """Returns the parts of the runs that lie in a parameter's place, counted from the place's first element.
+
+    runs: ascending, disjoint.
+    """
     first = bisect_right(runs, place.start, key=lambda run: run.stop)
     found = []
     for run in runs[first:]:
@@ -79,7 +83,7 @@ def sent_elements(sent: Iterable[Sent]) -> dict[torch.Tensor, Elements]:
 
 @torch.no_grad()
 def masked_step(optimizer: torch.optim.SGD, elements: Mapping[torch.Tensor, Elements]) -> None:
-    """Steps these elements of these tensors; neither weights nor momentum of their others change.
+    """Steps these elements of these tensors. Neither weights nor momentum of their other elements change.
 
     An element's step has the bits of SGD's own. Source: the momentum correction of GradientFlow (arXiv
     1902.06855).

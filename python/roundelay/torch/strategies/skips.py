@@ -1,4 +1,4 @@
-"""How often DASO sends, waits and reduces gradients, from epoch to epoch. Pure.
+"""Decides how often DASO sends, waits and reduces gradients, from epoch to epoch. Pure.
 
 Source: Coquelin et al. (arXiv 2104.05588), and the authors' code (HeAT, optim/dp_optimizer.py).
 """
@@ -20,7 +20,7 @@ class Skips:
     """The cycle of the batches of an epoch, which are counted from 0."""
 
     global_skip: int  # batches between two transfers; 0: each batch ends with an average, and waits for it
-    batches_to_wait: int  # between a transfer and its merge; 0: the batch of a transfer waits for an average
+    batches_to_wait: int  # batches from a transfer to its merge; 0: a transfer's batch averages and waits
     local_skip: int  # batches between two reductions of gradients in the node
 
     def sends(self, batch: int) -> bool:
@@ -28,7 +28,7 @@ class Skips:
         return self.global_skip == 0 or batch % self.global_skip == 0
 
     def blocks(self, batch: int) -> bool:
-        """Returns whether the batch waits for them."""
+        """Returns whether the batch waits for the average of the parameters."""
         return self.sends(batch) and self.batches_to_wait == 0
 
     def reduces(self, batch: int) -> bool:
@@ -42,7 +42,7 @@ class Skips:
         return Skips(every, wait, max(1, self.local_skip // 2))
 
     def widened(self) -> Skips:
-        """Returns the skips that follow a plateau where nothing is skipped; of those at the start."""
+        """Returns the skips after a plateau at which nothing was skipped. Call it on those of the start."""
         quarter = max(1, self.global_skip // 4)
         return Skips(self.global_skip, min(self.batches_to_wait, 1) * quarter, quarter)
 
@@ -51,9 +51,12 @@ BLOCKING = Skips(0, 0, 1)
 
 
 class Schedule:
-    """The skips of each epoch: blocking ones first and last, and fewer between them when the loss stays.
+    """The skips of each epoch.
 
-    start: the first ones that skip. warmup, cooldown: the number of blocking epochs; total: of all epochs.
+    The first and last epochs block. Between them the skips shrink when the loss reaches a plateau.
+
+    start: the skips after the warm-up. warmup, cooldown: the numbers of blocking epochs. total: the number of
+    all epochs.
     """
 
     def __init__(self, start: Skips, warmup: int, cooldown: int, total: int) -> None:
@@ -65,7 +68,7 @@ class Schedule:
 
     @property
     def blocking(self) -> bool:
-        """Whether this is an epoch of the warm-up or of the cool-down."""
+        """True in the epochs of the warm-up and of the cool-down."""
         return not self._warmup <= self.epoch < self._cooled
 
     @property
@@ -74,7 +77,7 @@ class Schedule:
         return BLOCKING if self.blocking else self._cycling
 
     def ended(self, loss: float) -> None:
-        """Begins the next epoch. loss: the mean over all ranks of the one that has ended."""
+        """Begins the next epoch. loss: the mean loss, over all ranks, of the epoch that has ended."""
         was_blocking = self.blocking
         self.epoch += 1
         if was_blocking:
@@ -101,7 +104,7 @@ class Schedule:
 
 
 def checked_skips(every: Any, wait: Any, local: Any) -> Skips:
-    """Returns the first skips. ValueError: they are no numbers, or contradict each other."""
+    """Returns the skips of the start. ValueError: they are no numbers, or contradict each other."""
     skips = Skips(
         whole_number("global_skip", every, 0),
         whole_number("batches_to_wait", wait, 0),

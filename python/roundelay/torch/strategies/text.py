@@ -26,7 +26,7 @@ from roundelay.torch.strategies.top_k import TopK
 class _Known(NamedTuple):
     """A strategy that has a name."""
 
-    make: Callable[..., Strategy]  # with the parameters' texts as keywords
+    make: Callable[..., Strategy]  # takes the parameters' texts as keywords
     keys: tuple[str, ...]
     description: str
 

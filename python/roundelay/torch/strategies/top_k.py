@@ -28,18 +28,19 @@ KEYS = ("density", "select", *_WHOLE, *COMMON_KEYS)
 def break_even(nodes: int, dense_bytes: float, pair_bytes: float) -> float:
     """Returns the density above which a dense allreduce between the nodes sends fewer bytes.
 
-    Each of m nodes sends 2 (m - 1) / m of the gradients densely, and (m - 1) * density of the pairs. The
-    arguments: m, and the bytes of a gradient and of a pair of value and index.
+    Each of m nodes sends 2 (m - 1) / m of the gradients' bytes densely, and (m - 1) * density pairs for each
+    gradient. nodes: m. dense_bytes: of one gradient. pair_bytes: of one value with its index.
     """
     return 2 * dense_bytes / (nodes * pair_bytes)
 
 
 class TopK(NodeShards, Lossy):
-    """Sends the part ``density`` of the gradients between nodes in each step, others from each node.
+    """Sends the part ``density`` of the gradients between nodes in each step. Each node chooses its own.
 
-    select: "mstopk"; "radix", the exact ones of largest magnitude; or "auto", the faster of the two.
-    samplings, seed: of MSTopK (top_k.py). index_bits: of an index on the wire, 32 or 16. momentum: "local" or
-    None; momentum and what is kept back belong to the sum over a node. The others: Lossy.
+    select: "radix", which finds the largest magnitudes exactly; "mstopk", which finds them nearly; or "auto",
+    the faster of the two. samplings, seed: arguments of hvd.mstopk(). index_bits: the size of an index on the
+    wire, 32 or 16. momentum: "local" or None; momentum and the gradients that are kept back belong to the sum
+    over a node. Lossy describes the others.
     """
 
     kind = "topk"
@@ -76,8 +77,8 @@ class TopK(NodeShards, Lossy):
         self.samplings = whole_number("samplings", samplings, 1, _MOST_SAMPLINGS)
         self.index_bits = index_bits
         self.seed = whole_number("seed", seed, 0, _MOST_SEED)
-        self._before: dict[int, int] = {}  # by bucket: lossy elements of the buckets before it in its pool
-        self._compared = False  # with the bytes of a dense allreduce
+        self._before: dict[int, int] = {}  # lossy elements before each bucket in its pool
+        self._compared = False  # True: the bytes were compared with those of a dense allreduce
         self._momentum_changed = False
 
     @classmethod
@@ -90,7 +91,7 @@ class TopK(NodeShards, Lossy):
 
     @property
     def own_settings(self) -> dict[str, Value]:
-        """The selection and the form of indices, where they are not the default."""
+        """The selection and the form of indices, if they are not the default."""
         settings: dict[str, Value] = {
             key: value for key, value in self._numbers().items() if value != _WHOLE[key]
         }

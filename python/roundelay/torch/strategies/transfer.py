@@ -44,8 +44,8 @@ class Transfer:
     def wait(self, late: str | None = None) -> int:
         """Sleeps until the copy has the sums. Returns the number of ranks that have taken part. Call it once.
 
-        late: a counter for the case that it must sleep. HorovodInternalError: a rank has failed.
-        MismatchError, on all ranks that take part: their cycles differ.
+        late: the name of a counter, which counts the call if it must sleep. HorovodInternalError: a rank
+        failed. MismatchError, on all ranks that take part: their cycles differ.
         """
         if late is not None and not self.is_done():
             count(late)

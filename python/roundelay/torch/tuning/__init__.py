@@ -1,1 +1,1 @@
-"""Chooses the sizes of buckets: by a cost model, or by trying them in training."""
+"""Chooses the sizes of buckets and their techniques: by a cost model, or by trials in training."""

@@ -1,9 +1,9 @@
 """Measures the cost of operations on a process set, in the memory where a pool's buckets will be reduced.
 
-This happens once in a job for each process set, when its first pool that is large enough comes into use. All
-ranks take part in the agreement round (optimizer/gradient_sync.py) that says so and wait for nothing else, so
-they can afford to wait for each other for some milliseconds. Rank 0's numbers count: all ranks get the cuts
-that follow from them.
+It happens once in a job for each process set, when its first pool that is large enough comes into use. An
+agreement round (optimizer/gradient_sync.py) tells all ranks that it happens now. At that time they wait for
+nothing else, so they can afford to wait for each other for some milliseconds. Rank 0's numbers count: all
+ranks get the cuts that follow from them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REPEATS = 4  # measurements of each size, after one that touches the memory
 _COPIED_BYTES = 4 << 20
 _BUDGET_S = 0.04  # bounds all measurements of a process set
 
-_links: dict[tuple[int, ...], Link] = {}  # by the world ranks of the process set
+_links: dict[tuple[int, ...], Link] = {}  # keys: the world ranks of process sets
 
 
 def known(process_set: ProcessSet) -> Link | None:
@@ -52,9 +52,9 @@ def copy_rate() -> float:
 def calibrate(start: Callable[[int], int], word: torch.Tensor, bytes_: int, process_set: ProcessSet) -> None:
     """Measures and remembers the cost. Collective and blocking: every rank calls it at the same place.
 
-    start: begins an allreduce (Sum) of so many bytes at the beginning of a pool of ``bytes_``, from 256 KiB
-    on, and returns its handle. word: the first element of that memory, which may be written. Errors: those
-    of the operations.
+    start: a function that begins an allreduce (Sum) of as many bytes as it is given, at the beginning of a
+    pool, and returns its handle. bytes_: the pool's size, 256 KiB or more. word: the first element of that
+    memory, which may be written. Errors: those of the operations.
     """
     meter = _Meter(start, word)
     samples = {}
@@ -76,15 +76,15 @@ def calibrate(start: Callable[[int], int], word: torch.Tensor, bytes_: int, proc
 def crowded(threads: int, ranks: int, allowed: int, cores: int) -> bool:
     """Returns whether training keeps all cores of a rank busy, so that communication takes time from it.
 
-    threads: of a rank, to compute with. ranks, cores: of the node; allowed: cores that a rank may use, over
-    which the ranks are taken to be spread evenly.
+    threads: the threads with which a rank computes. ranks, cores: those of the node. allowed: the number of
+    cores that a rank may use. It is assumed that the ranks share the cores evenly.
     """
     sharing = max(1.0, ranks * allowed / cores)
     return threads * sharing >= allowed
 
 
 def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Returns seconds of an operation and of a byte: Theil and Sen's line through (bytes, seconds) pairs.
+    """Returns the seconds of an operation and of a byte: Theil and Sen's line through (bytes, seconds).
 
     Neither is negative. With one sample all of its time is latency.
     """
@@ -94,7 +94,7 @@ def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
 
 
 class _Meter:
-    """Times operations until a rank has spent its budget; the operations' result tells all ranks so."""
+    """Times operations until a rank has spent its budget. The operations' result tells this to all ranks."""
 
     def __init__(self, start: Callable[[int], int], word: torch.Tensor) -> None:
         self._start = start

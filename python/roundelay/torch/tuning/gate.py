@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from roundelay.buckets import Link
 
-Plan = tuple[int, ...]  # for each bucket the number of its candidate
+Plan = tuple[int, ...]  # each bucket's number of its candidate
 
 DENSE = 0  # the number of the candidate that is always there
 MOST_MIXED = 247  # buckets of a mixed plan: a proposal to the ranks has a byte for each
@@ -20,14 +20,12 @@ MOST_MIXED = 247  # buckets of a mixed plan: a proposal to the ranks has a byte 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cost:
-    """What a technique costs beside a dense allreduce, which is one call, ratio 1 and no pass."""
+    """The costs of a technique. Those of a dense allreduce are one call, ratio 1 and no pass."""
 
     calls: float  # operations that follow each other
-    ratio: float  # of the bytes that travel to those of the gradients
+    ratio: float  # the bytes that travel, divided by those of the gradients
     passes: float  # copies of the bucket that take as long as its own passes
-    latency: float = (
-        0.0  # seconds that one takes longer than a dense allreduce, however small; may be negative
-    )
+    latency: float = 0.0  # seconds by which its messages take longer; negative: they take less
 
 
 DENSE_COST = Cost(1, 1, 0)
@@ -57,8 +55,8 @@ def plans(
 ) -> list[Plan]:
     """Return the plans for such buckets: each candidate for all of them, dense first, and the best mixture.
 
-    costs: of the candidates, dense first; one with the same cost is dense by another name, and has no plan.
-    mixed: whether one may stand beside others, bucket by bucket.
+    costs: those of the candidates, dense first. One with the same cost is dense by another name, and has no
+    plan. mixed: True for each candidate that may take some buckets while others take the rest.
     """
     others = [number for number, cost in enumerate(costs) if number != DENSE and cost != DENSE_COST]
     found = [(number,) * len(sizes) for number in (DENSE, *others)]
@@ -78,9 +76,9 @@ def plans(
 class Watch:
     """Notices that steps take another time than before, for long. Pure."""
 
-    STEPS = 50  # of a window
-    WINDOWS = 3  # in a row
-    CHANGE = 0.25  # of the time that was usual
+    STEPS = 50  # steps of a window
+    WINDOWS = 3  # windows in a row that must differ
+    CHANGE = 0.25  # the least difference, as a part of the usual time
 
     def __init__(self, usual: float) -> None:
         self._usual = usual
@@ -88,7 +86,7 @@ class Watch:
         self._changed = 0
 
     def step_over(self, duration: float) -> bool:
-        """Record a step's seconds. Returns whether the last windows all differ from what was usual."""
+        """Record a step's seconds. Return whether the last windows all differ from the usual duration."""
         self._window.append(duration)
         if len(self._window) < self.STEPS:
             return False

@@ -1,4 +1,4 @@
-"""The search of one optimizer: sizes of its pool's buckets, and what its strategy lets choose. Pure.
+"""The search of one optimizer: it chooses the sizes of buckets, and a candidate of its strategy. Pure.
 
 A *setting* is both: cuts, and a plan with a candidate for each bucket. The model (gate.py) rates all settings
 with the overlap recursion of buckets.py. The best few are tried on the training itself (trials.py).
@@ -29,7 +29,7 @@ class Setting(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What rates a setting. costs, mixed: of the strategy's candidates, dense first (gate.py)."""
+    """Rates settings. costs, mixed: those of the strategy's candidates, dense first (gate.py)."""
 
     costs: Sequence[Cost | None]
     mixed: Sequence[bool]
@@ -49,10 +49,11 @@ class Model(NamedTuple):
 
 
 def worth_trying(layouts: Sequence[tuple[Cuts, Sequence[Piece]]], model: Model) -> list[Setting]:
-    """Returns the settings to try, at first that of now: dense, with the first cuts.
+    """Returns the settings to try. The first one is the present one: dense, with the first cuts.
 
-    layouts: the cuts of now, and others; with predictions the best sizes of each theta count, and the best
-    setting of each kind of plan. A candidate that the model does not know is tried with the cuts of now.
+    layouts: the present cuts, then others. With predictions it returns the best sizes of each theta, and the
+    best setting of each kind of plan. A candidate that the model does not know is tried with the present
+    cuts.
     """
     every = [model.settings(cuts, buckets) for cuts, buckets in layouts]
     now = every[0][0]
@@ -77,7 +78,7 @@ def _first(settings: Iterable[Setting], key: Callable[[Setting], object]) -> lis
 
 
 class Search:
-    """Tries settings, each twice. steps: that count for each, in both trials; uncounted: as for Trials."""
+    """Tries settings, each twice. steps, uncounted: those of Trials."""
 
     def __init__(self, settings: Sequence[Setting], steps: int, uncounted: int) -> None:
         self._trials = Trials(settings, steps, uncounted)
@@ -99,13 +100,13 @@ class Search:
         return self._trials.tried
 
     def step_over(self, in_use: bool, now: float) -> bool:
-        """Records a step's end (now: in seconds). in_use: it had the current setting. True: all is over."""
+        """Records a step's end. now: seconds. in_use: the step had the current setting. True: all is over."""
         return self._trials.step_over(in_use, now)
 
     def report(self, optimizer: str, date: str, named: Callable[[Plan], str]) -> str:
         """Returns a JSON line for each setting: `roundelay trials` reads them.
 
-        optimizer: the prefix of its names. date: when the search ended. named: names a plan.
+        optimizer: the prefix of its operations' names. date: that of the search's end. named: names a plan.
         """
         kept = self.kept
         return "".join(

@@ -1,4 +1,4 @@
-"""Tries things on the training itself, and keeps the fastest. Pure.
+"""Tries candidates on the training itself, and keeps the fastest. Pure.
 
 Rank 0 measures, and the others do what it proposes. Every step ends with an agreement round among all ranks
 (optimizer/gradient_sync.py), so rank 0's steps take as long as the others'.
@@ -57,7 +57,7 @@ class Trials(Generic[T]):
         return min(self.tried, key=lambda trial: trial.median)
 
     def step_over(self, in_use: bool, now: float) -> bool:
-        """Records a step's end (now: in seconds). in_use: it had the current candidate. Returns ``over``."""
+        """Records a step's end. now: seconds. in_use: it had the current candidate. Returns ``over``."""
         if not in_use:
             self._steps = -1
             return False
