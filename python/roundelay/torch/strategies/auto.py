@@ -68,7 +68,7 @@ class Auto(Strategy):
     @property
     def text(self) -> str:
         """Returns a text such as ``auto of dense, bf16``; --strategy takes it if candidates are names."""
-        names = [each.text for each in self._candidates]
+        names = [each.text for each in self._candidates[: self._named]]
         if any(mark in name for name in names for mark in ":,="):
             return f"auto of {', '.join(names)} with {self.trial_steps} trial steps"
         return Spec("auto", candidates=names, trial_steps=self.trial_steps).text
@@ -101,8 +101,8 @@ class Auto(Strategy):
         found = _ways_of(process_set)
         if found is not None and found.factors[1:] and _core.config().deterministic:
             raise ValueError(
-                f"ROUNDELAY_FACTORS has several plans for strategy {self.text}, which add in different "
-                "orders: ROUNDELAY_DETERMINISTIC forbids it"
+                f"the plans of ROUNDELAY_FACTORS for strategy {self.text} add in different orders, which "
+                "ROUNDELAY_DETERMINISTIC=1 forbids: leave one plan"
             )
 
     def accept_closure(self) -> None:
