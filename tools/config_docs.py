@@ -35,7 +35,7 @@ PYTHON_TYPES = {
     "std::string": "str",
     "LogLevel": "str",
     "LevelCounts": "str",
-    "Factors": "str",
+    "FactorLists": "str",
 }
 NO_EFFECT = re.compile(r'^    \{"(\w+)",\s+(?:k\w+|"[^"]*")\},$', re.MULTILINE)
 

@@ -146,13 +146,18 @@ std::string show(const KnobOf<LevelCounts>& knob, const Config& config) {
   return (config.*knob.member).text();
 }
 
-Refusal read(const KnobOf<Factors>& knob, std::string_view text, Config& config) {
-  auto factors = Factors::parse(text);
-  if (!factors) return "empty, or whole numbers from 1 on, innermost first, such as 4,2,3";
-  config.*knob.member = std::move(*factors);
+Refusal read(const KnobOf<FactorLists>& knob, std::string_view text, Config& config) {
+  auto lists = FactorLists::parse(text);
+  if (!lists) {
+    return "empty, or whole numbers from 1 on, innermost first, such as 4,2,3, or several such lists with + "
+           "between them, each once";
+  }
+  config.*knob.member = std::move(*lists);
   return std::nullopt;
 }
-std::string show(const KnobOf<Factors>& knob, const Config& config) { return (config.*knob.member).text(); }
+std::string show(const KnobOf<FactorLists>& knob, const Config& config) {
+  return (config.*knob.member).text();
+}
 
 std::string show(const Knob& knob, const Config& config) {
   return std::visit([&](const auto& value) { return show(value, config); }, knob.value);

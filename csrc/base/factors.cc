@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace roundelay {
 namespace {
@@ -29,6 +30,26 @@ std::optional<Factors> Factors::parse(std::string_view text) {
 std::string Factors::text() const {
   std::string all;
   for (const std::size_t factor : each) all += (all.empty() ? "" : ",") + std::to_string(factor);
+  return all;
+}
+
+std::optional<FactorLists> FactorLists::parse(std::string_view text) {
+  FactorLists lists;
+  for (bool more = !text.empty(); more;) {
+    const std::size_t plus = std::min(text.find('+'), text.size());
+    auto factors = Factors::parse(text.substr(0, plus));
+    if (!factors || factors->each.empty()) return std::nullopt;
+    if (std::ranges::find(lists.each, *factors) != lists.each.end()) return std::nullopt;
+    lists.each.push_back(std::move(*factors));
+    more = plus < text.size();
+    if (more) text.remove_prefix(plus + 1);
+  }
+  return lists;
+}
+
+std::string FactorLists::text() const {
+  std::string all;
+  for (const Factors& factors : each) all += (all.empty() ? "" : "+") + factors.text();
   return all;
 }
 

@@ -1,4 +1,5 @@
-// The factors of a plan of levels, such as "4,2,3": 4 ranks, 2 of these groups, and 3 of those.
+// The factors of a plan of levels, such as "4,2,3": 4 ranks, 2 of these groups, and 3 of those. Several plans
+// are "4,2,3+4,6".
 #pragma once
 
 #include <cstddef>
@@ -18,6 +19,16 @@ struct Factors {
   [[nodiscard]] std::string text() const;
 
   friend bool operator==(const Factors&, const Factors&) = default;
+};
+
+struct FactorLists {
+  std::vector<Factors> each;  // different, and none is empty. Empty: no list
+
+  // As Factors::parse() and Factors::text().
+  static std::optional<FactorLists> parse(std::string_view text);
+  [[nodiscard]] std::string text() const;
+
+  friend bool operator==(const FactorLists&, const FactorLists&) = default;
 };
 
 }  // namespace roundelay

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -178,6 +179,21 @@ auto topology() {
   return levels;
 }
 
+// Returns the levels, innermost first, with their parts, and alpha and W of their links; the plans, of which
+// the first one is used, with the members, the first and the last level of each stage; and the algorithm.
+auto allreduce_ways() {
+  const runtime::AllreduceWays& ways = global_context()->allreduce_ways();
+  std::vector<std::tuple<std::size_t, double, double>> levels;
+  for (const auto& level : ways.levels)
+    levels.emplace_back(level.parts, level.link.alpha, level.link.bandwidth);
+  std::vector<std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>> plans;
+  for (const runtime::AllreduceWays::Plan& plan : ways.plans) {
+    auto& stages = plans.emplace_back();
+    for (const auto& stage : plan) stages.emplace_back(stage.members, stage.first_level, stage.last_level);
+  }
+  return std::tuple(std::move(levels), std::move(plans), ways.algorithm);
+}
+
 // Returns the getter of one member of this process's rank info.
 template <typename T>
 auto place(T bootstrap::RankInfo::*member) {
@@ -233,6 +249,7 @@ void bind_global_state(py::module_& module) {
   module.def("cross_size", place(&bootstrap::RankInfo::cross_size));
   module.def("is_homogeneous", place(&bootstrap::RankInfo::homogeneous));
   module.def("topology", topology);
+  module.def("allreduce_ways", allreduce_ways);
   module.def("transports", [] {
     const auto context = global_context();
     return std::map<std::string, std::string>{{"bootstrap", context->bootstrap_name()},

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <variant>
@@ -33,6 +35,10 @@ struct CallOptions {
   // The algorithm that the call asks for, the same on all members and in static storage; empty, or one that
   // the operation does not have: the group's rule chooses. Levels ask for it in each stage.
   std::string_view algorithm{};
+  // The plan over levels that the call asks for, by the members of its stages' groups, innermost first; the
+  // same on all members, in memory that outlives the call. Empty, or one that the fabric does not have: its
+  // first one.
+  std::span<const std::uint32_t> factors{};
 };
 
 // The arithmetic of a reduction.

@@ -98,6 +98,7 @@ struct FabricCapabilities {
   bool within_node = false;       // all members are on one node; the same on all members
   Waker* waker = nullptr;         // lives as long as the fabric
   DeviceCalls* device = nullptr;  // lives as long as the fabric
+  std::size_t plans = 0;          // the number of those for which calls may ask (CallOptions::factors)
   // Makes regions for buffers that the group's calls work on. On levels they are the innermost one's. It may
   // outlive the fabric. Any thread may call it.
   RegionMaker make_region = make_private_region;

@@ -31,8 +31,9 @@ struct CallQueue {
   std::deque<QueuedPending<State>*> calls;  // the calls in progress; only the first one moves
   Status poison;                            // the first cause; ok while the fabric works
   std::function<void()> on_poison;          // called once; may be empty
-  std::string algorithm;                    // all calls' Pending::algorithm(); set when the queue is made
 
+  // Returns a call's Pending::algorithm(). A State with several ways has a function of this name, too.
+  [[nodiscard]] static std::string_view algorithm_of(const Call& /*call*/) { return {}; }
   // Poisons the fabric, unless it was before.
   void fail(const Status& cause) {
     if (!poison.ok()) return;
@@ -77,7 +78,7 @@ class QueuedPending final : public Pending {
   }
 
   [[nodiscard]] int waiting_for() const override { return moving() ? moving()->waiting_for() : -1; }
-  [[nodiscard]] std::string_view algorithm() const override { return state_->algorithm; }
+  [[nodiscard]] std::string_view algorithm() const override { return state_->algorithm_of(call_); }
   [[nodiscard]] bool crowded() const override { return moving() && moving()->crowded(); }
   Nap idle(Backoff& backoff) override { return moving() ? moving()->idle(backoff) : backoff.next(); }
 

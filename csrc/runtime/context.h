@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "bootstrap/rank_info.h"
 #include "bootstrap/topology.h"
+#include "runtime/allreduce_ways.h"
 #include "runtime/backend.h"
 #include "submit/entry.h"
 #include "submit/handles.h"
@@ -45,6 +46,7 @@ class Context {
   [[nodiscard]] virtual const bootstrap::RankInfo& rank_info() const = 0;
   // Returns the levels of the world's ranks. Equal on all of them.
   [[nodiscard]] virtual const bootstrap::Topology& topology() const = 0;
+  [[nodiscard]] virtual const AllreduceWays& allreduce_ways() const = 0;
   [[nodiscard]] virtual const Config& config() const = 0;
   [[nodiscard]] virtual std::string bootstrap_name() const = 0;
   [[nodiscard]] virtual std::string channel_name() const = 0;

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 _MIB = 1 << 20
@@ -47,6 +48,7 @@ class Link(NamedTuple):
     beta: float  # seconds a byte
     submit: float = 0.0  # seconds of the training thread for each operation
     share: float = 0.0  # seconds that backward loses in a second of communication; 0: other cores do it
+    copy: float = inf  # bytes a second of a copy in a rank's memory; inf: it counts for nothing
 
 
 class Extent(NamedTuple):

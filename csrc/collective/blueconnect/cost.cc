@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "collective/select.h"
 
@@ -111,6 +112,32 @@ void list_choices(const std::vector<LevelCost>& levels, std::size_t level, std::
   }
 }
 
+// Returns the choice of these factors with the chunks that make it fastest.
+Choice with_best_chunks(const std::vector<LevelCost>& levels, std::vector<Factor> factors,
+                        std::size_t bytes) {
+  Choice best;
+  for (std::size_t shard = kShardBytes; shard >= kLeastShard; shard /= 2) {
+    const double seconds = seconds_of(levels, factors, bytes, shard);
+    if (best.shard_bytes == 0 || seconds < best.seconds * kClearly) best = {{}, shard, seconds};
+  }
+  best.factors = std::move(factors);
+  return best;
+}
+
+// Returns each list of factors with its best chunks, those with the fewest stages first.
+std::vector<Choice> all_choices(const std::vector<LevelCost>& levels, std::size_t bytes,
+                                std::size_t most_factors) {
+  std::vector<std::vector<Factor>> lists;
+  std::vector<Factor> none;
+  list_choices(levels, 0, most_factors, none, lists);
+  std::ranges::stable_sort(lists, {}, &std::vector<Factor>::size);
+  std::vector<Choice> choices;
+  for (std::vector<Factor>& factors : lists) {
+    choices.push_back(with_best_chunks(levels, std::move(factors), bytes));
+  }
+  return choices;
+}
+
 }  // namespace
 
 double seconds_of(const std::vector<LevelCost>& levels, const std::vector<Factor>& factors, std::size_t bytes,
@@ -129,18 +156,18 @@ double seconds_of(const std::vector<LevelCost>& levels, const std::vector<Factor
 }
 
 Choice choose(const std::vector<LevelCost>& levels, std::size_t bytes, std::size_t most_factors) {
-  std::vector<std::vector<Factor>> lists;
-  std::vector<Factor> none;
-  list_choices(levels, 0, most_factors, none, lists);
-  std::ranges::stable_sort(lists, {}, &std::vector<Factor>::size);
   Choice best;
-  for (const std::vector<Factor>& factors : lists) {
-    for (std::size_t shard = kShardBytes; shard >= kLeastShard; shard /= 2) {
-      const double seconds = seconds_of(levels, factors, bytes, shard);
-      if (best.shard_bytes == 0 || seconds < best.seconds * kClearly) best = {factors, shard, seconds};
-    }
+  for (Choice& one : all_choices(levels, bytes, most_factors)) {
+    if (best.shard_bytes == 0 || one.seconds < best.seconds * kClearly) best = std::move(one);
   }
   return best;
+}
+
+std::vector<Choice> ranked(const std::vector<LevelCost>& levels, std::size_t bytes,
+                           std::size_t most_factors) {
+  std::vector<Choice> choices = all_choices(levels, bytes, most_factors);
+  std::ranges::stable_sort(choices, {}, &Choice::seconds);
+  return choices;
 }
 
 Link usual_link(std::size_t level) {

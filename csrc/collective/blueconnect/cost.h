@@ -53,6 +53,9 @@ double seconds_of(const std::vector<LevelCost>& levels, const std::vector<Factor
 // are equally fast, it takes the one with the fewest stages.
 Choice choose(const std::vector<LevelCost>& levels, std::size_t bytes, std::size_t most_factors);
 
+// Returns all lists of factors among which choose() chooses, each with its best chunks, the fastest first.
+std::vector<Choice> ranked(const std::vector<LevelCost>& levels, std::size_t bytes, std::size_t most_factors);
+
 // Returns the link that counts for a level if none was measured (`roundelay tune`): shared memory for level
 // 0, a network of 10 Gbit/s for the others. The link of a rack counts as no wider than that of a node,
 // because users name racks where their links are narrow.

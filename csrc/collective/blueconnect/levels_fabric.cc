@@ -14,7 +14,7 @@ namespace roundelay::collective {
 namespace {
 
 // Returns all fabrics of the stages, the first stage's first.
-std::vector<Fabric*> fabrics_of(const LevelsParts& parts) {
+std::vector<Fabric*> fabrics_of(const PlanParts& parts) {
   std::vector<Fabric*> all;
   for (const StageFabrics& stage : parts.stages) {
     for (const auto& fabric : stage.of_groups) all.push_back(fabric.get());
@@ -23,7 +23,7 @@ std::vector<Fabric*> fabrics_of(const LevelsParts& parts) {
 }
 
 // Returns the media's names, from the inside out: "shm+mpi".
-std::string name_of(const LevelsParts& parts) {
+std::string name_of(const PlanParts& parts) {
   std::string name;
   std::string_view last;
   for (const Fabric* const fabric : fabrics_of(parts)) {
@@ -35,7 +35,7 @@ std::string name_of(const LevelsParts& parts) {
 }
 
 // Returns "between nodes: 2 x 3", or the same inside the node.
-std::string stages_of(const LevelsParts& parts, bool in_node) {
+std::string stages_of(const PlanParts& parts, bool in_node) {
   std::string text;
   for (std::size_t stage = 0; stage < parts.stages.size(); ++stage) {
     if (parts.stages[stage].in_node != in_node) continue;
@@ -46,7 +46,7 @@ std::string stages_of(const LevelsParts& parts, bool in_node) {
 }
 
 // Returns "levels 2x2x3": the members of each stage's groups, from the inside out.
-std::string algorithm_of(const blueconnect::MemberPlan& plan) {
+std::string levels_text(const blueconnect::MemberPlan& plan) {
   std::string text;
   for (const auto& stage : plan.stages) {
     text += (text.empty() ? "levels " : "x") + std::to_string(stage.members);
@@ -54,20 +54,42 @@ std::string algorithm_of(const blueconnect::MemberPlan& plan) {
   return text;
 }
 
+blueconnect::NamedPlan named(const PlanParts& parts) {
+  return {parts, levels_text(parts.plan), {stages_of(parts, false), stages_of(parts, true)}};
+}
+
+std::vector<blueconnect::NamedPlan> named_plans(const LevelsParts& parts) {
+  std::vector<blueconnect::NamedPlan> plans;
+  plans.push_back(named(parts.main));
+  for (const PlanParts& other : parts.others) plans.push_back(named(other));
+  return plans;
+}
+
+// Returns the fabrics of all plans and the flat one, each once.
+std::vector<Fabric*> all_fabrics(const LevelsParts& parts) {
+  std::vector<Fabric*> all = fabrics_of(parts.main);
+  all.push_back(parts.flat.get());
+  for (const PlanParts& other : parts.others) {
+    for (Fabric* const fabric : fabrics_of(other)) {
+      if (std::ranges::find(all, fabric) == all.end()) all.push_back(fabric);
+    }
+  }
+  return all;
+}
+
 // The state that the calls of one member share. One thread at a time.
 struct LevelsState final : CallQueue<LevelsState>, Waker, DeviceCalls {
   using CallRun = blueconnect::LevelsRun;
 
-  LevelsState(LevelsParts given, LevelsCut cut)
-      : parts(std::move(given)),
-        whole(parts.flat->group()),
-        resources{parts, whole, cut, {stages_of(parts, false), stages_of(parts, true)}} {
-    all.push_back(parts.flat.get());
-    algorithm = algorithm_of(parts.plan);
+  explicit LevelsState(LevelsParts given)
+      : parts(std::move(given)), whole(parts.flat->group()), resources{whole, named_plans(parts)} {
     // A device may have work that waits for peers which do not come any more.
     on_poison = [this] { give_up_parts(poison); };
   }
 
+  [[nodiscard]] std::string_view algorithm_of(const Call& call) const {
+    return resources.plan_for(call).algorithm;
+  }
   [[nodiscard]] const Group& group() const { return whole; }
   void wake() override {
     for (const Fabric* const fabric : all) {
@@ -92,10 +114,10 @@ struct LevelsState final : CallQueue<LevelsState>, Waker, DeviceCalls {
   }
 
   const LevelsParts parts;
-  const std::vector<Fabric*> levels = fabrics_of(parts);
-  std::vector<Fabric*> all = levels;  // the flat one, too
+  const std::vector<Fabric*> levels = fabrics_of(parts.main);
+  const std::vector<Fabric*> all = all_fabrics(parts);
   const Group whole;
-  const std::string name = name_of(parts);
+  const std::string name = name_of(parts.main);
   const blueconnect::LevelsResources resources;
 };
 
@@ -133,6 +155,7 @@ class LevelsFabric final : public Fabric {
   explicit LevelsFabric(std::shared_ptr<LevelsState> state)
       : Fabric({.waker = state.get(),
                 .device = state.get(),
+                .plans = state->resources.plans.size(),
                 .make_region = state->levels.front()->capabilities().make_region,
                 .counters = state->levels.front()->capabilities().counters}),
         state_(std::move(state)) {}
@@ -146,7 +169,7 @@ class LevelsFabric final : public Fabric {
     return !state_->poison.ok() || std::ranges::any_of(state_->all, &Fabric::poisoned);
   }
   [[nodiscard]] std::span<Fabric* const> levels() override {
-    return state_->parts.plan.even() ? std::span<Fabric* const>(state_->levels) : flat();
+    return state_->parts.main.plan.even() ? std::span<Fabric* const>(state_->levels) : flat();
   }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
@@ -168,8 +191,8 @@ class LevelsFabric final : public Fabric {
 
 }  // namespace
 
-std::unique_ptr<Fabric> make_levels_fabric(LevelsParts parts, LevelsCut cut) {
-  return std::make_unique<LevelsFabric>(std::make_shared<LevelsState>(std::move(parts), cut));
+std::unique_ptr<Fabric> make_levels_fabric(LevelsParts parts) {
+  return std::make_unique<LevelsFabric>(std::make_shared<LevelsState>(std::move(parts)));
 }
 
 }  // namespace roundelay::collective

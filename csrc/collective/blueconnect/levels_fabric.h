@@ -29,22 +29,31 @@ struct LevelsCut {
   std::uint64_t most_across = 8;  // the most chunks that a stage between nodes has in progress at once
 };
 
-// The fabrics of one stage on this member.
+// The fabrics of one stage on this member. Plans share those of stages that they have in common.
 struct StageFabrics {
-  std::vector<std::unique_ptr<Fabric>> of_groups;  // one for each of MemberStage::groups
+  std::vector<std::shared_ptr<Fabric>> of_groups;  // one for each of MemberStage::groups
   bool in_node = false;                            // all members of its groups are on one node
 };
 
-struct LevelsParts {
+// A plan with all that carries it out.
+struct PlanParts {
   blueconnect::MemberPlan plan;      // has one stage at least
   std::vector<StageFabrics> stages;  // one for each of the plan's
-  std::unique_ptr<Fabric> flat;      // has all members, and takes operations that gain nothing from levels
+  LevelsCut cut{};
+};
+
+struct LevelsParts {
+  PlanParts main;
+  std::unique_ptr<Fabric> flat;  // has all members, and takes operations that gain nothing from levels
+  // Further plans, for calls that ask for them by their factors (CallOptions). They differ from each other
+  // and from the main one between nodes, and share its fabrics inside them.
+  std::vector<PlanParts> others{};
 };
 
 // Makes the fabric. Between nodes partial sums travel in the buffer's type: a float is rounded once for each
 // stage. Averages divide as early as they can, so that equal parts come back unchanged and halves do not
 // overflow (blueconnect/schedule.h). A call's operation decides whether it goes over the stages, and its size
 // does not, so that sums do not depend on the size either.
-std::unique_ptr<Fabric> make_levels_fabric(LevelsParts parts, LevelsCut cut = {});
+std::unique_ptr<Fabric> make_levels_fabric(LevelsParts parts);
 
 }  // namespace roundelay::collective

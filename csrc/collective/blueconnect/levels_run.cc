@@ -13,14 +13,14 @@ std::uint64_t most_steps(const StageFabrics& stage, const LevelsCut& cut) {
 
 // A stage is ahead of the next one by as many chunks as that one can have in progress, so that each finds
 // work.
-std::vector<StageRun> stage_runs(const LevelsResources& resources, std::uint64_t chunks) {
-  const std::vector<StageFabrics>& stages = resources.parts.stages;
+std::vector<StageRun> stage_runs(const PlanParts& parts, std::uint64_t chunks) {
+  const std::vector<StageFabrics>& stages = parts.stages;
   std::vector<StageRun> runs;
   std::uint64_t ahead = chunks;  // of the last stage, which gathers nothing by itself
   for (std::size_t i = stages.size(); i-- > 0;) {
     const bool last = i + 1 == stages.size();
-    runs.emplace_back(StepOrder(chunks, ahead), most_steps(stages[i], resources.cut), last);
-    ahead = (last ? 0 : ahead) + most_steps(stages[i], resources.cut);
+    runs.emplace_back(StepOrder(chunks, ahead), most_steps(stages[i], parts.cut), last);
+    ahead = (last ? 0 : ahead) + most_steps(stages[i], parts.cut);
   }
   std::ranges::reverse(runs);
   return runs;
@@ -28,14 +28,25 @@ std::vector<StageRun> stage_runs(const LevelsResources& resources, std::uint64_t
 
 }  // namespace
 
+const NamedPlan& LevelsResources::plan_for(const Call& call) const {
+  const auto asked = options_of(call).factors;
+  const auto found = std::ranges::find_if(plans, [&](const NamedPlan& named) {
+    return std::ranges::equal(named.parts.plan.stages, asked, {}, [](const MemberStage& stage) {
+      return static_cast<std::uint32_t>(stage.members);
+    });
+  });
+  return found == plans.end() ? plans.front() : *found;
+}
+
 LevelsRun::LevelsRun(const LevelsResources& resources, const Call& call)
     : resources_(resources),
       call_(std::get<AllreduceCall>(call)),
-      plan_(resources.parts.plan),
-      chunks_(call_.buffer.bytes, size_of(call_.dtype), chunk_bytes_of(plan_, resources.cut.shard_bytes),
-              plan_.units),
-      scales_(split(call_, plan_)),
-      stages_(stage_runs(resources, chunks_.count())) {}
+      named_(resources.plan_for(call)),
+      parts_(named_.parts),
+      chunks_(call_.buffer.bytes, size_of(call_.dtype), chunk_bytes_of(parts_.plan, parts_.cut.shard_bytes),
+              parts_.plan.units),
+      scales_(split(call_, parts_.plan)),
+      stages_(stage_runs(parts_, chunks_.count())) {}
 
 Result<bool> LevelsRun::advance() {
   std::uint64_t before = 0;
@@ -66,9 +77,9 @@ bool LevelsRun::may_start(std::size_t stage) const {
 }
 
 Status LevelsRun::start(std::size_t stage, const Step& step) {
-  const StageFabrics& fabrics = resources_.parts.stages[stage];
+  const StageFabrics& fabrics = parts_.stages[stage];
   StageRun::StepCalls calls;
-  for (const Share& share : plan_.stages[stage].shares) {
+  for (const Share& share : parts_.plan.stages[stage].shares) {
     const std::optional<Call> call = call_of(stage, share, step);
     if (!call) continue;
     Fabric& fabric = *fabrics.of_groups[share.group];
@@ -97,7 +108,7 @@ std::optional<Call> LevelsRun::call_of(std::size_t stage, const Share& share, co
   for (const ElementRange& shard : share.shards) {
     shard_bytes.push_back(chunks_.bytes_of(step.chunk, shard).bytes);
   }
-  const int index = plan_.stages[stage].groups[share.group].index;
+  const int index = parts_.plan.stages[stage].groups[share.group].index;
   const ByteRange mine = chunks_.bytes_of(step.chunk, share.shards[static_cast<std::size_t>(index)]);
   const ByteSpan own(data + mine.offset, mine.bytes);
   if (step.gathers) {
@@ -124,7 +135,7 @@ Reduction LevelsRun::reduction(std::size_t stage) const {
 
 bool LevelsRun::busy(bool in_node) const {
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-    if (resources_.parts.stages[stage].in_node == in_node && !stages_[stage].idle()) return true;
+    if (parts_.stages[stage].in_node == in_node && !stages_[stage].idle()) return true;
   }
   return false;
 }
@@ -134,7 +145,7 @@ void LevelsRun::observe() {
   for (const bool in_node : {false, true}) {
     std::optional<TimePoint>& since = busy_since_[in_node];
     if (!since || busy(in_node)) continue;
-    call_.observer->busy(in_node ? 0 : 1, resources_.stages[in_node], *since, steady_now());
+    call_.observer->busy(in_node ? 0 : 1, named_.stages[in_node], *since, steady_now());
     since.reset();
   }
 }

@@ -16,13 +16,21 @@
 
 namespace roundelay::collective::blueconnect {
 
+// A plan with its names.
+struct NamedPlan {
+  const PlanParts& parts;
+  const std::string algorithm;  // "levels 2x2x3"
+  // The names that a call's observer (collective/call.h) gets for work between nodes, and inside them.
+  const std::array<std::string, 2> stages;
+};
+
 // The objects that the calls of one member use.
 struct LevelsResources {
-  const LevelsParts& parts;
   const Group& group;
-  const LevelsCut cut;
-  // The names that the call's observer (collective/call.h) gets for work between nodes, and inside them.
-  const std::array<std::string, 2> stages;
+  const std::vector<NamedPlan> plans;  // the main one first
+
+  // Returns the plan that a call asks for, or the main one.
+  [[nodiscard]] const NamedPlan& plan_for(const Call& call) const;
 };
 
 // One allreduce. One thread at a time. Errors: as the stages' fabrics.
@@ -59,7 +67,8 @@ class LevelsRun {
 
   const LevelsResources& resources_;
   const AllreduceCall& call_;
-  const MemberPlan& plan_;
+  const NamedPlan& named_;
+  const PlanParts& parts_;
   const Chunks chunks_;
   const std::vector<Scale> scales_;  // one for each stage
   std::vector<StageRun> stages_;

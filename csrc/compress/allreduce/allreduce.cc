@@ -1,5 +1,5 @@
-// Reduces densely by one algorithm, whatever the group's rule is: so that a search may try algorithms on the
-// training itself, bucket by bucket. In shared memory there is one way, and the algorithm makes no
+// Reduces densely by one algorithm and one plan over levels, whatever the group's rules are: so that a search
+// may try them on the training itself, bucket by bucket. In shared memory there is one way, and they make no
 // difference.
 #include "compress/registry.h"
 
@@ -9,10 +9,13 @@ namespace {
 using collective::Calling;
 using collective::Task;
 
+constexpr std::string_view kRule = "auto";  // no algorithm: the group's rule chooses
+
 class Allreduce final : public Technique {
  public:
-  // `algorithm` is in static storage, as CallOptions wants it.
-  Allreduce(std::string_view algorithm, std::string text) : algorithm_(algorithm), text_(std::move(text)) {}
+  // `algorithm` is in static storage, as CallOptions wants it. `factors`: as there.
+  Allreduce(std::string_view algorithm, std::vector<std::uint32_t> factors, std::string text)
+      : algorithm_(algorithm), factors_(std::move(factors)), text_(std::move(text)) {}
 
   std::string_view name() const override { return "allreduce"; }
   std::string text() const override { return text_; }
@@ -20,7 +23,8 @@ class Allreduce final : public Technique {
 
   Task run(Stage& stage, Bucket bucket) const override {
     collective::AllreduceCall sum = allreduce_of(bucket.buffer, bucket, stage);
-    sum.algorithm = algorithm_;
+    if (algorithm_ != kRule) sum.algorithm = algorithm_;
+    sum.factors = factors_;
     collective::Call call = sum;
     co_await Calling(stage.fabric(), call);
     co_return Status{};
@@ -30,20 +34,25 @@ class Allreduce final : public Technique {
 
  private:
   const std::string_view algorithm_;
+  const std::vector<std::uint32_t> factors_;
   const std::string text_;
 };
 
-// Those of an allreduce in collective/select.cc; a test compares them.
-constexpr std::string_view kAlgorithms[] = {"direct",           "pairwise",      "recursive_doubling", "ring",
-                                            "halving_doubling", "binomial_tree", "pipelined_tree"};
-constexpr Parameter kParameters[] = {{"algorithm", "the algorithm of the allreduce", Choice{kAlgorithms}}};
+// The rule, and the algorithms of an allreduce in collective/select.cc; a test compares them.
+constexpr std::string_view kAlgorithms[] = {kRule,  "direct",           "pairwise",      "recursive_doubling",
+                                            "ring", "halving_doubling", "binomial_tree", "pipelined_tree"};
+constexpr Parameter kParameters[] = {
+    {"algorithm", "the algorithm of the allreduce; auto: the group's choice", Choice{kAlgorithms}},
+    {"factors", "the plan over levels, one of those that the job has made; none: its first one", Numbers{}}};
 
 }  // namespace
 
 extern const TechniqueKind kTechnique = {
-    "allreduce", "Reduces densely by one algorithm, whatever the topology or a tuning file says.",
+    "allreduce",
+    "Reduces densely by one algorithm and one plan, whatever the topology or a tuning file says.",
     kParameters, [](std::span<const Value> values, const std::string& text) -> TechniquePtr {
-      return std::make_shared<const Allreduce>(std::get<std::string_view>(values[0]), text);
+      return std::make_shared<const Allreduce>(std::get<std::string_view>(values[0]),
+                                               std::get<std::vector<std::uint32_t>>(values[1]), text);
     }};
 
 }  // namespace roundelay::compress::allreduce

@@ -250,7 +250,8 @@ GpuFabric::FabricPtr GpuFabric::over_levels(CommunicatorPtr communicator) {
   }
   stages.front().in_node = true;
   return collective::make_levels_fabric(
-      {collective::blueconnect::even_plan(groups), std::move(stages), std::move(staged_)}, options_.cut);
+      {.main = {collective::blueconnect::even_plan(groups), std::move(stages), options_.cut},
+       .flat = std::move(staged_)});
 }
 
 Result<GpuFabric::FabricPtr> GpuFabric::over_mpi() {

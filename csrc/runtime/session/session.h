@@ -37,6 +37,7 @@ class Session final : public Context, private NegotiationSink {
 
   [[nodiscard]] const bootstrap::RankInfo& rank_info() const override { return parts_.rank_info; }
   [[nodiscard]] const bootstrap::Topology& topology() const override { return parts_.topology; }
+  [[nodiscard]] const AllreduceWays& allreduce_ways() const override { return parts_.allreduce_ways; }
   [[nodiscard]] const Config& config() const override { return parts_.config; }
   [[nodiscard]] std::string bootstrap_name() const override { return parts_.bootstrap; }
   [[nodiscard]] std::string channel_name() const override { return parts_.channel_name; }

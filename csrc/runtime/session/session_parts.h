@@ -12,6 +12,7 @@
 #include "bootstrap/rank_info.h"
 #include "bootstrap/topology.h"
 #include "channel/channel.h"
+#include "runtime/allreduce_ways.h"
 #include "runtime/backend.h"
 #include "runtime/control/inquiry.h"
 #include "runtime/control/neighbours.h"
@@ -32,6 +33,7 @@ struct SessionParts {
   Config config;
   bootstrap::RankInfo rank_info;
   bootstrap::Topology topology;
+  AllreduceWays allreduce_ways{};
   std::string bootstrap;  // the bootstrap's name
   std::string channel_name;
   std::unique_ptr<channel::Channel> channel;

@@ -14,6 +14,7 @@
 #include "runtime/session/session.h"
 #include "runtime/startup/device_medium.h"
 #include "runtime/startup/fabrics.h"
+#include "runtime/startup/ways.h"
 #include "wire/codec.h"
 
 namespace roundelay::runtime {
@@ -280,6 +281,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   } else {
     parts.backend = backend;
     ROUNDELAY_RETURN_IF_ERROR(connect(parts, *fabrics, **ranks, start, deadline));
+    parts.allreduce_ways = ways_of(config, fabrics->algorithms(), parts.topology, *parts.fabrics.front());
   }
   if (parts.rank_info.rank == 0 && !parts.topology.unused.empty()) {
     log(LogLevel::kInfo, "the launcher's racks are not used: " + parts.topology.unused);

@@ -3,15 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/cores.h"
-#include "base/leak.h"
 #include "base/log.h"
 #include "collective/blueconnect/levels_fabric.h"
 #include "collective/shm/shared_regions.h"
 #include "collective/shm/shm_fabric.h"
 #include "collective/single_fabric.h"
+#include "runtime/startup/first_failure.h"
+#include "runtime/startup/ways.h"
 
 namespace roundelay::runtime {
 namespace {
@@ -30,32 +32,15 @@ platform::Prepare prepare(const Group& group) {
 }
 
 // Returns a sentence for the log.
-std::string text_of(const Group& group, const std::string& stages) {
-  return "process set " + std::to_string(group.id) + ": allreduces go over " + stages;
+std::string text_of(const Group& group, const std::string& stages, bool for_search = false) {
+  return "process set " + std::to_string(group.id) + ": allreduces " +
+         (for_search ? "of a search may go over " : "go over ") + stages;
 }
 
 // Returns the tracks of a lane with this one fabric.
 Result<TrackFabrics> one_track(Result<std::unique_ptr<Fabric>> fabric) {
   if (!fabric.ok()) return fabric.status();
   return runtime::one_track(std::move(fabric).value());
-}
-
-// All members call it. Returns the least index of a member that passes well = false, or the group's size if
-// there is none.
-Result<int> first_failure(Fabric& fabric, bool well, Deadline deadline) {
-  std::vector<std::int64_t> first = {well ? fabric.group().size() : fabric.group().index};
-  collective::AllreduceCall call;
-  call.buffer = {reinterpret_cast<std::byte*>(first.data()), 0, sizeof(std::int64_t), nullptr};
-  call.dtype = DType::kInt64;
-  call.reduce_op = ReduceOp::kMin;
-  call.deadline = deadline;
-  const auto pending = fabric.start(call);
-  if (!pending.ok()) return pending.status();
-  if (Status error = pending.value()->wait(); !error.ok()) {
-    leak(std::move(first));  // MPI may still write there
-    return error;
-  }
-  return static_cast<int>(first.front());
 }
 
 }  // namespace
@@ -117,26 +102,23 @@ std::string Fabrics::why_not_shm(const Group& group) const {
   return {};
 }
 
-Result<LevelPlan> Fabrics::plan_of(const Group& group) const {
-  const bool whole_job = group.ranks.size() == node_infos_.size();
-  return plan_levels(group, topology_, whole_job ? config_.factors : Factors{}, algorithms_.links());
-}
-
 Result<Fabrics::FabricPtr> Fabrics::between(const Group& group) {
   return backend_->fabric(group, config_, algorithms_.of(group));
 }
 
 Result<TrackFabrics> Fabrics::make(const Group& group) {
   if (group.size() == 1) return runtime::one_track(std::make_unique<collective::SingleFabric>(group));
-  const Result<LevelPlan> plan = plan_of(group);
-  if (!plan.ok()) return plan.status();
+  const bool whole_job = group.ranks.size() == node_infos_.size();
+  const auto plans = plan_levels(group, topology_, wishes_for(config_, algorithms_, whole_job));
+  if (!plans.ok()) return plans.status();
   if (shuns_memory() && config_.fabric != backend_->fabric_name()) {
     return Status::unavailable("ROUNDELAY_FABRIC=" + config_.fabric +
                                " does not fit how this job was started: fabric " + backend_->fabric_name() +
                                " is what there is beside shared memory");
   }
-  const bool levels = plan->plan.stages.size() > 1 && (!shuns_memory() || !config_.factors.each.empty());
-  return levels ? make_tracks(group, *plan) : make_flat(group);
+  const bool gains = std::ranges::any_of(*plans, [](const LevelPlan& one) { return one.factors.size() > 1; });
+  const bool levels = gains && (!shuns_memory() || !config_.factors.each.empty());
+  return levels ? make_tracks(group, *plans) : make_flat(group);
 }
 
 Result<TrackFabrics> Fabrics::make_flat(const Group& group) {
@@ -158,7 +140,7 @@ Result<TrackFabrics> Fabrics::make_flat(const Group& group) {
   return one_track(between(group));
 }
 
-Result<TrackFabrics> Fabrics::make_tracks(const Group& group, const LevelPlan& plan) {
+Result<TrackFabrics> Fabrics::make_tracks(const Group& group, const std::vector<LevelPlan>& plans) {
   const std::string why_not = shuns_memory() ? "" : why_not_shm(group);
   if (!why_not.empty()) {
     ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why_not, group.index == 0));
@@ -166,7 +148,7 @@ Result<TrackFabrics> Fabrics::make_tracks(const Group& group, const LevelPlan& p
   }
   TrackFabrics fabrics;
   while (fabrics.size() < kTracks) {
-    auto next = try_levels(group, plan);
+    auto next = try_levels(group, plans);
     if (!next.ok()) return next.status();
     if (next->flat && !fabrics.empty()) break;  // there is no memory for one more, and one track does
     if (next->flat) ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, next->why_flat, next->failed));
@@ -174,8 +156,10 @@ Result<TrackFabrics> Fabrics::make_tracks(const Group& group, const LevelPlan& p
     if (next->flat) return fabrics;
   }
   const std::string outside = backend_->fabric_name();
-  if (group.index == 0)
-    log(LogLevel::kInfo, text_of(group, plan.stages_text(shuns_memory() ? outside : "shm", outside)));
+  for (const LevelPlan& plan : plans) {
+    const std::string stages = plan.stages_text(shuns_memory() ? outside : "shm", outside);
+    if (group.index == 0) log(LogLevel::kInfo, text_of(group, stages, &plan != &plans.front()));
+  }
   return fabrics;
 }
 
@@ -229,11 +213,7 @@ Status Fabrics::make_stages(const Group& group, const LevelPlan& plan, bool in_n
     if (plan.in_node(stage) != in_node) continue;
     stages[stage].in_node = in_node;
     for (const collective::blueconnect::Members& members : plan.plan.stages[stage].groups) {
-      Group part{group.id, {}, members.index};
-      for (const int member : members.ranks) {
-        part.ranks.push_back(group.ranks[static_cast<std::size_t>(member)]);
-      }
-      auto fabric = make_for_stage(part, in_node, stage);
+      auto fabric = make_for_stage(part_of(group, members), in_node, stage);
       if (!fabric.ok() && first.ok()) first = fabric.status();
       if (fabric.ok()) stages[stage].of_groups.push_back(std::move(fabric).value());
     }
@@ -241,20 +221,35 @@ Status Fabrics::make_stages(const Group& group, const LevelPlan& plan, bool in_n
   return first;
 }
 
+Result<collective::PlanParts> Fabrics::make_plan(const Group& group, const LevelPlan& plan,
+                                                 const std::vector<collective::StageFabrics>& inside) {
+  std::vector<collective::StageFabrics> stages(plan.plan.stages.size());
+  for (std::size_t stage = 0; stage < stages.size() && plan.in_node(stage); ++stage) {
+    stages[stage] = inside[stage];
+  }
+  ROUNDELAY_RETURN_IF_ERROR(make_stages(group, plan, false, stages));
+  return collective::PlanParts{plan.plan, std::move(stages), {.shard_bytes = plan.shard_bytes}};
+}
+
 // Either all nodes use levels or none does: the members tell each other over the flat fabric, which needs no
 // shared memory, whether their node failed.
-Result<Fabrics::LevelsAttempt> Fabrics::try_levels(const Group& group, const LevelPlan& plan) {
+Result<Fabrics::LevelsAttempt> Fabrics::try_levels(const Group& group, const std::vector<LevelPlan>& plans) {
   auto flat = between(group);
   if (!flat.ok()) return flat.status();
-  std::vector<collective::StageFabrics> stages(plan.plan.stages.size());
-  const Status inner = make_stages(group, plan, true, stages);
+  std::vector<collective::StageFabrics> inside(plans.front().plan.stages.size());
+  const Status inner = make_stages(group, plans.front(), true, inside);
   const auto failed = first_failure(**flat, inner.ok(), Deadline::after(config_.start_timeout));
   if (!failed.ok()) return failed.status();
   if (*failed == group.size()) {
-    ROUNDELAY_RETURN_IF_ERROR(make_stages(group, plan, false, stages));
-    return LevelsAttempt{
-        .fabric = collective::make_levels_fabric({plan.plan, std::move(stages), std::move(flat).value()},
-                                                 {.shard_bytes = plan.shard_bytes})};
+    std::vector<collective::PlanParts> made;
+    for (const LevelPlan& plan : plans) {
+      auto parts = make_plan(group, plan, inside);
+      if (!parts.ok()) return parts.status();
+      made.push_back(std::move(parts).value());
+    }
+    collective::LevelsParts parts{.main = std::move(made.front()), .flat = std::move(flat).value()};
+    std::move(made.begin() + 1, made.end(), std::back_inserter(parts.others));
+    return LevelsAttempt{.fabric = collective::make_levels_fabric(std::move(parts))};
   }
   if (!inner.ok() && inner.code() != StatusCode::kUnavailable) return inner;
   const int rank = group.ranks[static_cast<std::size_t>(*failed)];

@@ -85,18 +85,20 @@ class Fabrics {
   // Returns why the members cannot share memory inside their nodes; "" if they can. The reason is that of the
   // first member with one.
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
-  [[nodiscard]] Result<LevelPlan> plan_of(const Group& group) const;
   // Makes the backend's fabric, which connects nodes.
   Result<FabricPtr> between(const Group& group);
   Result<TrackFabrics> make_flat(const Group& group);
-  Result<TrackFabrics> make_tracks(const Group& group, const LevelPlan& plan);
+  Result<TrackFabrics> make_tracks(const Group& group, const std::vector<LevelPlan>& plans);
   // Makes shared memory's fabric for a group on one node. `stage`: the index of the plan's stage that it is
   // for; 0 without a plan.
   Result<FabricPtr> make_shm(const Group& group, std::uint64_t stage);
   Result<FabricPtr> make_for_stage(const Group& group, bool in_node, std::uint64_t stage);
   Status make_stages(const Group& group, const LevelPlan& plan, bool in_node,
                      std::vector<collective::StageFabrics>& stages);
-  Result<LevelsAttempt> try_levels(const Group& group, const LevelPlan& plan);
+  // Makes a plan whose stages inside the nodes are made.
+  Result<collective::PlanParts> make_plan(const Group& group, const LevelPlan& plan,
+                                          const std::vector<collective::StageFabrics>& inside);
+  Result<LevelsAttempt> try_levels(const Group& group, const std::vector<LevelPlan>& plans);
   // Called when a group uses the backend's fabric because of `why`. Logs that if `warns`. Errors:
   // kUnavailable if ROUNDELAY_FABRIC allows nothing but shared memory.
   [[nodiscard]] Status give_up_shm(const Group& group, const std::string& why, bool warns) const;

@@ -10,12 +10,14 @@ namespace roundelay::runtime {
 namespace {
 
 namespace blueconnect = collective::blueconnect;
+using blueconnect::Choice;
 using blueconnect::Factor;
 using blueconnect::LevelCost;
 using blueconnect::Tree;
 
 constexpr std::size_t kUsualBytes = 25 << 20;  // the formula's buffer: PyTorch's default bucket
 constexpr std::size_t kMostFactors = 3;        // of one level
+constexpr std::size_t kMostOthers = 2;         // plans for a search, beside the one in use
 
 // Returns the topology's levels with the group's members alone, counted by their indices in the group.
 Tree tree_of(const Group& group, const bootstrap::Topology& topology) {
@@ -107,6 +109,45 @@ Tree tree_of_factors(const Tree& levels, const std::vector<Factor>& factors) {
   return tree;
 }
 
+// Returns whether both have the same stages inside the nodes.
+bool alike_in_nodes(const std::vector<Factor>& one, const std::vector<Factor>& other) {
+  const auto inside = [](const std::vector<Factor>& factors) {
+    return std::ranges::find_if(factors, [](const Factor& factor) { return factor.last_level > 0; });
+  };
+  return std::equal(one.begin(), inside(one), other.begin(), inside(other));
+}
+
+Result<std::vector<Choice>> forced(const FactorLists& lists, const std::vector<LevelCost>& costs,
+                                   const bootstrap::Topology& topology) {
+  std::vector<Choice> choices;
+  for (const Factors& each : lists.each) {
+    auto factors = assigned(each, costs);
+    if (!factors) {
+      return Status::invalid("ROUNDELAY_FACTORS=" + each.text() + " does not fit " +
+                             text_of(costs, topology) +
+                             ": give, from the inside out, factors that make up each of these numbers");
+    }
+    if (!choices.empty() && !alike_in_nodes(*factors, choices.front().factors)) {
+      return Status::invalid("ROUNDELAY_FACTORS=" + lists.text() +
+                             ": its lists must begin with the same factors inside the nodes");
+    }
+    choices.push_back({std::move(*factors), blueconnect::kShardBytes, 0});
+  }
+  return choices;
+}
+
+Result<std::vector<Choice>> chosen(const std::vector<LevelCost>& costs, const PlanWishes& wishes) {
+  std::vector<Choice> choices = {
+      blueconnect::choose(costs, kUsualBytes, wishes.measured.empty() ? 1 : kMostFactors)};
+  if (!wishes.several || choices.front().factors.size() < 2) return choices;
+  for (Choice& other : blueconnect::ranked(costs, kUsualBytes, kMostFactors)) {
+    if (choices.size() > kMostOthers) break;
+    const std::vector<Factor>& first = choices.front().factors;
+    if (other.factors != first && alike_in_nodes(other.factors, first)) choices.push_back(std::move(other));
+  }
+  return choices;
+}
+
 }  // namespace
 
 std::string LevelPlan::stages_text(const std::string& inside, const std::string& between) const {
@@ -119,27 +160,26 @@ std::string LevelPlan::stages_text(const std::string& inside, const std::string&
   return text + ", in chunks of " + std::to_string(chunk >> 10U) + " KiB";
 }
 
-Result<LevelPlan> plan_levels(const Group& group, const bootstrap::Topology& topology, const Factors& forced,
-                              const std::vector<blueconnect::Link>& measured) {
+std::vector<LevelCost> costs_of(const Group& group, const bootstrap::Topology& topology,
+                                const std::vector<blueconnect::Link>& measured) {
+  return costs_of(tree_of(group, topology), measured);
+}
+
+Result<std::vector<LevelPlan>> plan_levels(const Group& group, const bootstrap::Topology& topology,
+                                           const PlanWishes& wishes) {
   const Tree levels = tree_of(group, topology);
-  const std::vector<LevelCost> costs = costs_of(levels, measured);
-  LevelPlan made;
-  if (forced.each.empty()) {
-    blueconnect::Choice choice = blueconnect::choose(costs, kUsualBytes, measured.empty() ? 1 : kMostFactors);
-    made.factors = std::move(choice.factors);
+  const std::vector<LevelCost> costs = costs_of(levels, wishes.measured);
+  auto choices = wishes.forced.each.empty() ? chosen(costs, wishes) : forced(wishes.forced, costs, topology);
+  if (!choices.ok()) return choices.status();
+  std::vector<LevelPlan> plans;
+  for (Choice& choice : *choices) {
+    LevelPlan& made = plans.emplace_back();
+    made.plan = blueconnect::plan_of_member(tree_of_factors(levels, choice.factors), group.index);
     // The usual links are too coarse to tell what is best for two levels; this was measured (LevelsCut).
-    if (!measured.empty() || made.factors.size() > 2) made.shard_bytes = choice.shard_bytes;
-  } else {
-    auto factors = assigned(forced, costs);
-    if (!factors) {
-      return Status::invalid("ROUNDELAY_FACTORS=" + forced.text() + " does not fit " +
-                             text_of(costs, topology) +
-                             ": give, from the inside out, factors that make up each of these numbers");
-    }
-    made.factors = std::move(*factors);
+    if (!wishes.measured.empty() || choice.factors.size() > 2) made.shard_bytes = choice.shard_bytes;
+    made.factors = std::move(choice.factors);
   }
-  made.plan = blueconnect::plan_of_member(tree_of_factors(levels, made.factors), group.index);
-  return made;
+  return plans;
 }
 
 }  // namespace roundelay::runtime

@@ -18,7 +18,7 @@ struct LevelPlan {
   // Members have the numbers of their places in the group. Fewer than two stages: the group gains nothing
   // from levels.
   collective::blueconnect::MemberPlan plan;
-  std::vector<collective::blueconnect::Factor> factors;  // one for each stage
+  std::vector<collective::blueconnect::Factor> factors;  // one for each stage, innermost first
   std::size_t shard_bytes = collective::blueconnect::kShardBytes;
 
   // Returns whether the groups of a stage lie within nodes.
@@ -27,12 +27,23 @@ struct LevelPlan {
   [[nodiscard]] std::string stages_text(const std::string& inside, const std::string& between) const;
 };
 
-// Returns the plan of a group of two or more ranks, as its member `group.index` sees it.
-// `forced`: ROUNDELAY_FACTORS; empty: the cost formula decides. `measured`: the links of each level,
-// innermost first, of which the last one stands for all further levels; empty: the usual ones, by which a
-// level is at most one stage. Errors: kInvalidArgument if the factors do not fit the levels, the same on all
-// members.
-Result<LevelPlan> plan_levels(const Group& group, const bootstrap::Topology& topology, const Factors& forced,
-                              const std::vector<collective::blueconnect::Link>& measured);
+// Returns the topology's levels with the members of a group, and their links. `measured`: the links of each
+// level, innermost first, of which the last one stands for all further levels; empty: the usual ones.
+std::vector<collective::blueconnect::LevelCost> costs_of(
+    const Group& group, const bootstrap::Topology& topology,
+    const std::vector<collective::blueconnect::Link>& measured);
+
+// Says which plans a group gets.
+struct PlanWishes {
+  FactorLists forced{};  // ROUNDELAY_FACTORS; empty: the cost formula decides
+  std::vector<collective::blueconnect::Link> measured{};  // as for costs_of(); empty: a level is one stage
+  bool several = false;  // the fastest other plans by the formula, too, unless plans are forced
+};
+
+// Returns the plans of a group of two or more ranks, as its member `group.index` sees them. The first one is
+// used, and a search may try the others. They differ between nodes alone. Errors: kInvalidArgument if the
+// factors do not fit the levels or each other, the same on all members.
+Result<std::vector<LevelPlan>> plan_levels(const Group& group, const bootstrap::Topology& topology,
+                                           const PlanWishes& wishes);
 
 }  // namespace roundelay::runtime

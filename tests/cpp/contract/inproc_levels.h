@@ -69,19 +69,21 @@ class InprocLevels {
     return hubs_.at({stage, stage_of(stage, index).groups[group].ranks});
   }
 
-  [[nodiscard]] collective::LevelsParts of(int index) const {
-    return of(index, [](std::size_t stage, const Hub& hub, const Group& group) {
+  [[nodiscard]] collective::LevelsParts of(int index, collective::LevelsCut cut = {}) const {
+    const auto make = [](std::size_t stage, const Hub& hub, const Group& group) {
       auto made = collective::make_inproc_fabric(hub, group);
       return stage == 0 ? within_node(std::move(made)) : std::move(made);
-    });
+    };
+    return of(index, make, cut);
   }
   // `make(stage, hub, group)` makes the fabrics of the stages.
   template <class Make>
-  [[nodiscard]] collective::LevelsParts of(int index, const Make& make) const {
-    collective::LevelsParts parts{
-        plans[static_cast<std::size_t>(index)], {}, collective::make_inproc_fabric(flat, whole(index))};
+  [[nodiscard]] collective::LevelsParts of(int index, const Make& make,
+                                           collective::LevelsCut cut = {}) const {
+    collective::LevelsParts parts{.main = {plans[static_cast<std::size_t>(index)], {}, cut},
+                                  .flat = collective::make_inproc_fabric(flat, whole(index))};
     for (std::size_t stage = 0; stage < stages(); ++stage) {
-      collective::StageFabrics& fabrics = parts.stages.emplace_back();
+      collective::StageFabrics& fabrics = parts.main.stages.emplace_back();
       fabrics.in_node = stage == 0;
       const std::vector<Group> own = groups(stage, index);
       for (std::size_t i = 0; i < own.size(); ++i) {

@@ -72,7 +72,7 @@ struct World {
       runtime::TrackFabrics fabrics;
       for (const auto& levels : media) {
         fabrics.push_back(std::make_unique<CountedFabric>(
-            collective::make_levels_fabric(levels->of(rank), {.shard_bytes = 1024, .most_across = 2}),
+            collective::make_levels_fabric(levels->of(rank, {.shard_bytes = 1024, .most_across = 2})),
             calls[static_cast<std::size_t>(rank)]));
       }
       ranks.push_back(std::make_unique<LaneRank>(std::move(fabrics), options));

@@ -60,22 +60,22 @@ struct LevelsWorld {
   explicit LevelsWorld(ClusterShape of, collective::LevelsCut cut = {})
       : shape(std::move(of)), levels(shape.tree) {
     for (int index = 0; index < shape.size(); ++index) {
-      fabrics.push_back(collective::make_levels_fabric(parts(index), cut));
+      fabrics.push_back(collective::make_levels_fabric(parts(index, cut)));
     }
   }
 
   // Returns a member's parts. Nodes share memory if the shape says so.
-  [[nodiscard]] collective::LevelsParts parts(int index) {
-    collective::LevelsParts own = levels.of(index);
+  [[nodiscard]] collective::LevelsParts parts(int index, collective::LevelsCut cut) {
+    collective::LevelsParts own = levels.of(index, cut);
     if (!shape.shared) return own;
     const Group inside = levels.group(0, index);
     auto& [memory, regions] = nodes[inside.ranks];
     if (!memory) memory = segment_memory(inside.size());
     if (!regions) regions = std::make_shared<CommonRegions>();
     if (inside.size() == 1) {
-      own.stages[0].of_groups[0] = std::make_unique<collective::SingleFabric>(inside);
+      own.main.stages[0].of_groups[0] = std::make_unique<collective::SingleFabric>(inside);
     } else {
-      own.stages[0].of_groups[0] = collective::make_shm_fabric(
+      own.main.stages[0].of_groups[0] = collective::make_shm_fabric(
           memory, inside, {inside.size() > 2, CommonRegions::maker(regions, inside)});
     }
     return own;
@@ -152,7 +152,7 @@ struct WatchedWorld {
       const auto watched = [&](std::size_t stage, const InprocLevels::Hub& hub, const Group& group) {
         return std::make_unique<WatchedFabric>(collective::make_inproc_fabric(hub, group), running[i][stage]);
       };
-      fabrics.push_back(collective::make_levels_fabric(levels.of(static_cast<int>(i), watched), cut));
+      fabrics.push_back(collective::make_levels_fabric(levels.of(static_cast<int>(i), watched, cut)));
     }
   }
 

@@ -39,8 +39,8 @@ struct LevelsWorld {
       const auto on_node = [index](const auto& part) { return std::ranges::count(part, index) > 0; };
       const auto node = std::ranges::find_if(tree.front(), on_node) - tree.front().begin();
       collective::LevelsParts own = levels.of(index);
-      for (std::size_t stage = 1; stage < own.stages.size(); ++stage) {
-        own.stages[stage].of_groups.front() =
+      for (std::size_t stage = 1; stage < own.main.stages.size(); ++stage) {
+        own.main.stages[stage].of_groups.front() =
             counted_fabric(*levels.hub(stage, index), levels.group(stage, index),
                            sent_between[static_cast<std::size_t>(node)]);
       }

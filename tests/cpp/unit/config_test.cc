@@ -97,7 +97,7 @@ std::string other_value(const Knob& knob) {
           },
           [](const KnobOf<LogLevel>&) { return std::string("error"); },
           [](const KnobOf<LevelCounts>&) { return std::string("rack=2,node=3"); },
-          [](const KnobOf<Factors>&) { return std::string("4,2,3"); },
+          [](const KnobOf<FactorLists>&) { return std::string("4,2,3+4,6"); },
       },
       knob.value);
 }

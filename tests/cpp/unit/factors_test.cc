@@ -25,5 +25,18 @@ TEST_CASE("malformed factors", "[factors]") {
   }
 }
 
+TEST_CASE("lists of factors", "[factors]") {
+  const auto lists = FactorLists::parse("4,2,3+4,6");
+  REQUIRE(lists.has_value());
+  CHECK(lists->each == std::vector<Factors>{{{4, 2, 3}}, {{4, 6}}});
+  CHECK(lists->text() == "4,2,3+4,6");
+  CHECK(FactorLists::parse("4,2")->each.size() == 1);
+  CHECK(FactorLists::parse("")->each.empty());
+  for (const char* const text : {"+", "4+", "+4", "4++2", "4,2+4,2", "4,2+a"}) {
+    INFO(text);
+    CHECK_FALSE(FactorLists::parse(text).has_value());
+  }
+}
+
 }  // namespace
 }  // namespace roundelay

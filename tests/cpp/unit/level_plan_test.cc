@@ -49,20 +49,31 @@ Sizes sizes(const Result<LevelPlan>& plan) {
   return sizes;
 }
 
+Result<LevelPlan> first_of(Result<std::vector<LevelPlan>> plans) {
+  if (!plans.ok()) return plans.status();
+  CHECK(plans->size() == 1);
+  return plans->front();
+}
+
+Result<LevelPlan> plan_of(const Group& group, const Topology& topology,
+                          const std::vector<collective::blueconnect::Link>& measured = {}) {
+  return first_of(plan_levels(group, topology, {.measured = measured}));
+}
+
 Result<LevelPlan> forced(const Group& group, const Topology& topology, const std::string& factors) {
-  return plan_levels(group, topology, *Factors::parse(factors), {});
+  return first_of(plan_levels(group, topology, {.forced = *FactorLists::parse(factors)}));
 }
 
 TEST_CASE("nodes and racks become stages", "[level_plan]") {
-  CHECK(sizes(plan_levels(first_ranks(4), topology({4}), {}, {})) == Sizes{4});
-  CHECK(sizes(plan_levels(first_ranks(4), topology({1, 1, 1, 1}), {}, {})) == Sizes{4});
-  CHECK(sizes(plan_levels(first_ranks(4), topology({2, 2}), {}, {})) == Sizes{2, 2});
-  CHECK(sizes(plan_levels(first_ranks(7), topology({3, 4}), {}, {})) == Sizes{4, 2});
-  CHECK(sizes(plan_levels(first_ranks(8), topology({2, 2, 2, 2}, 2), {}, {})) == Sizes{2, 2, 2});
+  CHECK(sizes(plan_of(first_ranks(4), topology({4}))) == Sizes{4});
+  CHECK(sizes(plan_of(first_ranks(4), topology({1, 1, 1, 1}))) == Sizes{4});
+  CHECK(sizes(plan_of(first_ranks(4), topology({2, 2}))) == Sizes{2, 2});
+  CHECK(sizes(plan_of(first_ranks(7), topology({3, 4}))) == Sizes{4, 2});
+  CHECK(sizes(plan_of(first_ranks(8), topology({2, 2, 2, 2}, 2))) == Sizes{2, 2, 2});
 }
 
 TEST_CASE("two levels keep the shard that was measured for them", "[level_plan]") {
-  const auto plan = plan_levels(first_ranks(6), topology({3, 3}), {}, {});
+  const auto plan = plan_of(first_ranks(6), topology({3, 3}));
   CHECK(plan->shard_bytes == std::size_t{256} << 10U);
   CHECK(plan->in_node(0));
   CHECK_FALSE(plan->in_node(1));
@@ -72,7 +83,7 @@ TEST_CASE("a process set's levels are those of its own ranks", "[level_plan]") {
   Topology dealt{{{"node", {{"a", {0, 3, 5}}, {"b", {1, 2, 4}}}}}};
   // Of node a ranks 3 and 5, of node b ranks 1 and 4. Node b has the first rank.
   const Group group{7, {1, 3, 4, 5}, 3};
-  const auto plan = plan_levels(group, dealt, {}, {});
+  const auto plan = plan_of(group, dealt);
   REQUIRE(sizes(plan) == Sizes{2, 2});
   CHECK(plan->plan.stages[0].groups == std::vector<Members>{{{1, 3}, 1}});
   CHECK(plan->plan.stages[1].groups == std::vector<Members>{{{2, 3}, 1}});
@@ -81,8 +92,8 @@ TEST_CASE("a process set's levels are those of its own ranks", "[level_plan]") {
 TEST_CASE("measured links cut levels, if messages are slow", "[level_plan]") {
   const std::vector<collective::blueconnect::Link> links = {{1e-6, 1e10}, {1e-3, 1e9}};
   const Topology many = topology(std::vector<int>(12, 2));
-  CHECK(sizes(plan_levels(first_ranks(24), many, {}, {})) == Sizes{2, 12});
-  CHECK(sizes(plan_levels(first_ranks(24), many, {}, links)) == Sizes{2, 3, 2, 2});
+  CHECK(sizes(plan_of(first_ranks(24), many)) == Sizes{2, 12});
+  CHECK(sizes(plan_of(first_ranks(24), many, links)) == Sizes{2, 3, 2, 2});
 }
 
 TEST_CASE("forced factors: several in a level, one for several levels, and 1", "[level_plan]") {
@@ -114,6 +125,40 @@ TEST_CASE("factors that do not fit: one error, the same on all ranks", "[level_p
               " does not fit 2 ranks a node, 3 nodes a rack, 2 racks: give, from the inside out, factors "
               "that make up each of these numbers");
   }
+}
+
+std::vector<Sizes> all_sizes(const Result<std::vector<LevelPlan>>& plans) {
+  REQUIRE(plans.ok());
+  std::vector<Sizes> all;
+  for (const LevelPlan& plan : *plans) all.push_back(sizes(Result<LevelPlan>(plan)));
+  return all;
+}
+
+TEST_CASE("several plans: that of one wish first, then the fastest others", "[level_plan]") {
+  const auto several = [](const Topology& topology, int ranks) {
+    const auto one = plan_of(first_ranks(ranks), topology);
+    const auto plans = all_sizes(plan_levels(first_ranks(ranks), topology, {.several = true}));
+    CHECK(plans.front() == sizes(one));
+    return plans;
+  };
+  CHECK(several(topology({2, 2, 2, 2}, 2), 8) == std::vector<Sizes>{{2, 2, 2}, {2, 4}});
+  CHECK(several(topology({2, 2, 2, 2}), 8) == std::vector<Sizes>{{2, 4}, {2, 2, 2}});
+  CHECK(several(topology({2, 2}), 4) == std::vector<Sizes>{{2, 2}});
+  CHECK(several(topology({4}), 4) == std::vector<Sizes>{{4}});
+  CHECK(several(topology({1, 1, 1, 1}, 2), 4) == std::vector<Sizes>{{2, 2}, {4}});
+  CHECK(several(topology(std::vector<int>(12, 2)), 24).size() == 3);
+}
+
+TEST_CASE("several forced plans differ between nodes alone", "[level_plan]") {
+  const auto plans = [](const char* text) {
+    return plan_levels(first_ranks(8), topology({4, 4}), {.forced = *FactorLists::parse(text)});
+  };
+  CHECK(all_sizes(plan_levels(first_ranks(16), topology({4, 4, 4, 4}),
+                              {.forced = *FactorLists::parse("4,2,2+4,4")})) ==
+        std::vector<Sizes>{{4, 2, 2}, {4, 4}});
+  CHECK(plans("4,2+2,2,2").status().message() ==
+        "ROUNDELAY_FACTORS=4,2+2,2,2: its lists must begin with the same factors inside the nodes");
+  CHECK(plans("4,2+4,3").status().message().starts_with("ROUNDELAY_FACTORS=4,3 does not fit"));
 }
 
 }  // namespace

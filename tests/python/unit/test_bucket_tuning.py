@@ -24,7 +24,7 @@ from roundelay.buckets import (
 )
 from roundelay.torch.gradients.pool_tuner import PATIENCE, OrderWatch
 from roundelay.torch.tuning.calibration import crowded, fit
-from roundelay.torch.tuning.gate import DENSE_COST, Cost, Rates
+from roundelay.torch.tuning.gate import DENSE_COST, Cost
 from roundelay.torch.tuning.search import Model, Search, Setting, worth_trying
 
 MIB = 1 << 20
@@ -262,8 +262,7 @@ def _layouts(link: Link | None) -> list[tuple[Cuts, list[Piece]]]:
 
 @pytest.mark.parametrize("link", [Link(20e-6, 1e-10), Link(0.1, 1e-10), None])
 def test_sizes_alone_are_tried_from_those_of_now_to_the_best(link: Link | None) -> None:
-    rates = Rates(link.alpha, link.beta, 5e9) if link is not None else None
-    tried = worth_trying(_layouts(link), Model([DENSE_COST], [True], rates, link))
+    tried = worth_trying(_layouts(link), Model([DENSE_COST], [True], link))
     assert tried[0].cuts == DEFAULT
     assert 2 <= len(tried) <= 5
     assert len({one.cuts.theta for one in tried}) >= len(tried) - 1
@@ -278,7 +277,7 @@ def test_sizes_alone_are_tried_from_those_of_now_to_the_best(link: Link | None) 
 def test_sizes_and_plans_are_rated_together() -> None:
     """Where the wire is slow, the best setting is a half type with small buckets: it is tried, and dense."""
     link = Link(1e-4, 2e-8)
-    model = Model([DENSE_COST, HALF, None], [True, True, False], Rates(link.alpha, link.beta, 5e9), link)
+    model = Model([DENSE_COST, HALF, None], [True, True, False], link._replace(copy=5e9))
     layouts = _layouts(link)
     tried = worth_trying(layouts, model)
     every = [setting for cuts, buckets in layouts for setting in model.settings(cuts, buckets)]
@@ -296,7 +295,7 @@ def test_the_overlap_decides_what_a_plan_saves() -> None:
     """A wire that keeps up with backward hides all but the last bucket: only that one's time is left."""
     link = Link(1e-4, 1e-10)
     buckets = [Piece(1 << 20, ready) for ready in (0.1, 0.2, 0.3)]
-    model = Model([DENSE_COST, HALF], [True, True], Rates(link.alpha, link.beta, 1e12), link)
+    model = Model([DENSE_COST, HALF], [True, True], link._replace(copy=1e12))
     dense, half, *_ = model.settings(DEFAULT, buckets)
     assert dense.predicted == pytest.approx(0.3 + 1e-4 + 1e-10 * (1 << 20))
     assert half.predicted == pytest.approx(0.3 + 1e-4 + (0.5e-10 + 1.5e-12) * (1 << 20))

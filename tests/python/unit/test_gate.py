@@ -14,7 +14,7 @@ import roundelay.torch as hvd
 from roundelay import _core
 from roundelay.buckets import DEFAULT, Link, Piece
 from roundelay.torch import strategies
-from roundelay.torch.tuning.gate import MOST_MIXED, Cost, Plan, Rates, Watch, durations, plans, seconds
+from roundelay.torch.tuning.gate import MOST_MIXED, Cost, Plan, Watch, durations, plans, seconds
 from roundelay.torch.tuning.search import Model, Setting, worth_trying
 from roundelay.torch.tuning.trials import Trials
 
@@ -24,28 +24,27 @@ MIXED = (True, True, False)
 SIZES = (1 << 10, 1 << 22, 1 << 24)
 
 
-def tried(costs: Sequence[Cost | None], rates: Rates | None) -> list[Setting]:
+def tried(costs: Sequence[Cost | None], link: Link | None) -> list[Setting]:
     """What a search of plans alone tries: all gradients are ready at once, so nothing hides a bucket."""
-    link = Link(rates.alpha, rates.beta) if rates is not None else None
     buckets = [Piece(size, 0.0) for size in SIZES]
-    return worth_trying([(DEFAULT, buckets)], Model(costs, MIXED[: len(costs)], rates, link))
+    return worth_trying([(DEFAULT, buckets)], Model(costs, MIXED[: len(costs)], link))
 
 
 def test_dense_is_always_tried_first() -> None:
     for beta in (1e-12, 1e-9, 1e-7):
-        found = tried(COSTS, Rates(1e-5, beta, 5e9))
+        found = tried(COSTS, Link(1e-5, beta, copy=5e9))
         assert found[0].plan == (0, 0, 0)
         assert len({one.plan for one in found}) == len(found) <= 3
         assert {one.cuts for one in found} == {DEFAULT}
 
 
 def test_the_plans_are_the_best_by_the_model() -> None:
-    rates = Rates(1e-4, 1e-7, 5e9)  # a slow wire: all but the smallest bucket gain
-    _, *others = tried(COSTS, rates)
+    link = Link(1e-4, 1e-7, copy=5e9)  # a slow wire: all but the smallest bucket gain
+    _, *others = tried(COSTS, link)
     assert others[0].plan == (2, 2, 2)
 
     def predicted(plan: Plan) -> float:
-        times = durations(plan, SIZES, COSTS, rates)
+        times = durations(plan, SIZES, COSTS, link)
         assert times is not None
         return sum(times)
 
@@ -55,23 +54,23 @@ def test_the_plans_are_the_best_by_the_model() -> None:
 
 
 def test_a_fast_wire_leaves_casts_to_large_buckets_or_none() -> None:
-    fast = Rates(1e-5, 1e-12, 5e9)
+    fast = Link(1e-5, 1e-12, copy=5e9)
     assert (0, 0, 0) in plans(SIZES, COSTS[:2], MIXED[:2], fast)
     assert seconds(HALF, SIZES[2], fast) > seconds(DENSE, SIZES[2], fast)
 
 
 def test_more_buckets_than_a_proposal_has_room_for_get_no_mixture() -> None:
-    rates = Rates(1e-4, 1e-9, 5e9)
+    link = Link(1e-4, 1e-9, copy=5e9)
     two_calls = Cost(2, 0.1, 0)  # pays in large buckets alone
     for number in (MOST_MIXED, MOST_MIXED + 1):
         sizes = [1 << 10, *[1 << 24] * (number - 1)]
-        found = plans(sizes, (DENSE, two_calls), (True, True), rates)
+        found = plans(sizes, (DENSE, two_calls), (True, True), link)
         assert any(len(set(plan)) > 1 for plan in found) == (number == MOST_MIXED)
 
 
 def test_what_the_model_does_not_know_is_always_tried() -> None:
     unknown = (DENSE, HALF, None)
-    assert (2, 2, 2) in [one.plan for one in tried(unknown, Rates(1e-5, 1e-9, 5e9))]
+    assert (2, 2, 2) in [one.plan for one in tried(unknown, Link(1e-5, 1e-9, copy=5e9))]
     assert [one.plan for one in tried(COSTS, None)] == [(0, 0, 0), (1, 1, 1), (2, 2, 2)]
 
 

@@ -19,7 +19,7 @@ from roundelay.torch.measure import Span
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies.protocol import Choices
 from roundelay.torch.tuning import calibration
-from roundelay.torch.tuning.gate import DENSE_COST, Rates, Watch
+from roundelay.torch.tuning.gate import DENSE_COST, Watch
 from roundelay.torch.tuning.search import Model, Search, Setting, worth_trying
 
 T = TypeVar("T", bound=Hashable)
@@ -159,10 +159,13 @@ class PoolTuner:
         if self._choices is None and not self._config.autotune:
             return
         link = self._link()
-        rates = Rates(link.alpha, link.beta, calibration.copy_rate()) if link is not None else None
+        if link is not None:
+            link = link._replace(copy=calibration.copy_rate())
         costs, mixed = (self._choices.costs, self._choices.mixed) if self._choices else ([DENSE_COST], [True])
-        settings = worth_trying(self._layouts(cuts, link), Model(costs, mixed, rates, link))
+        settings = worth_trying(self._layouts(cuts, link), Model(costs, mixed, link))
         if len(settings) == 1:
+            if self._choices is not None:
+                self._choices.choice = "dense: the candidates are no other way here"
             return
         if self._choices is None:
             steps, uncounted = self._config.autotune_steps_per_sample, _UNCOUNTED

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from roundelay import _core
 from roundelay.torch.operations import LINEAR_OPS
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies.csc import CSC
-from roundelay.torch.strategies.dense import WIRES
+from roundelay.torch.strategies.candidates import DENSE_CANDIDATE, candidate, of_plans
 from roundelay.torch.strategies.kept_back import KeepsBack, int_from, whole_number
 from roundelay.torch.strategies.protocol import Bucket, Choices, Context, Spec, Strategy
-from roundelay.torch.tuning.gate import DENSE, DENSE_COST, MOST_MIXED, Cost, Plan
-from roundelay.tuning_file import ALGORITHMS
+from roundelay.torch.tuning import ways
+from roundelay.torch.tuning.gate import DENSE, MOST_MIXED, Cost, Plan
 
 KEYS = ("candidates", "trial_steps")
 _STEP_BYTES = 8
-
-
-class _Candidate(NamedTuple):
-    text: str
-    spec: Spec | None  # the technique of all buckets; None: the candidate is dense, or ``lossy`` chooses it
-    lossy: KeepsBack | None  # the strategy, if it keeps gradients back
-    cost: Cost | None  # the cost model's; None: the model does not know the candidate
 
 
 class Auto(Strategy):
@@ -33,11 +25,12 @@ class Auto(Strategy):
 
     candidates: names, texts or objects: "dense" (always one of them), "bf16", "fp16", the algorithms of a
     dense allreduce ("ring", "halving_doubling" ...), and lossy strategies: "csc:keep=0.1" or ``CSC(0.1)``.
-    Lossy ones are tried only if they are named. trial_steps: each setting is measured twice, for so many
-    steps. On rank 0 the optimizer's search (gradients/pool_tuner.py) chooses by a cost model which candidates
-    are worth a trial, measures them, and proposes the next one; all ranks change in the same step. The search
-    begins again if steps take another time for long, or if the order of gradients changes. ValueError: an
-    argument is wrong.
+    Lossy ones are tried only if they are named. Further plans over levels that the job has made
+    (ROUNDELAY_FACTORS) join them. trial_steps: each setting is measured twice, for so many steps. On rank 0
+    the optimizer's search (gradients/pool_tuner.py) chooses by a cost model which candidates are worth a
+    trial, measures them, and proposes the next one; all ranks change in the same step. The search begins
+    again if steps take another time for long, or if the order of gradients changes. ValueError: an argument
+    is wrong.
     """
 
     def __init__(
@@ -45,13 +38,15 @@ class Auto(Strategy):
     ) -> None:
         self.trial_steps = whole_number("trial_steps", trial_steps, 1)
         given = [candidates] if isinstance(candidates, str | Strategy) else list(candidates)
-        others = [_candidate(each) for each in given]
-        self._candidates = [_DENSE, *(each for each in others if each.text != _DENSE.text)]
+        others = [candidate(each) for each in given]
+        self._candidates = [DENSE_CANDIDATE, *(each for each in others if each != DENSE_CANDIDATE)]
         twice = {each.text for each in self._candidates}
         if len(twice) != len(self._candidates):
             raise ValueError(f"candidates is {candidates!r}, but has one more than once")
         if any(each.lossy is not None for each in self._candidates):
             self.takes_sparse = False
+        self._named = len(self._candidates)  # before those of further plans
+        self._ways: ways.Ways | None = None  # None: unknown for the optimizer's process set
         self._lossy: KeepsBack | None = None  # the last one that was in use
         self._plan: Plan = ()  # the number of each bucket's candidate; the same on all ranks
         self._since = 0  # the step from which the plan is in use
@@ -73,7 +68,7 @@ class Auto(Strategy):
     @property
     def text(self) -> str:
         """Returns a text such as ``auto of dense, bf16``; --strategy takes it if candidates are names."""
-        names = [each.text for each in self._candidates]
+        names = [each.text for each in self._candidates[: self._named]]
         if any(mark in name for name in names for mark in ":,="):
             return f"auto of {', '.join(names)} with {self.trial_steps} trial steps"
         return Spec("auto", candidates=names, trial_steps=self.trial_steps).text
@@ -85,7 +80,7 @@ class Auto(Strategy):
         super().accept(optimizer, op)
         if op not in LINEAR_OPS:
             raise ValueError(f"strategy {self.text} needs op=hvd.Average or op=hvd.Sum")
-        names = [each.text for each in self._candidates if each.text in ALGORITHMS["allreduce"]]
+        names = [each.text for each in self._candidates if each.way is not None]
         if names and _core.config().deterministic:
             raise ValueError(
                 f"candidate {names[0]!r} adds in another order, which ROUNDELAY_DETERMINISTIC=1 forbids: "
@@ -100,9 +95,15 @@ class Auto(Strategy):
             lossy.accept_gradients(names, passes)
 
     def accept_set(self, process_set: ProcessSet) -> None:
-        """Refuses what a candidate refuses."""
+        """Refuses what a candidate refuses, and further plans over levels where sums must not change."""
         for lossy in self._all_lossy():
             lossy.accept_set(process_set)
+        found = _ways_of(process_set)
+        if found is not None and found.factors[1:] and _core.config().deterministic:
+            raise ValueError(
+                f"the plans of ROUNDELAY_FACTORS for strategy {self.text} add in different orders, which "
+                "ROUNDELAY_DETERMINISTIC=1 forbids: leave one plan"
+            )
 
     def accept_closure(self) -> None:
         """Refuses what a candidate refuses."""
@@ -137,7 +138,7 @@ class Auto(Strategy):
     @property
     def costs(self) -> Sequence[Cost | None]:
         """The candidates' costs, dense first; None: the model does not know the candidate."""
-        return [each.cost for each in self._candidates]
+        return [each.cost(self._ways) for each in self._candidates]
 
     @property
     def mixed(self) -> Sequence[bool]:
@@ -210,6 +211,10 @@ class Auto(Strategy):
     def attach(self, optimizer: torch.optim.Optimizer, context: Context) -> None:
         """Becomes the strategy of the optimizer, and so do the lossy candidates."""
         super().attach(optimizer, context)
+        self._ways = _ways_of(context.process_set)
+        self._candidates = self._candidates[: self._named]
+        if self._ways is not None:
+            self._candidates += of_plans(self._ways)
         for lossy in self._all_lossy():
             lossy.attach(optimizer, context)
 
@@ -240,36 +245,6 @@ def _fitted(plan: Plan, buckets: int) -> Plan:
     return plan[:buckets] + plan[-1:] * (buckets - len(plan))
 
 
-_DENSE = _Candidate("dense", None, None, DENSE_COST)
-_HALF = Cost(1, 0.5, 1.5)  # reads four bytes and writes two, and the reverse: three quarters of a copy each
-_CSC_PASSES = 3  # gradient and residual, norms; gather and scatter of the chosen
-
-
-def _candidate(given: str | Strategy) -> _Candidate:
-    """Returns a candidate. ValueError: it is none."""
-    from roundelay.torch.strategies.text import parse
-
-    if isinstance(given, str) and given in WIRES and WIRES[given] is not None:
-        return _Candidate(given, Spec("half", wire=given), None, _HALF)
-    if isinstance(given, str) and given in ALGORITHMS["allreduce"]:
-        return _Candidate(given, Spec("allreduce", algorithm=given), None, None)
-    strategy = parse(given) if isinstance(given, str) else given
-    if not isinstance(strategy, Strategy):
-        raise ValueError(f"candidate {given!r} is no strategy and no text of one")
-    if strategy.text == _DENSE.text:
-        return _DENSE
-    if not isinstance(strategy, KeepsBack):
-        raise ValueError(
-            f"candidate {strategy.text!r} cannot be switched on and off: candidates are dense, "
-            f"{', '.join(name for name, wire in WIRES.items() if wire is not None)}, algorithms and lossy "
-            "strategies"
-        )
-    return _Candidate(strategy.text, None, strategy, _cost(strategy))
-
-
-def _cost(strategy: KeepsBack) -> Cost | None:
-    """Returns the cost of a lossy strategy; None: the model does not know it."""
-    if not isinstance(strategy, CSC):
-        return None
-    wire = 1.0 if strategy.message_wire is None else 0.5
-    return Cost(1 if strategy.norms == "previous" else 2, strategy.keep * wire, _CSC_PASSES)
+def _ways_of(process_set: ProcessSet) -> ways.Ways | None:
+    """Returns the ways of an allreduce of these ranks; None: they are not all of the job, and unknown."""
+    return ways.of_job() if process_set.size() == _core.size() else None

@@ -1,13 +1,16 @@
 """Rates techniques for buckets by a cost model, and makes plans of them. Pure.
 
-A bucket of b bytes takes ``calls * alpha + ratio * b * beta + passes * b / copy`` seconds. alpha and beta
-were measured on the process set (tuning/calibration.py); ``copy`` is the rate of a copy in a rank's memory.
+A bucket of b bytes takes ``calls * alpha + latency + ratio * b * beta + passes * b / copy`` seconds. alpha
+and beta were measured on the process set (tuning/calibration.py); ``copy`` is the rate of a copy in a rank's
+memory.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+
+from roundelay.buckets import Link
 
 Plan = tuple[int, ...]  # each bucket's number of its candidate
 
@@ -22,52 +25,46 @@ class Cost:
     calls: float  # operations that follow each other
     ratio: float  # the bytes that travel, divided by those of the gradients
     passes: float  # copies of the bucket that take as long as its own passes
+    latency: float = 0.0  # seconds by which its messages take longer; negative: they take less
 
 
 DENSE_COST = Cost(1, 1, 0)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rates:
-    """The measured constants: seconds of an operation, seconds a byte, and bytes a second of a copy."""
-
-    alpha: float
-    beta: float
-    copy: float
-
-
-def seconds(cost: Cost, size: int, rates: Rates) -> float:
+def seconds(cost: Cost, size: int, link: Link) -> float:
     """Return the time of a bucket of ``size`` bytes."""
-    return cost.calls * rates.alpha + size * (cost.ratio * rates.beta + cost.passes / rates.copy)
+    latency = max(0.0, cost.calls * link.alpha + cost.latency)
+    return latency + size * (cost.ratio * link.beta + cost.passes / link.copy)
 
 
 def durations(
-    plan: Plan, sizes: Sequence[int], costs: Sequence[Cost | None], rates: Rates | None
+    plan: Plan, sizes: Sequence[int], costs: Sequence[Cost | None], link: Link | None
 ) -> list[float] | None:
     """Predict each bucket's time; None: the model does not know one of the plan's techniques."""
     found = []
     for number, size in zip(plan, sizes, strict=True):
         cost = costs[number]
-        if cost is None or rates is None:
+        if cost is None or link is None:
             return None
-        found.append(seconds(cost, size, rates))
+        found.append(seconds(cost, size, link))
     return found
 
 
 def plans(
-    sizes: Sequence[int], costs: Sequence[Cost | None], mixed: Sequence[bool], rates: Rates | None
+    sizes: Sequence[int], costs: Sequence[Cost | None], mixed: Sequence[bool], link: Link | None
 ) -> list[Plan]:
     """Return the plans for such buckets: each candidate for all of them, dense first, and the best mixture.
 
-    costs: those of the candidates, dense first. mixed: True for each candidate that may take some buckets
-    while others take the rest.
+    costs: those of the candidates, dense first. One with the same cost is dense by another name, and has no
+    plan. mixed: True for each candidate that may take some buckets while others take the rest.
     """
-    found = [(number,) * len(sizes) for number in range(len(costs))]
-    if rates is not None and len(sizes) <= MOST_MIXED:
+    others = [number for number, cost in enumerate(costs) if number != DENSE and cost != DENSE_COST]
+    found = [(number,) * len(sizes) for number in (DENSE, *others)]
+    if link is not None and len(sizes) <= MOST_MIXED:
         best = []
         for size in sizes:
             known = (
-                (seconds(cost, size, rates), number)
+                (seconds(cost, size, link), number)
                 for number, cost in enumerate(costs)
                 if cost is not None and mixed[number]
             )

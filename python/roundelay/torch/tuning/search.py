@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from roundelay.buckets import Cuts, Link, Piece, end_of
-from roundelay.torch.tuning.gate import Cost, Plan, Rates, durations, plans
+from roundelay.torch.tuning.gate import Cost, Plan, durations, plans
 from roundelay.torch.tuning.trials import Trial, Trials
 
 _SIZES = 5  # settings to try where sizes are searched, without those that the model does not know
@@ -33,19 +33,18 @@ class Model(NamedTuple):
 
     costs: Sequence[Cost | None]
     mixed: Sequence[bool]
-    rates: Rates | None
-    link: Link | None
+    link: Link | None  # None: nothing was measured
 
     def settings(self, cuts: Cuts, buckets: Sequence[Piece]) -> list[Setting]:
         """Returns all settings with these cuts, the dense one first."""
         sizes = [bucket.bytes for bucket in buckets]
         return [
             Setting(cuts, plan, len(buckets), self._predicted(plan, sizes, buckets))
-            for plan in plans(sizes, self.costs, self.mixed, self.rates)
+            for plan in plans(sizes, self.costs, self.mixed, self.link)
         ]
 
     def _predicted(self, plan: Plan, sizes: Sequence[int], buckets: Sequence[Piece]) -> float | None:
-        times = durations(plan, sizes, self.costs, self.rates)
+        times = durations(plan, sizes, self.costs, self.link)
         return None if times is None or self.link is None else end_of(buckets, times, self.link)
 
 

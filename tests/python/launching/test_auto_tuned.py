@@ -1,0 +1,58 @@
+"""Strategy auto rates algorithms by the links of a tuning file, and tries those that may be the fastest."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+import starts
+from roundelay import tuning_file
+from roundelay.tuning_file import Cluster, Level, Link
+from tunings import TUNING
+
+pytestmark = pytest.mark.slow
+
+# Each rank is a node of its own. The gradients are so large that operations are measured.
+WORK = """
+import torch
+import roundelay.torch as hvd
+hvd.init()
+parameter = torch.nn.Parameter(torch.zeros(1 << 17))
+candidates = ("ring", "recursive_doubling", "halving_doubling")
+auto = hvd.strategies.Auto(candidates, trial_steps=1)
+plain = torch.optim.SGD([parameter], lr=1.0)
+optimizer = hvd.DistributedOptimizer(plain, op=hvd.Sum, strategy=auto)
+before = auto.choice
+for step in range(1, 200):
+    optimizer.zero_grad()
+    (parameter * (hvd.rank() + 1.0)).sum().backward()
+    optimizer.step()
+    if hvd.broadcast_object(auto.choice != before):
+        break
+assert set(parameter.tolist()) == {-10.0 * step}
+if hvd.rank() == 0:
+    print("choice:", auto.choice)
+"""
+
+
+@pytest.mark.parametrize(
+    ("alpha", "left_out"),
+    [
+        (1e-2, "ring"),  # 6 messages that follow each other: the most
+        pytest.param(1e-9, "recursive_doubling", marks=pytest.mark.nightly),  # 2 S bytes: the most
+    ],
+)
+def test_what_the_tuned_links_make_slow_is_not_tried(alpha: float, left_out: str, tmp_path: Path) -> None:
+    cluster = Cluster(1, 4, "c10d", (Level("cluster", 4),))
+    links = (Link("cluster", alpha, 1e8, 1e-9, 3e-5, 0.02),)
+    path = tmp_path / "tuning.json"
+    tuning_file.save(dataclasses.replace(TUNING, cluster=cluster, links=links, measured=(), table=()), path)
+    words = ["sh", "-c", f'ROUNDELAY_NODE_ID=$RANK LOCAL_RANK=0 exec "{sys.executable}" -c "$0"', WORK]
+    status, output = starts.run([*starts.ROUNDELAYRUN, "--gloo", "-np", "4", "--tuning", str(path), *words])
+    assert status == 0, output
+    (choice,) = (line for line in output.splitlines() if "choice: " in line)
+    names = {"ring", "recursive_doubling", "halving_doubling"}
+    assert {name for name in names if f"{name} " in choice.partition("(")[2]} == names - {left_out}

@@ -1,0 +1,116 @@
+"""Algorithms and plans over levels are rated by the model's formulas, beside the job's own way."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from roundelay import _core
+from roundelay.buckets import DEFAULT, Link, Piece
+from roundelay.torch import strategies
+from roundelay.torch.strategies import auto as auto_module
+from roundelay.torch.strategies.candidates import candidate, of_plans
+from roundelay.torch.tuning.gate import DENSE_COST, Cost
+from roundelay.torch.tuning.search import Model, worth_trying
+from roundelay.torch.tuning.ways import OWN, Stage, Way, Ways
+
+ALPHA, W = 1e-4, 1e8
+NODE = (1, 1e-6, 6e9)
+
+
+def of_nodes(count: int, alpha: float = ALPHA, algorithm: str = "pairwise") -> Ways:
+    """Nodes of one rank each."""
+    return Ways([NODE, (count, alpha, W)], [[(count, 0, 1)]], algorithm)
+
+
+def in_racks(uplink: float, *plans: list[Stage]) -> Ways:
+    """Two racks of two nodes of two ranks. uplink: bytes a second out of a rack."""
+    return Ways([(2, 1e-6, 6e9), (2, ALPHA, W), (2, ALPHA, uplink)], plans, "pairwise")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "messages", "size"),  # for 8 ranks: those of docs/fabrics.md, in units of S
+    [
+        ("direct", 1, 7),
+        ("pairwise", 2, 7 / 4),
+        ("ring", 14, 7 / 4),
+        ("recursive_doubling", 3, 3),
+        ("halving_doubling", 6, 7 / 4),
+        ("binomial_tree", 6, 6),
+    ],
+)
+@pytest.mark.parametrize("own", [("pairwise", 2, 7 / 4), ("binomial_tree", 6, 6)])
+def test_an_algorithm_costs_its_messages_and_bytes_more(
+    algorithm: str, messages: int, size: float, own: tuple[str, int, float]
+) -> None:
+    found = of_nodes(8, algorithm=own[0]).cost(Way(algorithm))
+    assert (found.calls, found.passes) == (1, 0)
+    assert found.latency == pytest.approx((messages - own[1]) * ALPHA, abs=1e-9)
+    assert found.ratio == pytest.approx(size / own[2])
+
+
+def test_the_own_way_and_shared_memory_are_dense() -> None:
+    assert of_nodes(8).cost(Way("pairwise")) == DENSE_COST
+    assert of_nodes(8).cost(Way(OWN)) == DENSE_COST
+    one_node = Ways([(4, 1e-6, 6e9)], [[(4, 0, 0)]], "")
+    assert one_node.cost(Way("ring")) == DENSE_COST
+
+
+def test_a_plan_is_rated_by_the_busiest_link() -> None:
+    nodes = [(2, 0, 0), (4, 1, 2)]
+    racks = [(2, 0, 0), (2, 1, 1), (2, 2, 2)]
+    narrow = in_racks(W / 4, nodes, racks)
+    # The uplink carries 2 S by a pairwise exchange of all nodes, 1.5 S by a ring of them, S by three levels.
+    assert narrow.cost(Way(OWN, (2, 2, 2))).ratio == pytest.approx(0.5, rel=0.15)
+    assert narrow.cost(Way("ring", (2, 4))).ratio == pytest.approx(0.75, rel=0.1)
+    assert narrow.cost(Way(OWN, (2, 4))) == DENSE_COST
+    wide = in_racks(100 * W, nodes, racks)
+    assert wide.cost(Way(OWN, (2, 2, 2))).ratio == pytest.approx(1, rel=0.1)  # 1.5 S leave a node in both
+
+
+def tried(ways: Ways, *names: str) -> set[str]:
+    """What a search tries for one large bucket."""
+    named = [candidate(name) for name in ("dense", *names)]
+    costs = [one.cost(ways) for one in named]
+    link = Link(1e-3, 1 / W)
+    found = worth_trying([(DEFAULT, [Piece(1 << 22, 0.0)])], Model(costs, [True] * len(named), link))
+    return {named[setting.plan[0]].text for setting in found}
+
+
+def test_what_the_links_make_slow_is_not_tried() -> None:
+    names = ("ring", "recursive_doubling", "halving_doubling")
+    assert tried(of_nodes(8, alpha=1e-2), *names) == {"dense", "recursive_doubling", "halving_doubling"}
+    assert tried(of_nodes(8, alpha=1e-7), *names) == {"dense", "ring", "halving_doubling"}
+    assert tried(of_nodes(8), "pairwise", "bf16") == {"dense", "bf16"}  # pairwise is what dense is
+
+
+def test_other_ranks_than_all_try_everything() -> None:
+    assert candidate("ring").cost(None) is None
+    assert candidate("bf16").cost(None) == Cost(1, 0.5, 1.5)
+
+
+def test_candidates_of_plans() -> None:
+    ways = in_racks(W, [(2, 0, 0), (4, 1, 2)], [(2, 0, 0), (2, 1, 1), (2, 2, 2)])
+    (found,) = of_plans(ways)
+    assert found.text == "2x2x2"
+    assert found.spec is not None
+    assert found.spec.text == "allreduce:algorithm=auto,factors=2+2+2"
+    assert found.cost(ways) == ways.cost(Way(OWN, (2, 2, 2)))
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_plans_are_refused_where_sums_must_not_change(
+    deterministic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_core, "config", lambda: SimpleNamespace(deterministic=deterministic))
+    world = SimpleNamespace()
+    one, two = [(2, 0, 0), (4, 1, 2)], [(2, 0, 0), (2, 1, 1), (2, 2, 2)]
+    monkeypatch.setattr(auto_module, "_ways_of", lambda _: in_racks(W, one))
+    strategies.Auto().accept_set(world)  # type: ignore[arg-type]
+    monkeypatch.setattr(auto_module, "_ways_of", lambda _: in_racks(W, one, two))
+    if not deterministic:
+        strategies.Auto().accept_set(world)  # type: ignore[arg-type]
+        return
+    with pytest.raises(ValueError, match="the plans of ROUNDELAY_FACTORS .* leave one plan"):
+        strategies.Auto().accept_set(world)  # type: ignore[arg-type]
