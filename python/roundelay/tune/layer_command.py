@@ -40,7 +40,7 @@ def before(path: Path) -> Tuning | None:
 
 
 def run(seconds: float, console: Console) -> LayerTimes:
-    """Measures for `seconds` seconds, and learns. Raises UsageError if they were too few."""
+    """Measures for `seconds` seconds, and learns."""
     on = timing.device()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as bar:
@@ -51,10 +51,7 @@ def run(seconds: float, console: Console) -> LayerTimes:
 
         samples = measure(seconds, on, progress)
         bar.update(task, completed=seconds, description="learning")
-        try:
-            kernels = [model for kind, own in samples.items() for model in training.learn(kind, own)]
-        except ValueError as error:
-            raise UsageError(f"{error}: give more --minutes") from None
+        kernels = [model for kind, own in samples.items() for model in training.learn(kind, own)]
     date = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return LayerTimes(date, timing.name_of(on), torch.get_num_threads(), tuple(kernels))
 
@@ -62,13 +59,16 @@ def run(seconds: float, console: Console) -> LayerTimes:
 def measure(
     seconds: float, on: torch.device, progress: Callable[[float, str], None]
 ) -> dict[str, list[Sample]]:
-    """Measures shapes of all kinds in turn, so that a slow minute of the machine meets all of them."""
+    """Measures shapes of all kinds in turn, so that a slow minute of the machine meets all of them.
+
+    It goes on until each kind has as many shapes as a model needs.
+    """
     limits = timing.limits(on)
     waiting = {kind: sampling.shapes(kind, _SEED, limits) for kind in _SHARES}
     found: dict[str, list[Sample]] = {kind: [] for kind in _SHARES}
     spent = dict.fromkeys(_SHARES, 0.0)
     begin = now = time.monotonic()
-    while now - begin < seconds:
+    while now - begin < seconds or min(map(len, found.values())) < training.FEWEST:
         kind = min(spent, key=lambda one: spent[one] / _SHARES[one])
         found[kind].append(timing.measure(next(waiting[kind]), on))
         before_it, now = now, time.monotonic()

@@ -24,7 +24,7 @@ def test_one_seed_of_one_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ]
     strategies = ["dense", *sparse]
     which = ["--tasks", "digits", "--strategies", *strategies]
-    small = ["--seeds", "1", "--ranks", "2", "--rates", "1", "--steps", "150", "--timeout", "45"]
+    small = ["--seeds", "1", "--ranks", "2", "--rates", "1", "--steps", "150", "--timeout", "120"]
     convergence.main([*which, *small, "--output", str(tmp_path)])
     assert "Final test loss and accuracy" in capsys.readouterr().out
     (job,) = json.loads((tmp_path / "convergence.json").read_text())["jobs"]
