@@ -132,6 +132,7 @@ std::vector<Choice> all_choices(const std::vector<LevelCost>& levels, std::size_
   list_choices(levels, 0, most_factors, none, lists);
   std::ranges::stable_sort(lists, {}, &std::vector<Factor>::size);
   std::vector<Choice> choices;
+  choices.reserve(lists.size());
   for (std::vector<Factor>& factors : lists) {
     choices.push_back(with_best_chunks(levels, std::move(factors), bytes));
   }
