@@ -24,7 +24,7 @@ LOG = "ROUNDELAY_AUTOTUNE_LOG"
 TUNING = "ROUNDELAY_AUTOTUNE" in os.environ
 
 
-@pytest.mark.parametrize(("np", "fabric"), [(2, "mpi"), (4, "auto")])
+@pytest.mark.parametrize(("np", "fabric"), [(2, "auto"), (4, "mpi")])
 def test_auto(np: int, fabric: str) -> None:
     run_checks(__file__, np, env={"ROUNDELAY_THETA": "64", "ROUNDELAY_FABRIC": fabric})
 
