@@ -117,6 +117,14 @@ bool alike_in_nodes(const std::vector<Factor>& one, const std::vector<Factor>& o
   return std::equal(one.begin(), inside(one), other.begin(), inside(other));
 }
 
+// Returns whether a choice has stages of as many members: it is then the same plan, as a level of one part
+// joins nothing.
+bool has(const std::vector<Choice>& choices, const std::vector<Factor>& factors) {
+  return std::ranges::any_of(choices, [&](const Choice& one) {
+    return std::ranges::equal(one.factors, factors, {}, &Factor::members, &Factor::members);
+  });
+}
+
 Result<std::vector<Choice>> forced(const FactorLists& lists, const std::vector<LevelCost>& costs,
                                    const bootstrap::Topology& topology) {
   std::vector<Choice> choices;
@@ -131,7 +139,7 @@ Result<std::vector<Choice>> forced(const FactorLists& lists, const std::vector<L
       return Status::invalid("ROUNDELAY_FACTORS=" + lists.text() +
                              ": its lists must begin with the same factors inside the nodes");
     }
-    choices.push_back({std::move(*factors), blueconnect::kShardBytes, 0});
+    if (!has(choices, *factors)) choices.push_back({std::move(*factors), blueconnect::kShardBytes, 0});
   }
   return choices;
 }
@@ -142,8 +150,8 @@ Result<std::vector<Choice>> chosen(const std::vector<LevelCost>& costs, const Pl
   if (!wishes.several || choices.front().factors.size() < 2) return choices;
   for (Choice& other : blueconnect::ranked(costs, kUsualBytes, kMostFactors)) {
     if (choices.size() > kMostOthers) break;
-    const std::vector<Factor>& first = choices.front().factors;
-    if (other.factors != first && alike_in_nodes(other.factors, first)) choices.push_back(std::move(other));
+    const bool alike = alike_in_nodes(other.factors, choices.front().factors);
+    if (alike && !has(choices, other.factors)) choices.push_back(std::move(other));
   }
   return choices;
 }

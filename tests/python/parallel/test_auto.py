@@ -24,9 +24,9 @@ LOG = "ROUNDELAY_AUTOTUNE_LOG"
 TUNING = "ROUNDELAY_AUTOTUNE" in os.environ
 
 
-@pytest.mark.parametrize("np", [2, 4])
-def test_auto(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_THETA": "64"})
+@pytest.mark.parametrize(("np", "fabric"), [(2, "auto"), (4, "mpi")])
+def test_auto(np: int, fabric: str) -> None:
+    run_checks(__file__, np, env={"ROUNDELAY_THETA": "64", "ROUNDELAY_FABRIC": fabric})
 
 
 def test_one_search_of_sizes_and_plans(tmp_path: Path) -> None:
@@ -95,6 +95,11 @@ def check_algorithms_are_candidates() -> None:
     with _clock(lambda: 1.0 if 2 in auto.plan else 2.0):
         for _ in range(60):
             _step(parameters, optimizer)
+    if os.environ["ROUNDELAY_FABRIC"] == "auto":  # shared memory has one way
+        assert _plans(auto) == [[0] * BUCKETS] * hvd.size()
+        if hvd.rank() == 0:
+            assert auto.choice == "dense: the candidates are no other way here"
+        return
     assert _plans(auto) == [[2] * BUCKETS] * hvd.size()
     assert {float(-p.detach()[0]) for p in parameters} == {60 * hvd.size() * (hvd.size() + 1) / 2}
     if hvd.rank() == 0:
