@@ -34,6 +34,7 @@ def test_topk_on_gpu(np: int, seed: int) -> None:
     run_checks(__file__, np, env=env, fresh=True)
 
 
+@pytest.mark.nightly
 def test_topk_on_gpus_of_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANKS_DEVICE", gpu_device.NAME)
     run_checks_on_pairs(__file__, 4, "512")
