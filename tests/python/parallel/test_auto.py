@@ -24,7 +24,7 @@ LOG = "ROUNDELAY_AUTOTUNE_LOG"
 TUNING = "ROUNDELAY_AUTOTUNE" in os.environ
 
 
-@pytest.mark.parametrize(("np", "fabric"), [(2, "auto"), (4, "mpi")])
+@pytest.mark.parametrize(("np", "fabric"), [(2, "shm"), (4, "mpi")])
 def test_auto(np: int, fabric: str) -> None:
     run_checks(__file__, np, env={"ROUNDELAY_THETA": "64", "ROUNDELAY_FABRIC": fabric})
 
@@ -95,7 +95,7 @@ def check_algorithms_are_candidates() -> None:
     with _clock(lambda: 1.0 if 2 in auto.plan else 2.0):
         for _ in range(60):
             _step(parameters, optimizer)
-    if os.environ["ROUNDELAY_FABRIC"] == "auto":  # shared memory has one way
+    if os.environ["ROUNDELAY_FABRIC"] == "shm":  # shared memory has one way
         assert _plans(auto) == [[0] * BUCKETS] * hvd.size()
         if hvd.rank() == 0:
             assert auto.choice == "dense: the candidates are no other way here"
