@@ -38,21 +38,17 @@ if hvd.rank() == 0:
 """
 
 
-@pytest.mark.parametrize(
-    ("alpha", "left_out"),
-    [
-        (1e-2, "ring"),  # 6 messages that follow each other: the most
-        pytest.param(1e-9, "recursive_doubling", marks=pytest.mark.nightly),  # 2 S bytes: the most
-    ],
-)
-def test_what_the_tuned_links_make_slow_is_not_tried(alpha: float, left_out: str, tmp_path: Path) -> None:
-    cluster = Cluster(1, 4, "c10d", (Level("cluster", 4),))
-    links = (Link("cluster", alpha, 1e8, 1e-9, 3e-5, 0.02),)
+def test_a_ring_is_not_tried_where_messages_are_slow(tmp_path: Path) -> None:
+    """It has the most messages that follow each other. Their time outweighs any load of this machine."""
+    cluster = Cluster(4, 4, "c10d", (Level("cluster", 4),))
+    links = (Link("cluster", 1.0, 1e8, 1e-9, 3e-5, 0.02),)
     path = tmp_path / "tuning.json"
     tuning_file.save(dataclasses.replace(TUNING, cluster=cluster, links=links, measured=(), table=()), path)
     words = ["sh", "-c", f'ROUNDELAY_NODE_ID=$RANK LOCAL_RANK=0 exec "{sys.executable}" -c "$0"', WORK]
     status, output = starts.run([*starts.ROUNDELAYRUN, "--gloo", "-np", "4", "--tuning", str(path), *words])
     assert status == 0, output
     (choice,) = (line for line in output.splitlines() if "choice: " in line)
-    names = {"ring", "recursive_doubling", "halving_doubling"}
-    assert {name for name in names if f"{name} " in choice.partition("(")[2]} == names - {left_out}
+    tried = choice.partition("(")[2]
+    assert "recursive_doubling " in tried
+    assert "halving_doubling " in tried
+    assert "ring " not in tried
