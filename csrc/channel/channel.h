@@ -44,9 +44,7 @@ class Channel {
   // Polls for the time `polling` before it sleeps as wait() does.
   virtual void wait_polling(Deadline deadline, Duration /*polling*/) { wait(deadline); }
 
-  // Ends all waits in progress, and also the next wait unless receive() comes before it. While a thread polls
-  // (set_polling), only that thread must notice; the others do when it stops polling, unless it has called
-  // receive() by then.
+  // Ends all waits in progress, and also the next wait unless receive() comes before it.
   virtual void wake() = 0;
 
   // Sends all queued messages and a goodbye, until the deadline, then closes the channel. Its peers see that

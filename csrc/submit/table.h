@@ -93,8 +93,6 @@ class TensorTable {
   // Tells the table that a caller waits for this handle. Freezes the schedule if this operation comes after
   // one that is not submitted here. Returns true if it froze the schedule.
   bool waited_for(Handle handle) EXCLUDES(mutex_);
-  // Returns whether waited_for() would freeze it. Any thread.
-  [[nodiscard]] bool blocked(Handle handle) const EXCLUDES(mutex_);
   // Returns whether all ranks have announced the next operation.
   [[nodiscard]] bool may_enter() const EXCLUDES(mutex_);
   // Enters the next operation and returns its names. Nothing: not all ranks have announced it.
@@ -114,7 +112,6 @@ class TensorTable {
  private:
   void take_in(const wire::Request& request) REQUIRES(mutex_);
   void announce() REQUIRES(mutex_);
-  [[nodiscard]] bool is_blocked(Handle handle) const REQUIRES(mutex_);
   void name_if_unnamed(wire::Request& request) REQUIRES(mutex_);
   [[nodiscard]] std::string refusal_of(const wire::Request& request) const REQUIRES(mutex_);
 

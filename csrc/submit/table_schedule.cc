@@ -1,8 +1,6 @@
 // The table under a schedule lock: it announces the requests that belong to the schedule and queues the rest.
 #include "submit/table.h"
 
-#include <algorithm>
-
 namespace roundelay::submit {
 
 // The submitting thread calls it after it has filed the entry: so the table has an entry before a rank can
@@ -61,24 +59,14 @@ void TensorTable::end_schedule() {
 
 bool TensorTable::waited_for(Handle handle) {
   MutexLock lock(mutex_);
-  if (!is_blocked(handle)) return false;
-  schedule_.freeze();
-  announce();
-  return true;
-}
-
-bool TensorTable::blocked(Handle handle) const {
-  if (!schedule_open()) return false;
-  MutexLock lock(mutex_);
-  return is_blocked(handle);
-}
-
-bool TensorTable::is_blocked(Handle handle) const {
   if (!schedule_.open() || !schedule_.any_blocked()) return false;
-  return std::any_of(entries_.begin(), entries_.end(), [&](const auto& entry) {
-    const auto& [name, pending] = entry;
-    return pending != nullptr && pending->handle == handle && schedule_.blocked(name);
-  });
+  for (const auto& [name, entry] : entries_) {
+    if (entry == nullptr || entry->handle != handle || !schedule_.blocked(name)) continue;
+    schedule_.freeze();
+    announce();
+    return true;
+  }
+  return false;
 }
 
 bool TensorTable::may_enter() const {

@@ -179,15 +179,13 @@ void ShmChannel::wait(Deadline deadline) {
 void ShmChannel::wait_polling(Deadline deadline, Duration polling) {
   if (polling > Duration{0} && poll_until(deadline.sooner(Deadline::after(polling)))) return;
   own_sleep_state().polling.store(0, std::memory_order_seq_cst);
-  if (!woken_.load(std::memory_order_seq_cst)) wait(deadline);
+  wait(deadline);
   own_sleep_state().polling.store(1, std::memory_order_seq_cst);
 }
 
-// A thread that polls sees `woken_` without a system call. Sequentially consistent: either this thread sees
-// that it polls no more, or it sees `woken_` before it sleeps.
 void ShmChannel::wake() {
-  woken_.store(true, std::memory_order_seq_cst);
-  if (own_sleep_state().polling.load(std::memory_order_seq_cst) == 0) beside_->wake();
+  woken_.store(true, std::memory_order_release);
+  beside_->wake();
 }
 
 void ShmChannel::set_polling(bool polling) {
@@ -200,7 +198,7 @@ void ShmChannel::set_polling(bool polling) {
     send_owed_wakeups();
     // The polling thread may have received the wakeup that was meant for a sleeping thread.
     if (sleepers_ > 0) own_sleep_state().asleep.store(1, std::memory_order_seq_cst);
-    missed = woken_.load(std::memory_order_seq_cst) || something_to_do();
+    missed = something_to_do();
   }
   if (missed) wake();  // another thread takes it
 }

@@ -81,15 +81,13 @@ std::optional<Deadline> LaneSchedule::look() {
 }
 
 void LaneSchedule::begin_watch() {
-  watches_.fetch_add(1);
   const auto& announcements = waker_.announcements();
   if (announcements && open()) announcements->set_background_wakeups(false);
 }
 
-void LaneSchedule::end_watch(bool last_wakes) {
-  const bool last = watches_.fetch_sub(1) == 1;
+void LaneSchedule::end_watch() {
   const auto& announcements = waker_.announcements();
-  if (!last || !last_wakes || !announcements || !table_.scheduled()) return;
+  if (!announcements || !table_.scheduled()) return;
   announcements->set_background_wakeups(true);
   if (may_enter()) waker_.wake();
 }

@@ -2,7 +2,6 @@
 // announced, without an order from the coordinator.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -52,8 +51,7 @@ class LaneSchedule {
  private:
   friend class ScheduleWatch;
   void begin_watch();
-  // `last_wakes`: the last watch to end lets announcements wake the lane's thread again.
-  void end_watch(bool last_wakes);
+  void end_watch();
 
   void run(std::vector<std::string> names) REQUIRES(entering_);
   std::optional<Deadline> look();
@@ -63,29 +61,29 @@ class LaneSchedule {
   LaneWaker& waker_;
   LaneRecorder& recorder_;
   const std::function<void()>& wake_negotiator_;
-  std::atomic<int> watches_{0};
   Mutex entering_;  // held from entering a position until it is queued, so that positions stay in order
   std::uint64_t sequence_ GUARDED_BY(entering_) = 0;  // the order that began the schedule
 };
 
 // A thread that waits for an operation keeps a watch: it looks itself for operations that all members have
-// announced. While a watch lives, announcements do not wake the lane's thread, except that a watch that
-// begins while the last one ends may come too late. The schedule outlives the watch.
+// announced. While the watch lives, announcements do not wake the lane's thread. Watches may be nested and
+// overlap; at worst the lane's thread wakes without need. The schedule outlives the watch.
 class ScheduleWatch {
  public:
-  explicit ScheduleWatch(LaneSchedule& schedule) : schedule_(schedule) { schedule.begin_watch(); }
-  // The last watch wakes the lane's thread if an operation was announced meanwhile.
-  ~ScheduleWatch() { schedule_.end_watch(!left_to_wait_); }
+  explicit ScheduleWatch(LaneSchedule& schedule) : schedule_(&schedule) { schedule.begin_watch(); }
+  // Wakes the lane's thread if an operation was announced meanwhile.
+  ~ScheduleWatch() {
+    if (schedule_ != nullptr) schedule_->end_watch();
+  }
   ScheduleWatch(const ScheduleWatch&) = delete;
   ScheduleWatch& operator=(const ScheduleWatch&) = delete;
 
   // Lets the watch end without a wake-up, as the thread calls Engine::wait() next, which makes a watch of its
   // own: announcements still do not wake the lane's thread until that watch ends.
-  void leave_to_wait() { left_to_wait_ = true; }
+  void leave_to_wait() { schedule_ = nullptr; }
 
  private:
-  LaneSchedule& schedule_;
-  bool left_to_wait_ = false;
+  LaneSchedule* schedule_;
 };
 
 }  // namespace roundelay::runtime

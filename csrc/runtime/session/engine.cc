@@ -12,12 +12,6 @@ namespace roundelay::runtime {
 
 namespace {
 
-// A waiter gives the other threads of the program so much time to submit, too.
-constexpr Duration kOthersCome = std::chrono::microseconds(100);
-
-// A driver that is done works so long for other waiters.
-constexpr Duration kHelp = collective::Backoff::kSpin;
-
 // Marks a caller that does nothing but look for messages (Channel::set_polling).
 class Polling {
  public:
@@ -113,35 +107,20 @@ void Engine::run_where_fabrics_live(const std::function<void()>& task) {
 }
 
 bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
-  Waiters::Scope waiting(waiters_);
   const std::shared_ptr<Lane> lane = lanes_.find(id);
   std::optional<ScheduleWatch> watch;
   if (lane) watch.emplace(lane->schedule());
-  if (lane) wait_for_others(*lane, handle, waiting, deadline);
   if (done(handle)) return true;
   bool driving = !lanes_.one_thread() && lane != nullptr;
-  bool has_driven = false;
   while (driving && !done(handle) && !deadline.passed()) {
     driving = drive_lane(*lane, handle, deadline) || drive_negotiation(*lane, handle, deadline);
-    has_driven = has_driven || driving;
   }
-  if (has_driven) lanes_.wake();  // the lanes' threads take over what this caller has not done
+  lanes_.wake();  // the lanes' threads take over what this caller has not done
   if (driving && done(handle)) return true;
   // The deadline has passed, or another caller drives, or no caller may. When that caller leaves, the
-  // background threads take over. In an open schedule there is nothing to negotiate.
-  watch.reset();
-  if (!lane || lane->take_unreported() || !lane->goes_by_schedule()) wake();
+  // background threads take over.
+  wake();
   return handles_.sleep_until_done(handle, deadline);
-}
-
-void Engine::wait_for_others(Lane& lane, submit::Handle handle, Waiters::Scope& waiting, Deadline deadline) {
-  const bool blocked = lane.table().blocked(handle);
-  if (waiting.others_come() || (blocked && waiters_.several())) {
-    // The last of them drives.
-    if (handles_.sleep_until_done(handle, deadline.sooner(Deadline::after(kOthersCome)))) return;
-    waiting.missed();
-  }
-  if (blocked && lane.table().waited_for(handle)) lane.note_unreported();
 }
 
 // Drives the lane of the handle. The threads of other lanes run at the same time.
@@ -152,18 +131,7 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
   // This may take long. Meanwhile the background reports what was submitted, and sees the flush.
   if (lane.take_unreported()) wake();
   collective::Backoff backoff(crowded_);
-  std::optional<Deadline> leaves;
-  const auto drives = [&] {
-    if (!done(handle)) return (lane.has_work() || lane.goes_by_schedule()) && !deadline.passed();
-    // Other threads wait for what the lane has begun. If that is short, no thread is woken to do it.
-    if (!waiters_.others() || !lane.has_work()) return false;
-    if (!leaves) {
-      leaves = Deadline::after(kHelp);
-      backoff.reset();  // it does not sleep before kHelp is over
-    }
-    return !leaves->passed();
-  };
-  while (drives()) {
+  while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {
     if (lanes_.step(lane)) {
       backoff.reset();
     } else {

@@ -24,7 +24,6 @@
 #include "runtime/lane/lane.h"
 #include "runtime/lane/progress_token.h"
 #include "runtime/session/lane_threads.h"
-#include "runtime/session/waiters.h"
 #include "submit/handles.h"
 
 namespace roundelay::runtime {
@@ -76,9 +75,6 @@ class Engine {
   // Returns false if another thread has the token, or if there was nothing to do.
   bool drive_lane(Lane& lane, submit::Handle handle, Deadline deadline);
   bool drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline);
-  // Sleeps for a moment if other threads of the program are likely to submit, too, or have to submit what a
-  // locked schedule has before the handle's operation. Ends the schedule if they have not done that.
-  void wait_for_others(Lane& lane, submit::Handle handle, Waiters::Scope& waiting, Deadline deadline);
   [[nodiscard]] bool done(submit::Handle handle) const { return handles_.done(handle).value_or(true); }
 
   channel::Channel& channel_;
@@ -88,7 +84,6 @@ class Engine {
   const bool crowded_;
   const Housekeeping housekeeping_;
 
-  Waiters waiters_;
   ProgressToken negotiation_;
   // The time at which the coordination thread looks next. Only the holder of the negotiation token uses it.
   TimePoint background_due_ = TimePoint::min();

@@ -112,7 +112,11 @@ std::optional<Status> UserOperations::wait(submit::Handle handle, Deadline deadl
   if (!*done) {
     const LaneId id = sets_.lane_of_handle(handle);
     const auto lane = sets_.lane_of(id);
-    if (!lane || !lane->table().scheduled()) inbox_.request_flush(id);
+    if (!lane || !lane->table().scheduled()) {
+      inbox_.request_flush(id);
+    } else if (lane->table().waited_for(handle)) {
+      lane->note_unreported();
+    }
     if (!engine_.wait(handle, id, deadline)) return std::nullopt;
   }
   sets_.forget(handle);

@@ -59,7 +59,6 @@ class Beside final : public channel::Channel {
  public:
   struct Seen {
     std::atomic<int> wakeups{0};
-    std::atomic<int> wakes{0};  // of its own threads
     std::atomic<bool> asleep{false};
   };
   explicit Beside(Seen& seen) : seen_(seen) {}
@@ -75,7 +74,6 @@ class Beside final : public channel::Channel {
   }
   void wake() override {
     MutexLock lock(mutex_);
-    ++seen_.wakes;
     woken_ = true;
     changed_.notify_all();
   }
@@ -142,59 +140,6 @@ TEST_CASE("shm channel: a sleeper whose wakeup another thread has read gets anot
   CHECK(by_one.wakeups == 2);
   zero.wake();
   background.join();
-}
-
-TEST_CASE("shm channel: a thread that polls needs no system call to be woken, and leaves no wake to nobody",
-          "[channel]") {
-  const auto memory = ring_memory(2);
-  Beside::Seen seen;
-  ShmChannel channel(std::make_unique<Beside>(seen), memory, Group{0, {0, 1}, 0});
-  channel.wake();
-  CHECK(seen.wakes == 1);
-  CHECK_FALSE(channel.receive());
-  channel.set_polling(true);
-  channel.wake();
-  CHECK(seen.wakes == 1);
-  SECTION("it polls on") {
-    channel.wait_polling(Deadline::never(), 20us);
-    CHECK_FALSE(channel.receive());
-    channel.set_polling(false);
-    CHECK(seen.wakes == 1);
-  }
-  SECTION("it is about to sleep") {
-    channel.wait_polling(Deadline::never(), 0us);
-    CHECK_FALSE(channel.receive());
-    channel.set_polling(false);
-    CHECK(seen.wakes == 1);
-  }
-  SECTION("it stops polling") {
-    channel.set_polling(false);
-    CHECK(seen.wakes == 2);
-  }
-}
-
-TEST_CASE("shm channel: a wake that comes at any moment ends the sleep of a thread that polls", "[channel]") {
-  const auto ranks = make_all(2);
-  ranks[0]->set_polling(true);
-  std::atomic<int> asked{0};
-  constexpr int kRounds = 2000;
-  std::thread other([&] {
-    for (int round = 0; round < kRounds; ++round) {
-      while (asked.load() <= round) std::this_thread::yield();
-      ranks[0]->wake();
-    }
-  });
-  bool forgot = false;
-  for (int round = 0; round < kRounds; ++round) {
-    const Deadline deadline = Deadline::after(kForgotten);
-    asked = round + 1;
-    ranks[0]->wait_polling(deadline, Duration(round % 3 * 1000));
-    forgot = forgot || deadline.passed();
-    static_cast<void>(ranks[0]->receive());
-  }
-  other.join();
-  ranks[0]->set_polling(false);
-  CHECK_FALSE(forgot);
 }
 
 // Returns the next arrival at a rank that polls, and then sleeps. Sets `forgot` if nothing ended a sleep.

@@ -88,29 +88,6 @@ TEST_CASE("several threads of each rank use a locked schedule at once", "[sessio
   world.shutdown();
 }
 
-// The sums that are fused are the same ones again and again only while all threads take part.
-TEST_CASE("threads that block in loops share a schedule, and the others go on when one ends",
-          "[session][lock]") {
-  constexpr int kSize = 2;
-  Config config;
-  config.log_level = LogLevel::kError;
-  LockingWorld world(kSize, config);
-  world.run([&](Session& session, int rank) {
-    return in_threads(3, 1, [&](std::size_t thread) -> std::string {
-      for (std::size_t round = 0; round < 100 + 50 * thread; ++round) {
-        Flight flight{.data = std::vector<float>(16, static_cast<float>(rank + 1)), .blocking = true};
-        const Status status = take_off(session, "loop " + std::to_string(thread), flight);
-        std::string wrong = status.ok() ? land(session, flight, 3.0F) : status.message();
-        if (!wrong.empty()) return wrong;
-      }
-      return {};
-    });
-  });
-  for (int rank = 0; rank < kSize; ++rank) CHECK(world.count(rank, "tensors") >= 450);
-  CHECK(world.count(1, "locked_operations") == world.count(0, "locked_operations"));
-  world.shutdown();
-}
-
 TEST_CASE("blocking calls of one name, and polled ones, go by schedule", "[session][lock]") {
   LockingWorld world(2, one_by_one());
   world.run([](Session& session, int) -> std::string {

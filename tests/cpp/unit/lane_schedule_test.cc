@@ -143,20 +143,6 @@ TEST_CASE("a watch that ends wakes the lane's thread for what came meanwhile", "
   CHECK(rank.waker.take_woken());
 }
 
-TEST_CASE("of watches that overlap the last one to end wakes the lane's thread", "[lane][schedule]") {
-  Scheduled rank;
-  auto first = std::make_unique<ScheduleWatch>(rank.schedule);
-  auto second = std::make_unique<ScheduleWatch>(rank.schedule);
-  rank.submit();
-  rank.peer_announces(1);
-  first.reset();
-  CHECK(rank.doorbells->spared);
-  CHECK(rank.doorbells->rings == 0);
-  second.reset();
-  CHECK_FALSE(rank.doorbells->spared);
-  CHECK(rank.doorbells->rings == 1);
-}
-
 TEST_CASE("a watch that is left to wait() goes on until another one ends", "[lane][schedule]") {
   Scheduled rank;
   {

@@ -160,25 +160,10 @@ TEST_CASE("a waiter for what all may still announce ends no lock", "[schedule]")
   table.begin_schedule(1, {{request_of("a")}, {request_of("b")}, {request_of("c")}}, {});
   const auto first = table.add(entry_of("a"), handles);
   const auto third = table.add(entry_of("c"), handles);
-  CHECK_FALSE(table.blocked(*first));
   CHECK_FALSE(table.waited_for(*first));
-  CHECK(table.schedule_open());
-  CHECK(table.blocked(*third));
   CHECK(table.schedule_open());
   CHECK(table.waited_for(*third));
   CHECK_FALSE(table.schedule_open());
-}
-
-TEST_CASE("a waiter is blocked until another thread submits what comes before", "[schedule]") {
-  TensorTable table(std::make_shared<AnnouncedWords>(std::make_shared<AnnouncedWords::Words>(2), 0));
-  HandleTable handles;
-  table.begin_schedule(1, {{request_of("a"), request_of("b")}}, {});
-  const auto first = table.add(entry_of("a"), handles);
-  CHECK(table.blocked(*first));
-  const auto second = table.add(entry_of("b"), handles);
-  CHECK_FALSE(table.blocked(*first));
-  CHECK_FALSE(table.blocked(*second));
-  CHECK_FALSE(table.waited_for(*first));
 }
 
 TEST_CASE("a table without announcements freezes at once, a closed one has no schedule", "[schedule]") {
