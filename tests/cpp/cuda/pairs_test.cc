@@ -23,8 +23,6 @@ Bytes bytes_of(const std::vector<T>& values) {
 
 // A message that begins with its mark of an overflow.
 struct Layout {
-  Layout(DType type, IndexForm form)
-      : type(type), form(form), indices_at((8 + form.count * size_of(type) + 3) / 4 * 4) {}
   [[nodiscard]] std::size_t bytes() const { return indices_at + form.bytes(); }
   [[nodiscard]] Pairs in(std::byte* message) const {
     return kernels::pairs_at(reinterpret_cast<float*>(message), message + 8, message + indices_at, type,
@@ -32,14 +30,14 @@ struct Layout {
   }
   DType type;
   IndexForm form;
-  std::size_t indices_at;
+  std::size_t indices_at = (8 + form.count * size_of(type) + 3) / 4 * 4;
 };
 
 void check(DType type, bool is_short, bool moves, Scale scale) {
   INFO(name_of(type) << (is_short ? ", short" : "") << (moves ? ", momentum" : ""));
   std::vector<std::int64_t> indices;
   for (std::size_t i = 3; i < kElements; i += kEach) indices.push_back(static_cast<std::int64_t>(i));
-  const Layout layout(type, {kElements, indices.size(), is_short});
+  const Layout layout{type, {kElements, indices.size(), is_short}};
   const DType wide = kernels::residual_type(type);
   Bytes residual = values_of(wide, kElements, 1), momentum = values_of(wide, kElements, 2),
         sums = values_of(wide, kElements, 3), message(layout.bytes(), std::byte{});
