@@ -66,7 +66,7 @@ TEST_CASE("a GPU's messages of pairs have the CPU's bits", "[gpu]") {
 }
 
 TEST_CASE("a GPU marks an index beyond the array", "[gpu]") {
-  const Layout layout(DType::kFloat32, {10, 1, false});
+  const Layout layout{DType::kFloat32, {10, 1, false}};
   Bytes message(layout.bytes(), std::byte{});
   *layout.in(message.data()).words = 10;
   const Stream stream;
