@@ -31,10 +31,10 @@ def test_on_a_gpu(job: str) -> None:
     run_checks(files, 2, limit_s=150, env={"RANKS_DEVICE": "fakegpu"}, fresh=True)
 
 
-def test_strategies_on_a_gpu() -> None:
-    files = [str(TESTS / "parallel" / f"test_{name}.py") for name in ("strategies", "strategy_state", "csc")]
+@pytest.mark.parametrize("name", ["strategies", "strategy_state", "csc"])  # each takes long beside other work
+def test_strategies_on_a_gpu(name: str) -> None:
     env = {"RANKS_DEVICE": "fakegpu", "ROUNDELAY_THETA": "64"}
-    run_checks(files, 2, limit_s=150, env=env, fresh=True)
+    run_checks([str(TESTS / "parallel" / f"test_{name}.py")], 2, limit_s=150, env=env, fresh=True)
 
 
 def test_horovods_numbers_on_a_gpu() -> None:
