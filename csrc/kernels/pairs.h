@@ -1,5 +1,5 @@
 // Pairs of a value and its index: a message that has some elements of an array. Thread-safe; allocates
-// nothing. For floating types.
+// nothing. It takes floating types only.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace roundelay::kernels {
 struct IndexForm {
   static constexpr std::size_t kBlock = std::size_t{1} << 16;
 
-  std::size_t elements = 0;  // of the array, less than 2^32
-  std::size_t count = 0;     // of the indices
+  std::size_t elements = 0;  // the array's elements, fewer than 2^32
+  std::size_t count = 0;     // the number of indices
   bool is_short = false;
 
   // Returns the number of blocks of the short form, and that of the form itself.
@@ -31,14 +31,14 @@ struct IndexForm {
   }
 };
 
-// Where the pairs of a message lie. `overflow` is a number of the message that is not finite after an
+// The places of a message's pairs. `overflow` is a number of the message that is not finite after an
 // overflow.
 struct Pairs {
   float* overflow = nullptr;
   std::byte* values = nullptr;      // aligned to their type
   std::uint32_t* words = nullptr;   // the long form's indices, or the ends of the short form's blocks
   std::uint16_t* narrow = nullptr;  // the short form's indices
-  DType type = DType::kFloat32;     // of the values
+  DType type = DType::kFloat32;     // the type of the values
   IndexForm form;
 };
 

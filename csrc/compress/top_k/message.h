@@ -11,7 +11,7 @@
 
 namespace roundelay::compress::top_k {
 
-// Where the parts of a message begin, and its size, in bytes. The size is a multiple of 8, so that messages
+// The places of a message's parts, and its size, in bytes. The size is a multiple of 8, so that messages
 // lie side by side. `dense`: the number of dense elements.
 class MessageLayout {
  public:

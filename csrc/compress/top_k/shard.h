@@ -27,8 +27,8 @@ class Shard {
  private:
   // Sums in the residual's type.
   struct Sums {
-    std::byte* shard;  // where the values are, if these have the type
-    std::byte* dense;  // of the dense elements, side by side
+    std::byte* shard;  // the shard's sums; the values' own memory, if these have the type
+    std::byte* dense;  // the dense elements' sums, side by side
     std::byte* wide;   // room for the dense elements of a message
   };
   [[nodiscard]] std::byte* values() const {

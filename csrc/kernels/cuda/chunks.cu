@@ -67,8 +67,6 @@ __global__ void __launch_bounds__(kChunkThreads) number_kernel(const __grid_cons
   number_block(this_thread(), work, blockIdx.x);
 }
 
-std::uint64_t blocks_of(std::uint64_t elements) { return (elements + kBlockElements - 1) / kBlockElements; }
-
 }  // namespace
 
 Status CudaKernels::keep(int device, std::byte* residual, std::byte* values, std::size_t count, DType dtype,

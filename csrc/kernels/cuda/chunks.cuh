@@ -66,6 +66,20 @@ struct Cast {
 // The number of elements that a block of threads moves: kUnroll for each thread.
 inline constexpr std::uint64_t kBlockElements = std::uint64_t{kUnroll} * kChunkThreads;
 
+// Returns the number of blocks of threads that so many elements need.
+constexpr std::uint64_t blocks_of(std::uint64_t elements) {
+  return (elements + kBlockElements - 1) / kBlockElements;
+}
+
+// Calls a function with each element below `count` that belongs to this thread of the block.
+template <typename Visit>
+ROUNDELAY_DEVICE void for_elements(Thread thread, std::uint64_t block, std::uint64_t count, Visit visit) {
+  for (std::uint64_t i = thread.index; i < kBlockElements; i += thread.count) {
+    const std::uint64_t at = block * kBlockElements + i;
+    if (at < count) visit(at);
+  }
+}
+
 // A launch that moves `count` adjacent elements; block b has those from b * kBlockElements on.
 struct FlatWork {
   std::byte* to;
@@ -75,11 +89,9 @@ struct FlatWork {
 
 template <typename How>
 ROUNDELAY_DEVICE void move_flat(Thread thread, const FlatWork& work, std::uint64_t block) {
-  for (std::uint64_t i = thread.index; i < kBlockElements; i += thread.count) {
-    const std::uint64_t at = block * kBlockElements + i;
-    if (at < work.count)
-      How::apply(work.to + at * sizeof(Stored<How::kTo>), work.from + at * sizeof(Stored<How::kFrom>));
-  }
+  for_elements(thread, block, work.count, [&](std::uint64_t at) {
+    How::apply(work.to + at * sizeof(Stored<How::kTo>), work.from + at * sizeof(Stored<How::kFrom>));
+  });
 }
 
 // A launch that moves chunks between their places in the whole array and a dense array. Each chunk has
@@ -219,10 +231,7 @@ struct NumberWork {
 };
 
 ROUNDELAY_DEVICE void number_block(Thread thread, const NumberWork& work, std::uint64_t block) {
-  for (std::uint64_t i = thread.index; i < kBlockElements; i += thread.count) {
-    const std::uint64_t at = block * kBlockElements + i;
-    if (at < work.count) work.indices[at] = work.numbers.at(at);
-  }
+  for_elements(thread, block, work.count, [&](std::uint64_t at) { work.indices[at] = work.numbers.at(at); });
 }
 
 }  // namespace roundelay::kernels::cuda

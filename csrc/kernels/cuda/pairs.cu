@@ -19,8 +19,6 @@ __global__ void __launch_bounds__(kChunkThreads) add_pairs_kernel(const __grid_c
   add_pairs_block<kType>(this_thread(), work, blockIdx.x);
 }
 
-std::uint64_t blocks_of(std::uint64_t turns) { return (turns + kBlockElements - 1) / kBlockElements; }
-
 }  // namespace
 
 Status CudaKernels::take_pairs(int device, const Pairs& pairs, const Kept& kept,

@@ -68,7 +68,7 @@ struct AddPairsWork {
 ROUNDELAY_DEVICE std::uint64_t index_of_pair(const Pairs& pairs, std::uint64_t i) {
   if (!pairs.form.is_short) return pairs.words[i];
   std::uint64_t block = 0, after = pairs.form.blocks();
-  while (block < after) {  // the first block that ends behind the pair
+  while (block < after) {  // find the first block that ends after the pair
     const std::uint64_t middle = block + (after - block) / 2;
     if (pairs.words[middle] <= i) {
       block = middle + 1;
@@ -94,22 +94,14 @@ ROUNDELAY_DEVICE void add_pair(const AddPairsWork& work, std::uint64_t i) {
   store_one<true>(sum, same_nan(load_one<true, Real>(sum) + value));
 }
 
-// Calls a function with each number below `count` that belongs to this thread.
-template <typename Visit>
-ROUNDELAY_DEVICE void for_turns(Thread thread, std::uint64_t block, std::uint64_t count, Visit visit) {
-  for (std::uint64_t i = thread.index; i < kBlockElements; i += thread.count) {
-    if (block * kBlockElements + i < count) visit(block * kBlockElements + i);
-  }
-}
-
 template <DType kType>
 ROUNDELAY_DEVICE void take_pairs_block(Thread thread, const TakePairsWork& work, std::uint64_t block) {
-  for_turns(thread, block, work.turns(), [&](std::uint64_t i) { take_pair<kType>(work, i); });
+  for_elements(thread, block, work.turns(), [&](std::uint64_t i) { take_pair<kType>(work, i); });
 }
 
 template <DType kType>
 ROUNDELAY_DEVICE void add_pairs_block(Thread thread, const AddPairsWork& work, std::uint64_t block) {
-  for_turns(thread, block, work.pairs.form.count, [&](std::uint64_t i) { add_pair<kType>(work, i); });
+  for_elements(thread, block, work.pairs.form.count, [&](std::uint64_t i) { add_pair<kType>(work, i); });
 }
 
 }  // namespace roundelay::kernels::cuda

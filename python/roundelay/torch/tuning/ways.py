@@ -76,7 +76,7 @@ class Ways(NamedTuple):
         found = []
         for level in range(min(first, 1), last + 1):
             whole = _model.allreduce(algorithm, members, size, level)
-            behind = math.prod(parts[first:level])  # members of a group behind one end of the link
+            behind = math.prod(parts[first:level])  # members of a group that share one end of the link
             sent, senders = whole.bytes, 0
             if algorithm == "ring":  # neighbours lie in one part where possible
                 senders = math.prod(parts[:first])
