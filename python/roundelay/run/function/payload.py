@@ -14,8 +14,7 @@ from typing import Any, BinaryIO
 import cloudpickle
 
 from roundelay.run.function.anonymous import anonymous_file
-
-PROTOCOL = 5
+from roundelay.run.function.by_value import PROTOCOL, dump
 
 
 def pack(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> BinaryIO:
@@ -38,7 +37,7 @@ def pack(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
 
 def _dump(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], payload: BinaryIO) -> None:
     try:
-        cloudpickle.dump((func, args, kwargs), payload, PROTOCOL)
+        dump((func, args, kwargs), payload)
     except Exception as error:
         for what, content in (("the function", func), ("args", args), ("kwargs", kwargs)):
             try:
