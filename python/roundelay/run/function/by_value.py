@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import ChainMap
 from types import CodeType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 import cloudpickle
 
@@ -22,7 +22,7 @@ def _code_with_file(code: CodeType) -> tuple[Any, ...]:
 
 
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # cloudpickle has no types
-    dispatch_table = ChainMap({CodeType: _code_with_file}, cloudpickle.CloudPickler.dispatch_table)
+    dispatch_table: ClassVar[Any] = ChainMap({CodeType: _code_with_file}, cloudpickle.CloudPickler.dispatch_table)
 
 
 def dump(value: object, file: BinaryIO) -> None:
