@@ -62,9 +62,18 @@ Path(sys.argv[1], f"passed.{rank}").touch()
 
 
 def test_an_exception_on_one_rank_ends_the_others(core_job: CoreJob) -> None:
+    # Rank 1 stays until rank 0 has heard: a second after its end roundelayrun ends rank 0, which on a busy
+    # machine may not have run by then.
     body = """
+import atexit
+
+def stay():
+    while not Path(sys.argv[1], "seen.0").exists():
+        time.sleep(0.01)
+
 hvd.allreduce_(torch.ones(1000), name="once")
 if rank == 1:
+    atexit.register(stay)
     stamp()
     raise ValueError("enough")
 with watched():
