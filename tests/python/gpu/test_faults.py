@@ -71,15 +71,17 @@ def stay():
     while not Path(sys.argv[1], "seen.0").exists():
         time.sleep(0.01)
 
-hvd.allreduce_(torch.ones(1000), name="once")
 if rank == 1:
     atexit.register(stay)
-    stamp()
-    raise ValueError("enough")
-with watched():
+with watched():  # rank 0 may hear of it in either operation
+    hvd.allreduce_(torch.ones(1000), name="once")
+    if rank == 1:
+        stamp()
+        raise ValueError("enough")
     hvd.allreduce_(torch.ones(1000), name="twice")
 """
     end = core_job.ended(core_job.begin(2, body, prelude=PRELUDE + ON_GPU))
     assert end.status != 0
     end.expect_in_time()
+    assert set(end.seen) == {0, 1}, end.err
     assert "enough" in end.seen[0].text

@@ -165,7 +165,7 @@ def test_a_line_is_fitted(alpha: float, beta: float, sizes: list[int]) -> None:
 
 def test_a_line_through_noise() -> None:
     assert fit([(4096, 3.0)]) == (0.0, 3.0 / 4096)
-    assert fit([(1, 2.0), (1000, 1.0)]) == (pytest.approx(0.4995), 0.001)  # the first was delayed
+    assert fit([(1, 2.0), (1000, 1.0)]) == pytest.approx((0.4995, 0.001))  # the first was delayed
     alpha, beta = fit([(0, 1.0), (10, 2.0), (20, 3.0), (30, 400.0)])  # one of them was disturbed
     assert beta < 40
     assert alpha >= 0
