@@ -1,7 +1,9 @@
 """Runs clang-tidy on the torch-free files of csrc, where it is installed: `python tools/run_tidy.py`.
 
 A file that passed is not checked again until it, a header of csrc or .clang-tidy changes.
-It counts the files for which --seconds did not suffice; the next run checks them.
+It counts the files for which --seconds did not suffice; the next run checks them. CI remembers no run, so
+there the order decides what is seen: first the files that changed since the last merge, then the others in an
+order that differs from commit to commit.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -30,6 +33,32 @@ def compiled_files() -> list[Path]:
     csrc = ROOT / "csrc"
     own = [file for file in files if csrc in file.parents and file.suffix == SUFFIX and file.is_file()]
     return sorted(file for file in own if file.relative_to(csrc).parts[0] not in TORCH)
+
+
+def git(*arguments: str) -> str:
+    """Return what git says; nothing without git, or if it does not know the commit (a shallow clone)."""
+    try:
+        command = ["git", "-c", "core.quotePath=off", "-C", str(ROOT), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def changed_files() -> set[str]:
+    """Return the paths that changed since the last merge, or since the last commit: committed or not."""
+    base = git("rev-list", "--merges", "--max-count=1", "HEAD") or git("rev-parse", "--verify", "HEAD~1")
+    return set(git("diff", "--name-only", base, "--").splitlines()) if base else set()
+
+
+def in_order(files: Iterable[str], changed: Iterable[str], commit: str) -> list[str]:
+    """Return the files: first those that changed, or whose header did, then the others; each by a hash."""
+    stems = {Path(name).with_suffix("") for name in changed}
+
+    def key(name: str) -> tuple[bool, bytes]:
+        digest = hashlib.sha256(f"{commit} {name}".encode()).digest()
+        return Path(name).with_suffix("") not in stems, digest
+
+    return sorted(files, key=key)
 
 
 def headers_digest() -> bytes:
@@ -68,9 +97,8 @@ def main() -> int:
     PASSED.mkdir(parents=True, exist_ok=True)
     common = headers_digest()
     deadline = time.monotonic() + arguments.seconds
-    files = compiled_files()
-    # Files that changed last come first.
-    files.sort(key=lambda file: -file.stat().st_mtime)
+    names = [file.relative_to(ROOT).as_posix() for file in compiled_files()]
+    files = [ROOT / name for name in in_order(names, changed_files(), git("rev-parse", "HEAD"))]
     with ThreadPoolExecutor(arguments.jobs) as pool:
         results = list(pool.map(lambda file: tidy(program, file, common, deadline), files))
     for result in results:

@@ -183,10 +183,10 @@ auto topology() {
 // the first one is used, with the members, the first and the last level of each stage; and the algorithm.
 auto allreduce_ways() {
   const runtime::AllreduceWays& ways = global_context()->allreduce_ways();
-  std::vector<std::tuple<std::size_t, double, double>> levels;
-  for (const auto& level : ways.levels)
-    levels.emplace_back(level.parts, level.link.alpha, level.link.bandwidth);
-  std::vector<std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>> plans;
+  std::vector<std::tuple<int, double, double>> levels;
+  for (const auto& level : ways.cluster.levels)
+    levels.emplace_back(level.parts, level.link.latency, level.link.bandwidth);
+  std::vector<std::vector<std::tuple<int, std::size_t, std::size_t>>> plans;
   for (const runtime::AllreduceWays::Plan& plan : ways.plans) {
     auto& stages = plans.emplace_back();
     for (const auto& stage : plan) stages.emplace_back(stage.members, stage.first_level, stage.last_level);

@@ -15,6 +15,7 @@ struct Link {
   double bandwidth = 1;  // W: bytes a second that one end sends
   double reduce = 0;     // gamma: seconds in which a rank adds one received byte to its own
   int sharers = 1;       // c: the number of consecutive ranks that share one end
+  friend bool operator==(const Link&, const Link&) = default;
 };
 
 // One level joins parts, each of which is a whole group of the level below. The lowest level joins ranks.

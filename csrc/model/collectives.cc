@@ -130,40 +130,17 @@ Program flat(const Cluster& cluster, Algorithm algorithm, double bytes) {
   return {{stage}};
 }
 
-Program over_levels(const Cluster& cluster, Algorithm algorithm, double bytes) {
-  Program program;
-  std::vector<Stage> back;
-  for (std::size_t level = 0; level < cluster.levels.size(); ++level) {
-    const int parts = cluster.levels[level].parts;
-    if (parts < 2) continue;
-    program.stages.push_back(reduce_scatter(algorithm, parts, bytes, level));
-    back.push_back(all_gather(algorithm, parts, bytes, level));
-    bytes /= parts;
-  }
-  program.stages.insert(program.stages.end(), back.rbegin(), back.rend());
-  return program;
-}
-
-std::vector<std::vector<int>> factorisations(int ranks) {
+std::vector<std::vector<int>> factorisations(int ranks, int most) {
   std::vector<std::vector<int>> found;
-  for (int first = 2; first < ranks; ++first) {
+  for (int first = 2; first < ranks && most > 1; ++first) {
     if (ranks % first != 0) continue;
-    for (std::vector<int>& rest : factorisations(ranks / first)) {
+    for (std::vector<int>& rest : factorisations(ranks / first, most - 1)) {
       rest.insert(rest.begin(), first);
       found.push_back(std::move(rest));
     }
   }
   if (ranks > 1) found.push_back({ranks});
   return found;
-}
-
-Cluster split(const Cluster& cluster, std::size_t level, const std::vector<int>& factors) {
-  Cluster result = cluster;
-  const Link link = cluster.levels[level].link;
-  result.levels.erase(result.levels.begin() + static_cast<std::ptrdiff_t>(level));
-  auto place = result.levels.begin() + static_cast<std::ptrdiff_t>(level);
-  for (const int factor : factors) place = std::next(result.levels.insert(place, Level{factor, link}));
-  return result;
 }
 
 }  // namespace roundelay::model

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -41,17 +42,8 @@ Stage broadcast(int ranks, double bytes, std::size_t level = 0);
 // outwards; in other algorithms all of them do.
 Program flat(const Cluster& cluster, Algorithm algorithm, double bytes);
 
-// Returns the allreduce over all levels: reduce-scatters from the innermost level outwards, all-gathers back
-// (BlueConnect, Cho et al., MLSys 2019). With `algorithm` kRing its time with one chunk is the paper's, for S
-// bytes, p_i parts of level i, and the link's alpha_i, W_i and c_i (cluster.h):
-//   2 sum_i [ (p_i - 1) alpha_i + (p_i - 1) / p_i * (S / prod_{j < i} p_j) / (W_i / c_i) ].
-Program over_levels(const Cluster& cluster, Algorithm algorithm, double bytes);
-
-// Returns all ordered factorisations of `ranks` into factors from 2 on: {2, 3} and {3, 2} and {6} of 6.
-std::vector<std::vector<int>> factorisations(int ranks);
-
-// Returns the cluster in which `level` is cut into levels of `factors`, innermost first, with the same link.
-// Their product is the level's number of parts.
-Cluster split(const Cluster& cluster, std::size_t level, const std::vector<int>& factors);
+// Returns the ordered factorisations of `ranks` into at most `most` factors from 2 on: {2, 3} and {3, 2} and
+// {6} of 6.
+std::vector<std::vector<int>> factorisations(int ranks, int most = std::numeric_limits<int>::max());
 
 }  // namespace roundelay::model

@@ -57,7 +57,7 @@ double seconds(const Program& program, const Cluster& cluster) {
     all += time;
     busy[resource(stage, cluster)] += time;
   }
-  return all + (program.chunks - 1) * *std::max_element(busy.begin(), busy.end());
+  return pipelined(all, *std::max_element(busy.begin(), busy.end()), program.chunks);
 }
 
 Program with_best_chunks(Program program, const Cluster& cluster, int most) {

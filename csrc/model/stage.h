@@ -39,8 +39,13 @@ int flows(const Stage& stage, const Cluster& cluster);
 //   messages * alpha + bytes * c / W + reduced * gamma.
 double seconds(const Stage& stage, const Cluster& cluster, int chunks = 1);
 
-// Returns the time of a program without contention. With q chunks that is the sum of all stages for one
-// chunk, and q - 1 times the busiest level's time for one. All stages of a level share its link.
+// Returns the time in which `chunks` chunks go through stages that work at once: all stages for the first
+// one, and the busiest resource for each other one. Both are times of one chunk.
+inline double pipelined(double all_stages, double busiest, double chunks) {
+  return all_stages + (chunks - 1) * busiest;
+}
+
+// Returns the time of a program without contention. All stages of a level share its link.
 double seconds(const Program& program, const Cluster& cluster);
 
 // Returns the program with as many chunks as make seconds() least, up to `most`.

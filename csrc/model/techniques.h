@@ -5,8 +5,7 @@
 
 #include <vector>
 
-#include "model/collectives.h"
-#include "model/stage.h"
+#include "model/levels.h"
 
 namespace roundelay::model {
 

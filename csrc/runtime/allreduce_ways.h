@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "collective/blueconnect/cost.h"
+#include "model/levels.h"
 
 namespace roundelay::runtime {
 
 struct AllreduceWays {
-  using Plan = std::vector<collective::blueconnect::Factor>;  // the stages, innermost first
+  using Plan = std::vector<model::Factor>;  // the stages, innermost first
 
-  std::vector<collective::blueconnect::LevelCost> levels{};  // of the topology, innermost first
+  model::Cluster cluster{};   // the topology's levels
   std::vector<Plan> plans{};  // the first one is used, and calls may ask for the others; none: one rank
   // The last stage's algorithm for large messages. Empty: it is in shared memory, which has one way.
   std::string algorithm{};

@@ -3,6 +3,7 @@
 csrc/model has the formulas and their sources.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from math import inf
 
@@ -85,6 +86,18 @@ def with_best_chunks(program: Program, cluster: Cluster, most: int = 64) -> Prog
 def allreduce(algorithm: str, ranks: int, size: float, level: int = 0) -> Stage: ...
 def flat(cluster: Cluster, algorithm: str, size: float) -> Program: ...
 def over_levels(cluster: Cluster, algorithm: str, size: float) -> Program: ...
+def seconds_of_way(
+    levels: Sequence[tuple[int, float, float]],
+    plan: Sequence[tuple[int, int, int]],
+    algorithm: str,
+    size: float,
+) -> float:
+    """Return the time of an allreduce by a plan over levels, whose last stage takes the algorithm.
+
+    levels: innermost first, the parts, alpha and W of each. plan: innermost first, the members of each
+    stage's groups, and the first and last level that it joins. ValueError: they do not fit each other.
+    """
+
 def factorisations(ranks: int) -> list[list[int]]: ...
 def split(cluster: Cluster, level: int, factors: list[int]) -> Cluster: ...
 def allreduce_ends(algorithm: str, begins: list[float], size: float, link: Link) -> list[float] | None: ...

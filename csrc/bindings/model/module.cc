@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/job.h"
+#include "model/levels.h"
 #include "model/overlap.h"
 #include "model/rounds.h"
 #include "model/techniques.h"
@@ -46,6 +47,24 @@ void check(const model::Program& program, const model::Cluster& cluster) {
     require(stage.kind != model::Stage::Kind::kLink || stage.level < cluster.levels.size(),
             "a stage's level is none of the cluster's");
   }
+}
+
+using LevelTuple = std::tuple<int, double, double>;            // parts, seconds a message, bytes a second
+using StageTuple = std::tuple<int, std::size_t, std::size_t>;  // members, and the levels that it joins
+
+double seconds_of_way(const std::vector<LevelTuple>& levels, const std::vector<StageTuple>& plan,
+                      const std::string& name, double bytes) {
+  std::vector<model::Level> own;
+  for (const auto& [parts, latency, bandwidth] : levels) own.push_back({parts, {latency, bandwidth}});
+  const model::Cluster cluster = model::with_shared_ends(std::move(own));
+  check(cluster);
+  std::vector<model::Factor> stages;
+  for (const auto& [members, first, last] : plan) {
+    require(members >= 1 && first <= last && last < levels.size(), "a stage does not fit the levels");
+    stages.push_back({members, first, last});
+  }
+  require(bytes >= 0, "a size must not be negative");
+  return model::seconds_of_way(cluster, stages, algorithm(name), bytes);
 }
 
 model::Outcome checked_simulation(const model::Job& job) {
@@ -168,7 +187,10 @@ void bind_collectives(py::module_& module) {
         return model::over_levels(cluster, algorithm(name), bytes);
       },
       py::arg("cluster"), py::arg("algorithm"), py::arg("size"));
-  module.def("factorisations", model::factorisations, py::arg("ranks"));
+  module.def("seconds_of_way", seconds_of_way, py::arg("levels"), py::arg("plan"), py::arg("algorithm"),
+             py::arg("size"));
+  module.def(
+      "factorisations", [](int ranks) { return model::factorisations(ranks); }, py::arg("ranks"));
   module.def(
       "split",
       [](const model::Cluster& cluster, std::size_t level, const std::vector<int>& factors) {

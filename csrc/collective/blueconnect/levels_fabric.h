@@ -13,8 +13,8 @@
 #include <memory>
 #include <vector>
 
-#include "collective/blueconnect/cost.h"
 #include "collective/blueconnect/member_plan.h"
+#include "collective/blueconnect/schedule.h"
 #include "collective/fabric.h"
 
 namespace roundelay::collective {

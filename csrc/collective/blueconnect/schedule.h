@@ -16,6 +16,10 @@
 
 namespace roundelay::collective::blueconnect {
 
+// The default of the bytes of a chunk that a member has in the last stage. With larger shards the last stage
+// might take another algorithm, and so another order of sums, for more than 64 parts (collective/select.h).
+inline constexpr std::size_t kShardBytes = 256 << 10;
+
 // Cuts a buffer into chunks, and each chunk, also a shorter last one, into the plan's units. Units have whole
 // elements, and as equal numbers of them as possible.
 class Chunks {

@@ -59,6 +59,9 @@ class GpuFabric::CommunicatorSetup final : public Pending {
 
   [[nodiscard]] int waiting_for() const override { return current_ ? current_->waiting_for() : -1; }
   [[nodiscard]] bool crowded() const override { return current_ && current_->crowded(); }
+  [[nodiscard]] std::string_view algorithm() const override {
+    return step_ == Step::kCall ? current_->algorithm() : std::string_view{};
+  }
   collective::Nap idle(collective::Backoff& backoff) override {
     return step_ == Step::kJoin ? backoff.next() : current_->idle(backoff);
   }

@@ -81,8 +81,6 @@ Status BatchExecutor::call(Batch& batch) {
   auto pending = step.fabric->start(*step.call);
   if (!pending.ok()) return pending.status();
   batch.pending = std::move(pending).value();
-  batch.algorithm = batch.pending->algorithm();
-  if (batch.algorithm.empty()) batch.algorithm = step.fabric->name();
   batch.called_bytes += collective::given_bytes(*step.call, step.fabric->group().index);
   return {};
 }
@@ -92,6 +90,9 @@ Result<Progress> BatchExecutor::advance(Batch& batch) {
     const Result<bool> over = batch.pending->test();
     if (!over.ok()) return over.status();
     if (!*over) return Progress::kNone;
+    // The first call on a GPU chooses its fabric on the way, so that the name is known only now.
+    batch.algorithm = batch.pending->algorithm();
+    if (batch.algorithm.empty()) batch.algorithm = batch.task.step().fabric->name();
     batch.pending.reset();
     batch.reduced = steady_now();
     batch.task.resume();

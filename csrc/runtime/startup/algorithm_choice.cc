@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "model/levels.h"
+
 namespace roundelay::runtime {
 namespace {
 
@@ -119,16 +121,16 @@ Select AlgorithmChoice::on_device() const {
   return (found == by_level_.end() ? untuned_ : found->second).on_device();
 }
 
-std::vector<collective::blueconnect::Link> AlgorithmChoice::links() const {
-  std::vector<collective::blueconnect::Link> links;
+std::vector<model::Link> AlgorithmChoice::links() const {
+  std::vector<model::Link> links;
   if (!tuning_ || tuning_->links.empty()) return links;
   std::size_t ranks_behind = 1;  // of the largest part that the level joins
   // A level without a measurement joins nothing.
   const auto add = [&](const std::string& name) {
     const Tuning::Link* const link = tuning_->link(name);
-    links.push_back(link == nullptr ? collective::blueconnect::usual_link(links.size())
-                                    : collective::blueconnect::Link{
-                                          link->alpha, link->bandwidth * static_cast<double>(ranks_behind)});
+    links.push_back(link == nullptr
+                        ? model::usual_link(links.size())
+                        : model::Link{link->alpha, link->bandwidth * static_cast<double>(ranks_behind)});
   };
   for (const Level& level : topology_.levels) {
     add(level.name);

@@ -11,9 +11,9 @@
 #include "base/group.h"
 #include "base/status.h"
 #include "bootstrap/topology.h"
-#include "collective/blueconnect/cost.h"
 #include "collective/select.h"
 #include "collective/tuning.h"
+#include "model/cluster.h"
 
 namespace roundelay::runtime {
 
@@ -41,7 +41,7 @@ class AlgorithmChoice {
   // Returns the tuning; nothing if there is none.
   [[nodiscard]] const std::optional<collective::Tuning>& tuning() const { return tuning_; }
   // Returns the links of all levels, innermost first, as measured; empty: nothing was.
-  [[nodiscard]] std::vector<collective::blueconnect::Link> links() const;
+  [[nodiscard]] std::vector<model::Link> links() const;
 
  private:
   bootstrap::Topology topology_;

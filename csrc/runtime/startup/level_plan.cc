@@ -4,19 +4,20 @@
 #include <numeric>
 #include <utility>
 
-#include "collective/blueconnect/schedule.h"
+#include "collective/select.h"
+#include "model/plans.h"
 
 namespace roundelay::runtime {
 namespace {
 
 namespace blueconnect = collective::blueconnect;
-using blueconnect::Choice;
-using blueconnect::Factor;
-using blueconnect::LevelCost;
 using blueconnect::Tree;
+using model::Choice;
+using model::Cluster;
+using model::Factor;
 
 constexpr std::size_t kUsualBytes = 25 << 20;  // the formula's buffer: PyTorch's default bucket
-constexpr std::size_t kMostFactors = 3;        // of one level
+constexpr int kMostFactors = 3;                // of one level
 constexpr std::size_t kMostOthers = 2;         // plans for a search, beside the one in use
 
 // Returns the topology's levels with the group's members alone, counted by their indices in the group.
@@ -43,26 +44,26 @@ Tree tree_of(const Group& group, const bootstrap::Topology& topology) {
   return tree;
 }
 
-std::vector<LevelCost> costs_of(const Tree& tree, const std::vector<blueconnect::Link>& measured) {
-  std::vector<LevelCost> costs;
+Cluster cluster_of(const Tree& tree, const std::vector<model::Link>& measured) {
+  std::vector<model::Level> levels;
   for (std::size_t level = 0; level < tree.size(); ++level) {
-    LevelCost cost;
+    std::size_t parts = 1;
     for (const auto& children : blueconnect::children_of(tree, level)) {
-      cost.parts = std::max(cost.parts, children.size());
+      parts = std::max(parts, children.size());
     }
-    cost.link =
-        measured.empty() ? blueconnect::usual_link(level) : measured[std::min(level, measured.size() - 1)];
-    costs.push_back(cost);
+    levels.push_back({static_cast<int>(parts), measured.empty()
+                                                   ? model::usual_link(level)
+                                                   : measured[std::min(level, measured.size() - 1)]});
   }
-  return costs;
+  return model::with_shared_ends(std::move(levels));
 }
 
 // Returns "2 ranks a node, 3 nodes a rack, 2 racks".
-std::string text_of(const std::vector<LevelCost>& costs, const bootstrap::Topology& topology) {
+std::string text_of(const Cluster& cluster, const bootstrap::Topology& topology) {
   std::string text;
-  for (std::size_t level = 0; level < costs.size(); ++level) {
+  for (std::size_t level = 0; level < cluster.levels.size(); ++level) {
     const std::string& inner = level == 0 ? "rank" : topology.levels[level - 1].name;
-    const std::size_t parts = costs[level].parts;
+    const int parts = cluster.levels[level].parts;
     text += (level == 0 ? "" : ", ") + std::to_string(parts) + " " + inner + (parts == 1 ? "" : "s");
     if (level < topology.levels.size()) text += " a " + topology.levels[level].name;
   }
@@ -71,23 +72,25 @@ std::string text_of(const std::vector<LevelCost>& costs, const bootstrap::Topolo
 
 // Assigns the factors to the levels, from the inside out. Several may make up one level, and one may join
 // several whole levels. Returns nothing if they do not fit.
-std::optional<std::vector<Factor>> assigned(const Factors& forced, const std::vector<LevelCost>& costs) {
+std::optional<std::vector<Factor>> assigned(const Factors& forced, const Cluster& cluster) {
+  const auto& levels = cluster.levels;
+  const auto parts_of = [&](std::size_t level) { return static_cast<std::size_t>(levels[level].parts); };
   std::vector<Factor> factors;
   std::size_t level = 0, made = 1;  // the level that is being made up, and how much of it is
   for (const std::size_t each : forced.each) {
     if (each == 1) continue;
-    while (level < costs.size() && made == costs[level].parts) ++level, made = 1;
-    if (level == costs.size()) return std::nullopt;
-    std::size_t last = level, whole = costs[level].parts;
-    while (made == 1 && whole < each && last + 1 < costs.size()) whole *= costs[++last].parts;
+    while (level < levels.size() && made == parts_of(level)) ++level, made = 1;
+    if (level == levels.size()) return std::nullopt;
+    std::size_t last = level, whole = parts_of(level);
+    while (made == 1 && whole < each && last + 1 < levels.size()) whole *= parts_of(++last);
     const bool joins = last > level;
     if (joins ? whole != each : whole % (made * each) != 0) return std::nullopt;
-    factors.push_back({each, level, last});
-    made = joins ? costs[last].parts : made * each;
+    factors.push_back({static_cast<int>(each), level, last});  // `each` divides a number of parts
+    made = joins ? parts_of(last) : made * each;
     level = last;
   }
-  while (level < costs.size() && made == costs[level].parts) ++level, made = 1;
-  if (level < costs.size()) return std::nullopt;
+  while (level < levels.size() && made == parts_of(level)) ++level, made = 1;
+  if (level < levels.size()) return std::nullopt;
   return factors;
 }
 
@@ -98,7 +101,8 @@ Tree tree_of_factors(const Tree& levels, const std::vector<Factor>& factors) {
   for (std::size_t i = 0; i < factors.size(); ++i) {
     const Factor& factor = factors[i];
     const bool begins = i == 0 || factors[i - 1].last_level != factor.last_level;
-    joined = begins ? factor.members : joined * factor.members;
+    const auto members = static_cast<std::size_t>(factor.members);
+    joined = begins ? members : joined * members;
     const bool ends = i + 1 == factors.size() || factors[i + 1].first_level != factor.first_level;
     if (ends) {
       tree.push_back(levels[factor.last_level]);
@@ -125,14 +129,14 @@ bool has(const std::vector<Choice>& choices, const std::vector<Factor>& factors)
   });
 }
 
-Result<std::vector<Choice>> forced(const FactorLists& lists, const std::vector<LevelCost>& costs,
+Result<std::vector<Choice>> forced(const FactorLists& lists, const Cluster& cluster,
                                    const bootstrap::Topology& topology) {
   std::vector<Choice> choices;
   for (const Factors& each : lists.each) {
-    auto factors = assigned(each, costs);
+    auto factors = assigned(each, cluster);
     if (!factors) {
       return Status::invalid("ROUNDELAY_FACTORS=" + each.text() + " does not fit " +
-                             text_of(costs, topology) +
+                             text_of(cluster, topology) +
                              ": give, from the inside out, factors that make up each of these numbers");
     }
     if (!choices.empty() && !alike_in_nodes(*factors, choices.front().factors)) {
@@ -144,11 +148,13 @@ Result<std::vector<Choice>> forced(const FactorLists& lists, const std::vector<L
   return choices;
 }
 
-Result<std::vector<Choice>> chosen(const std::vector<LevelCost>& costs, const PlanWishes& wishes) {
-  std::vector<Choice> choices = {
-      blueconnect::choose(costs, kUsualBytes, wishes.measured.empty() ? 1 : kMostFactors)};
+Result<std::vector<Choice>> chosen(const Cluster& cluster, const PlanWishes& wishes) {
+  model::Limits limits{wishes.measured.empty() ? 1 : kMostFactors, collective::kOnePlaceMembers,
+                       blueconnect::kShardBytes};
+  std::vector<Choice> choices = {model::choose(cluster, kUsualBytes, limits)};
   if (!wishes.several || choices.front().factors.size() < 2) return choices;
-  for (Choice& other : blueconnect::ranked(costs, kUsualBytes, kMostFactors)) {
+  limits.factors = kMostFactors;
+  for (Choice& other : model::ranked(cluster, kUsualBytes, limits)) {
     if (choices.size() > kMostOthers) break;
     const bool alike = alike_in_nodes(other.factors, choices.front().factors);
     if (alike && !has(choices, other.factors)) choices.push_back(std::move(other));
@@ -168,16 +174,17 @@ std::string LevelPlan::stages_text(const std::string& inside, const std::string&
   return text + ", in chunks of " + std::to_string(chunk >> 10U) + " KiB";
 }
 
-std::vector<LevelCost> costs_of(const Group& group, const bootstrap::Topology& topology,
-                                const std::vector<blueconnect::Link>& measured) {
-  return costs_of(tree_of(group, topology), measured);
+Cluster cluster_of(const Group& group, const bootstrap::Topology& topology,
+                   const std::vector<model::Link>& measured) {
+  return cluster_of(tree_of(group, topology), measured);
 }
 
 Result<std::vector<LevelPlan>> plan_levels(const Group& group, const bootstrap::Topology& topology,
                                            const PlanWishes& wishes) {
   const Tree levels = tree_of(group, topology);
-  const std::vector<LevelCost> costs = costs_of(levels, wishes.measured);
-  auto choices = wishes.forced.each.empty() ? chosen(costs, wishes) : forced(wishes.forced, costs, topology);
+  const Cluster cluster = cluster_of(levels, wishes.measured);
+  auto choices =
+      wishes.forced.each.empty() ? chosen(cluster, wishes) : forced(wishes.forced, cluster, topology);
   if (!choices.ok()) return choices.status();
   std::vector<LevelPlan> plans;
   for (Choice& choice : *choices) {

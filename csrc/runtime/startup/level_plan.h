@@ -9,8 +9,9 @@
 #include "base/group.h"
 #include "base/status.h"
 #include "bootstrap/topology.h"
-#include "collective/blueconnect/cost.h"
 #include "collective/blueconnect/member_plan.h"
+#include "collective/blueconnect/schedule.h"
+#include "model/levels.h"
 
 namespace roundelay::runtime {
 
@@ -18,7 +19,7 @@ struct LevelPlan {
   // Members have the numbers of their places in the group. Fewer than two stages: the group gains nothing
   // from levels.
   collective::blueconnect::MemberPlan plan;
-  std::vector<collective::blueconnect::Factor> factors;  // one for each stage, innermost first
+  std::vector<model::Factor> factors;  // one for each stage, innermost first
   std::size_t shard_bytes = collective::blueconnect::kShardBytes;
 
   // Returns whether the groups of a stage lie within nodes.
@@ -27,16 +28,16 @@ struct LevelPlan {
   [[nodiscard]] std::string stages_text(const std::string& inside, const std::string& between) const;
 };
 
-// Returns the topology's levels with the members of a group, and their links. `measured`: the links of each
-// level, innermost first, of which the last one stands for all further levels; empty: the usual ones.
-std::vector<collective::blueconnect::LevelCost> costs_of(
-    const Group& group, const bootstrap::Topology& topology,
-    const std::vector<collective::blueconnect::Link>& measured);
+// Returns the topology's levels with the members of a group, and their links. A level counts with its largest
+// number of parts. `measured`: the links of each level, innermost first, of which the last one stands for all
+// further levels; empty: the usual ones.
+model::Cluster cluster_of(const Group& group, const bootstrap::Topology& topology,
+                          const std::vector<model::Link>& measured);
 
 // Says which plans a group gets.
 struct PlanWishes {
-  FactorLists forced{};  // ROUNDELAY_FACTORS; empty: the cost formula decides
-  std::vector<collective::blueconnect::Link> measured{};  // as for costs_of(); empty: a level is one stage
+  FactorLists forced{};                 // ROUNDELAY_FACTORS; empty: the cost formula decides
+  std::vector<model::Link> measured{};  // as for cluster_of(); empty: a level is one stage
   bool several = false;  // the fastest other plans by the formula, too, unless plans are forced
 };
 

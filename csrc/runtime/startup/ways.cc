@@ -31,15 +31,14 @@ Group part_of(const Group& group, const collective::blueconnect::Members& member
 AllreduceWays ways_of(const Config& config, const AlgorithmChoice& algorithms,
                       const bootstrap::Topology& topology, const collective::Fabric& world) {
   const Group& group = world.group();
-  AllreduceWays ways{.levels = costs_of(group, topology, algorithms.links())};
-  const auto all = static_cast<std::size_t>(group.size());
+  AllreduceWays ways{.cluster = cluster_of(group, topology, algorithms.links())};
   if (world.capabilities().within_node) {
-    ways.plans.push_back({{all, 0, 0}});
+    ways.plans.push_back({{group.size(), 0, 0}});
     return ways;
   }
   Group last = group;  // the last stage's
   if (world.capabilities().plans == 0) {
-    ways.plans.push_back({{all, 0, ways.levels.size() - 1}});
+    ways.plans.push_back({{group.size(), 0, ways.cluster.levels.size() - 1}});
   } else {
     // The fabric has the same ones.
     const std::vector<LevelPlan> plans =

@@ -258,6 +258,25 @@ TEST_CASE("a GPU that is late is late in the timeline, too", "[lane][gpu][timeli
   CHECK(done[0].begin > released - half);
 }
 
+// The first operation chooses the fabric on the way.
+TEST_CASE("an operation has the name of the fabric that carried it out, the first one, too", "[lane][gpu]") {
+  World world(2, 0);
+  for (auto& member : world.ranks) {
+    member->timeline.start(false);
+    member->make("t");
+  }
+  for (int round = 0; round < 2; ++round) {
+    world.order({"t"});
+    world.finish();
+    for (auto& member : world.ranks) {
+      INFO("round " << round);
+      const std::string text = member->timeline.drain();
+      CHECK(text.find(R"("algorithm":"staged )") != std::string::npos);
+      CHECK(text.find(R"("algorithm":"gpu")") == std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("with the timeline off no time is asked of a GPU", "[lane][gpu][timeline]") {
   World world(1, 0);
   Rank& rank = *world.ranks.front();

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/levels.h"
 #include "tests/cpp/catch.h"
 
 namespace roundelay::runtime {
@@ -92,7 +93,7 @@ TEST_CASE("a level's link carries all ranks of the parts that it joins", "[tunin
   const std::string measured = kMeasured +
                                "link node 1e-06 5e+09 1e-10\nlink rack 1e-05 2e+07 1e-10\n"
                                "link cluster 2e-05 3e+06 1e-10\n";
-  using Links = std::vector<collective::blueconnect::Link>;
+  using Links = std::vector<model::Link>;
   const auto choice = AlgorithmChoice::create({}, measured, racks(), "mpi");
   REQUIRE(choice.ok());
   CHECK(choice->links() == Links{{1e-6, 5e9}, {1e-5, 4e7}, {2e-5, 1.2e7}});
@@ -100,7 +101,7 @@ TEST_CASE("a level's link carries all ranks of the parts that it joins", "[tunin
   const auto one =
       AlgorithmChoice::create({}, kMeasured + "link cluster 2e-05 3e+06 1e-10\n", nodes({1, 1}), "mpi");
   REQUIRE(one.ok());
-  CHECK(one->links() == Links{collective::blueconnect::usual_link(0), {2e-5, 3e6}});
+  CHECK(one->links() == Links{model::usual_link(0), {2e-5, 3e6}});
   CHECK(AlgorithmChoice::create({}, kMeasured, racks(), "mpi")->links().empty());
 }
 

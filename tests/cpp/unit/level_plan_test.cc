@@ -56,7 +56,7 @@ Result<LevelPlan> first_of(Result<std::vector<LevelPlan>> plans) {
 }
 
 Result<LevelPlan> plan_of(const Group& group, const Topology& topology,
-                          const std::vector<collective::blueconnect::Link>& measured = {}) {
+                          const std::vector<model::Link>& measured = {}) {
   return first_of(plan_levels(group, topology, {.measured = measured}));
 }
 
@@ -90,7 +90,7 @@ TEST_CASE("a process set's levels are those of its own ranks", "[level_plan]") {
 }
 
 TEST_CASE("measured links cut levels, if messages are slow", "[level_plan]") {
-  const std::vector<collective::blueconnect::Link> links = {{1e-6, 1e10}, {1e-3, 1e9}};
+  const std::vector<model::Link> links = {{1e-6, 1e10}, {1e-3, 1e9}};
   const Topology many = topology(std::vector<int>(12, 2));
   CHECK(sizes(plan_of(first_ranks(24), many)) == Sizes{2, 12});
   CHECK(sizes(plan_of(first_ranks(24), many, links)) == Sizes{2, 3, 2, 2});

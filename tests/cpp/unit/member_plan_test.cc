@@ -4,7 +4,6 @@
 #include <map>
 #include <vector>
 
-#include "collective/blueconnect/cost.h"
 #include "collective/blueconnect/schedule.h"
 #include "tests/cpp/catch.h"
 

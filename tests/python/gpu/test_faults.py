@@ -62,15 +62,26 @@ Path(sys.argv[1], f"passed.{rank}").touch()
 
 
 def test_an_exception_on_one_rank_ends_the_others(core_job: CoreJob) -> None:
+    # Rank 1 stays until rank 0 has heard: a second after its end roundelayrun ends rank 0, which on a busy
+    # machine may not have run by then.
     body = """
-hvd.allreduce_(torch.ones(1000), name="once")
+import atexit
+
+def stay():
+    while not Path(sys.argv[1], "seen.0").exists():
+        time.sleep(0.01)
+
 if rank == 1:
-    stamp()
-    raise ValueError("enough")
-with watched():
+    atexit.register(stay)
+with watched():  # rank 0 may hear of it in either operation
+    hvd.allreduce_(torch.ones(1000), name="once")
+    if rank == 1:
+        stamp()
+        raise ValueError("enough")
     hvd.allreduce_(torch.ones(1000), name="twice")
 """
     end = core_job.ended(core_job.begin(2, body, prelude=PRELUDE + ON_GPU))
     assert end.status != 0
     end.expect_in_time()
+    assert set(end.seen) == {0, 1}, end.err
     assert "enough" in end.seen[0].text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import statistics
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -23,6 +25,7 @@ from roundelay.buckets import (
     predicted_end,
 )
 from roundelay.torch.gradients.pool_tuner import PATIENCE, OrderWatch
+from roundelay.torch.tuning import gate
 from roundelay.torch.tuning.calibration import crowded, fit
 from roundelay.torch.tuning.gate import DENSE_COST, Cost
 from roundelay.torch.tuning.search import Model, Search, Setting, worth_trying
@@ -153,7 +156,7 @@ def test_only_the_pools_order_is_in_place(order: list[int], number: int) -> None
     assert out_of_place(fired, 6) == (fired != list(range(number)))
 
 
-@given(st.floats(0, 1), st.floats(0, 1e-6), st.lists(st.integers(1, 10**7), min_size=2, unique=True))
+@given(st.floats(0, 1), st.floats(1e-9, 1e-6), st.lists(st.integers(1, 10**7), min_size=2, unique=True))
 def test_a_line_is_fitted(alpha: float, beta: float, sizes: list[int]) -> None:
     fitted_alpha, fitted_beta = fit([(size, alpha + beta * size) for size in sizes])
     assert fitted_alpha == pytest.approx(alpha, abs=1e-6)
@@ -161,11 +164,47 @@ def test_a_line_is_fitted(alpha: float, beta: float, sizes: list[int]) -> None:
 
 
 def test_a_line_through_noise() -> None:
-    assert fit([(4096, 3.0)]) == (3.0, 0.0)
-    assert fit([(1, 2.0), (1000, 1.0)]) == (1.5, 0.0)
+    assert fit([(4096, 3.0)]) == (0.0, 3.0 / 4096)
+    assert fit([(1, 2.0), (1000, 1.0)]) == pytest.approx((0.4995, 0.001))  # the first was delayed
     alpha, beta = fit([(0, 1.0), (10, 2.0), (20, 3.0), (30, 400.0)])  # one of them was disturbed
     assert beta < 40
     assert alpha >= 0
+
+
+@given(
+    st.lists(st.floats(1e-7, 10), min_size=1, max_size=3),
+    st.permutations([4 << 10, 256 << 10, 4 << 20]),
+)
+def test_bytes_are_never_free(times: list[float], sizes: list[int]) -> None:
+    alpha, beta = fit(list(zip(sizes, times, strict=False)))
+    assert alpha >= 0
+    assert 0 < beta < inf
+    # No prediction exceeds twice the time that was measured for the largest size.
+    largest, seconds = max(zip(sizes, times, strict=False))
+    assert alpha + beta * largest <= 2.1 * seconds
+
+
+@pytest.mark.parametrize(
+    ("alpha", "bandwidth"), [(3e-5, 3e9), (2e-4, 1.1e9), (1e-3, 1e8)], ids=["memory", "10 Gbit", "1 Gbit"]
+)
+def test_the_load_of_others_changes_little(alpha: float, bandwidth: float) -> None:
+    noise = random.Random(1)
+    found = []
+    for _ in range(500):
+        samples = []
+        for size in (4 << 10, 256 << 10, 4 << 20):
+            waits = (noise.expovariate(1 / 4e-3) if noise.random() < 0.5 else 0.0 for _ in range(4))
+            samples.append((size, min(alpha + size / bandwidth + wait for wait in waits)))
+        found.append(fit(samples)[1] * bandwidth)
+    assert min(found) > 0.01
+    assert 0.9 < statistics.median(found) < 1.1
+    assert sorted(found)[450] < 1.2
+
+
+def test_load_makes_neither_one_bucket_nor_techniques_worthless() -> None:
+    link = Link(*fit([(4 << 10, 5e-3), (256 << 10, 4e-3), (4 << 20, 3e-3)]))  # each delayed
+    assert choose([pool(*[32 * MIB] * 8, every=0.1)], NO_LIMIT, link).buckets > 1
+    assert gate.seconds(Cost(1, 0.5, 0), 4 << 20, link) < gate.seconds(DENSE_COST, 4 << 20, link)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import check_layers
 import check_size
 import check_stub
 import get_catch2
+import run_tidy
 
 
 def _tree(root: Path, files: dict[str, str]) -> Path:
@@ -223,3 +224,44 @@ def test_a_class_counts_its_header_and_the_files_that_define_its_functions(tmp_p
         "csrc/lane/track.h: Track: 609 lines with its .cc files (at most 400)"
     ]
     assert check_classes.check(root, {"Track": (609, 1)}) == []
+
+
+def test_tidy_begins_with_what_changed() -> None:
+    files = [f"csrc/base/file{number}.cc" for number in range(40)]
+    changed = {"csrc/base/file7.cc", "csrc/base/file30.h", "docs/gpu.md"}
+    one, again, other = (run_tidy.in_order(files, changed, commit) for commit in ("a1", "a1", "b2"))
+    assert one == again != other
+    assert sorted(one) == sorted(other) == sorted(files)
+    for order in (one, other):
+        assert set(order[:2]) == {"csrc/base/file7.cc", "csrc/base/file30.cc"}
+
+
+def test_tidy_sees_every_file_after_some_commits() -> None:
+    files = [f"csrc/base/file{number}.cc" for number in range(40)]
+    seen = {file for commit in range(20) for file in run_tidy.in_order(files, (), str(commit))[:16]}
+    assert seen == set(files)
+
+
+def test_tidy_knows_the_changes_since_a_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_tidy, "ROOT", tmp_path)
+    assert run_tidy.changed_files() == set()  # no repository
+    run_tidy.git("init", "--initial-branch=main")
+    for name, value in (("user.name", "a"), ("user.email", "a@b")):
+        run_tidy.git("config", name, value)
+
+    def commit(name: str) -> None:
+        (tmp_path / name).write_text(name)
+        run_tidy.git("add", name)
+        run_tidy.git("commit", "--message", name)
+
+    commit("first.cc")
+    assert run_tidy.changed_files() == set()  # one commit: nothing to compare it with
+    commit("second.cc")
+    assert run_tidy.changed_files() == {"second.cc"}
+    run_tidy.git("checkout", "-b", "side")
+    commit("side.cc")
+    run_tidy.git("checkout", "main")
+    run_tidy.git("merge", "--no-ff", "--message", "merge", "side")
+    commit("third.cc")
+    (tmp_path / "first.cc").write_text("not committed")
+    assert run_tidy.changed_files() == {"third.cc", "first.cc"}

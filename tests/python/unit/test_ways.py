@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from roundelay import _core
+from roundelay import _core, _model
 from roundelay.buckets import DEFAULT, Link, Piece
 from roundelay.torch import strategies
 from roundelay.torch.strategies import auto as auto_module
@@ -114,3 +114,42 @@ def test_plans_are_refused_where_sums_must_not_change(
         return
     with pytest.raises(ValueError, match="the plans of ROUNDELAY_FACTORS .* leave one plan"):
         strategies.Auto().accept_set(world)  # type: ignore[arg-type]
+
+
+NODES_AND_RACKS = [(4, 3.3e-6, 11.25e9), (6, 3.3e-5, 1.25e9), (3, 6.6e-5, 0.625e9)]
+
+
+@pytest.mark.parametrize(
+    ("plan", "algorithm", "size", "seconds"),  # what the gate predicted while it had a formula of its own
+    [
+        ([(4, 0, 0), (6, 1, 1), (3, 2, 2)], "pairwise", 26214403, 0.06050229450196079),
+        ([(4, 0, 0), (18, 1, 2)], "pairwise", 26214403, 0.33691000914666663),
+        ([(4, 0, 0), (2, 1, 1), (3, 1, 1), (3, 2, 2)], "pairwise", 26214403, 0.06056829450196079),
+        ([(72, 0, 2)], "pairwise", 26214403, 1.3423094336),
+        ([(4, 0, 0), (6, 1, 1), (3, 2, 2)], "ring", 262144, 0.0012803184),
+        ([(4, 0, 0), (18, 1, 2)], "ring", 262144, 0.003077809955555556),
+        ([(4, 0, 0), (2, 1, 1), (3, 1, 1), (3, 2, 2)], "ring", 262144, 0.0013463184000000001),
+        ([(72, 0, 2)], "ring", 262144, 0.010199209955555556),
+        ([(4, 0, 0), (6, 1, 1), (3, 2, 2)], "halving_doubling", 16777216, 0.08570389514666668),
+        ([(4, 0, 0), (18, 1, 2)], "halving_doubling", 16777216, 0.4429950353254902),
+        ([(4, 0, 0), (2, 1, 1), (3, 1, 1), (3, 2, 2)], "halving_doubling", 16777216, 0.08576989514666669),
+        ([(72, 0, 2)], "halving_doubling", 16777216, 1.7294971053971828),
+        ([(4, 0, 0), (6, 1, 1), (3, 2, 2)], "binomial_tree", 4097, 0.00036882973333333334),
+        ([(4, 0, 0), (18, 1, 2)], "binomial_tree", 4097, 0.0009447782666666668),
+        ([(4, 0, 0), (2, 1, 1), (3, 1, 1), (3, 2, 2)], "binomial_tree", 4097, 0.00043482973333333337),
+        ([(72, 0, 2)], "binomial_tree", 4097, 0.0024130459943661974),
+        ([(4, 0, 0), (6, 1, 1), (3, 2, 2)], "pipelined_tree", 16777216, 0.0842088499047619),
+        ([(4, 0, 0), (18, 1, 2)], "pipelined_tree", 16777216, 0.3539104800313726),
+        ([(4, 0, 0), (2, 1, 1), (3, 1, 1), (3, 2, 2)], "pipelined_tree", 16777216, 0.0842748499047619),
+        ([(72, 0, 2)], "pipelined_tree", 16777216, 1.3244434527549296),
+    ],
+)
+def test_predictions_stay_the_same(plan: list[Stage], algorithm: str, size: int, seconds: float) -> None:
+    found = _model.seconds_of_way(NODES_AND_RACKS, plan, algorithm, size)
+    assert found == pytest.approx(seconds, rel=1e-14)  # other machines may fuse operations
+
+
+@pytest.mark.parametrize("stage", [(0, 0, 0), (4, 1, 0), (3, 2, 3)])
+def test_a_stage_outside_the_levels_is_refused(stage: Stage) -> None:
+    with pytest.raises(ValueError, match="a stage does not fit the levels"):
+        _model.seconds_of_way(NODES_AND_RACKS, [stage], "ring", 1)

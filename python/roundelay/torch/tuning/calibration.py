@@ -24,7 +24,7 @@ SMALLEST = 256 << 10  # bytes: a smaller pool is one bucket whatever operations 
 _SIZES = (4 << 10, SMALLEST, 4 << 20)
 _REPEATS = 4  # measurements of each size, after one that touches the memory
 _COPIED_BYTES = 4 << 20
-_BUDGET_S = 0.04  # bounds all measurements of a process set
+_BUDGET_S = 0.04  # after which no further measurement of a process set begins
 
 _links: dict[tuple[int, ...], Link] = {}  # keys: the world ranks of process sets
 
@@ -65,7 +65,7 @@ def calibrate(start: Callable[[int], int], word: torch.Tensor, bytes_: int, proc
         if not times:
             break
         busy = (time.process_time() - computed) / (time.perf_counter() - began)
-        samples[size] = statistics.median(times[1:] or times)
+        samples[size] = min(times[1:] or times)  # other load only adds to them
     alpha, beta = fit(list(samples.items()))
     allowed = len(os.sched_getaffinity(0))
     is_crowded = crowded(torch.get_num_threads(), _core.local_size(), allowed, os.cpu_count() or allowed)
@@ -86,11 +86,18 @@ def crowded(threads: int, ranks: int, allowed: int, cores: int) -> bool:
 def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
     """Returns the seconds of an operation and of a byte: Theil and Sen's line through (bytes, seconds).
 
-    Neither is negative. With one sample all of its time is latency.
+    No size counts as slower than a larger one: load has delayed it. If no sample is slower than a smaller
+    one, all of the largest one's time may be transfer. The latency is never negative, and a byte's time is
+    positive: with 0 for it the model would take bytes for free.
     """
-    slopes = [(t1 - t0) / (b1 - b0) for (b0, t0), (b1, t1) in combinations(samples, 2) if b0 != b1]
-    beta = max(0.0, statistics.median(slopes)) if slopes else 0.0
-    return max(0.0, statistics.median(seconds - beta * size for size, seconds in samples)), beta
+    bounded: list[tuple[int, float]] = []
+    for size, seconds in sorted(samples, reverse=True):
+        bounded.append((size, min(seconds, bounded[-1][1]) if bounded else seconds))
+    slopes = [(t0 - t1) / (b0 - b1) for (b0, t0), (b1, t1) in combinations(bounded, 2) if b0 != b1]
+    beta = statistics.median(slopes) if slopes else 0.0
+    if beta <= 0:
+        beta = bounded[0][1] / bounded[0][0]
+    return max(0.0, statistics.median(seconds - beta * size for size, seconds in bounded)), beta
 
 
 class _Meter:
@@ -104,9 +111,9 @@ class _Meter:
         self.submits: list[float] = []
 
     def repeat(self, size: int) -> list[float]:
-        """Returns the seconds of operations of this size; fewer if the budget ends."""
+        """Returns the seconds of operations of this size; fewer if the budget ends, but one for two sizes."""
         times: list[float] = []
-        while not self._spent and len(times) <= _REPEATS:
+        while len(times) <= _REPEATS and not (self._spent and (times or size > SMALLEST)):
             times.append(self._once(size))
         return times
 

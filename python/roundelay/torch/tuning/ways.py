@@ -1,12 +1,11 @@
 """Rates the ways of a dense allreduce, an algorithm and a plan over levels, beside the job's own one. Pure.
 
-The formulas are those of csrc/model (collectives.h), with alpha and W of each level from the tuning file, or
+The formula is that of csrc/model/levels.h, with alpha and W of each level from the tuning file, or
 the usual ones. They give differences: what the job's own way takes was measured (calibration.py).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -49,41 +48,11 @@ class Ways(NamedTuple):
 
     def _line(self, plan: Sequence[Stage], algorithm: str) -> tuple[float, float]:
         """Returns the seconds of an allreduce of any size, and those of a byte."""
-        small, large = (self._seconds(plan, algorithm, size) for size in (_SMALL, _LARGE))
+        small, large = (
+            _model.seconds_of_way(self.levels, plan, algorithm, size) for size in (_SMALL, _LARGE)
+        )
         beta = (large - small) / (_LARGE - _SMALL)
         return small - beta * _SMALL, beta
-
-    def _seconds(self, plan: Sequence[Stage], algorithm: str, size: float) -> float:
-        """Adds up the stages. A stage reduces and gathers; the last one takes the algorithm."""
-        parts = [count for count, _, _ in self.levels]
-        links = [
-            _model.Level(count, _model.Link(alpha, bandwidth, sharers=math.prod(parts[:level])))
-            for level, (count, alpha, bandwidth) in enumerate(self.levels)
-        ]
-        cluster = _model.Cluster(links)
-        stages = []
-        for number, stage in enumerate(plan):
-            name = algorithm if number == len(plan) - 1 else "pairwise"
-            stages.append(self._slowest(stage, name, size, parts, cluster))
-            size /= stage[0]
-        return _model.seconds(_model.with_best_chunks(_model.Program(stages), cluster), cluster)
-
-    def _slowest(
-        self, stage: Stage, algorithm: str, size: float, parts: Sequence[int], cluster: _model.Cluster
-    ) -> _model.Stage:
-        """Returns the stage on the link that it keeps busy the longest: its messages leave the nodes, too."""
-        members, first, last = stage
-        found = []
-        for level in range(min(first, 1), last + 1):
-            whole = _model.allreduce(algorithm, members, size, level)
-            behind = math.prod(parts[first:level])  # members of a group that share one end of the link
-            sent, senders = whole.bytes, 0
-            if algorithm == "ring":  # neighbours lie in one part where possible
-                senders = math.prod(parts[:first])
-            else:
-                sent *= max(0, members - behind) / (members - 1)
-            found.append(_model.Stage(_model.Kind.LINK, level, whole.messages, sent, whole.reduced, senders))
-        return max(found, key=lambda one: _model.seconds(_model.Program([one]), cluster))
 
 
 def of_job() -> Ways:
