@@ -68,7 +68,7 @@ def measure(
 ) -> dict[str, list[Sample]]:
     """Measures shapes of all kinds in turn, so that a slow minute of the machine meets all of them.
 
-    It goes on until each kind has as many shapes as a model needs.
+    After that it goes on with the kinds that have fewer shapes than a model needs.
     """
     limits = timing.limits(on)
     waiting = {kind: sampling.shapes(kind, _SEED, limits) for kind in _SHARES}
@@ -76,7 +76,8 @@ def measure(
     spent = dict.fromkeys(_SHARES, 0.0)
     begin = now = time.monotonic()
     while now - begin < seconds or min(map(len, found.values())) < training.FEWEST:
-        kind = min(spent, key=lambda one: spent[one] / _SHARES[one])
+        late = now - begin >= seconds
+        kind = min(found, key=lambda one: len(found[one]) if late else spent[one] / _SHARES[one])
         found[kind].append(timing.measure(next(waiting[kind]), on))
         before_it, now = now, time.monotonic()
         spent[kind] += now - before_it

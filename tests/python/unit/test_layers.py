@@ -354,6 +354,7 @@ def test_tune_learns_the_layers_of_this_machine_and_keeps_the_links(
 ) -> None:
     pytest.importorskip("sklearn")
     monkeypatch.setattr(timing, "limits", lambda on: Limits(2e7, 2e6))  # small kernels: many in a second
+    monkeypatch.setattr(timing, "_UPDATED", 1 << 16)
     assert cli.main(["--layers", "--minutes", "0.03", "--output", str(file)]) == 0
     found = tuning_file.load(file)
     assert dataclasses.replace(found, layers=None) == TUNING
