@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import statistics
+
 import pytest
 
 from benchmarks import layers
@@ -30,3 +33,15 @@ def test_the_page_has_errors_of_kernels_and_of_steps() -> None:
 def test_a_measured_model_has_the_parameters_of_the_planners(name: str) -> None:
     make, _ = layers._MODELS[name]
     assert sum(parameter.numel() for parameter in make().parameters()) == shapes.KNOWN[name]().elements
+
+
+def test_the_page_says_how_wrong_steps_are_and_networks_are_better() -> None:
+    models = json.loads(layers.STORED.read_text())["models"]
+    page = " ".join(layers.PAGE.read_text().split())
+    errors = {how: [abs(one[how] / one["measured"] - 1) for one in models] for how in ("network", "roofline")}
+    mean = {how: statistics.mean(own) for how, own in errors.items()}
+    assert mean["network"] < mean["roofline"]
+    said = {
+        how: f"{100 * mean[how]:.0f} % off, and {100 * max(own):.0f} % at most" for how, own in errors.items()
+    }
+    assert f"they are {said['network']}; rooflines are {said['roofline']}." in page
