@@ -29,14 +29,6 @@ from roundelay.tune import layer_command
 _DOCS = Path(__file__).resolve().parents[1] / "docs"
 STORED, PAGE = _DOCS / "layers.json", _DOCS / "plan.md"
 BEGIN = "<!-- python -m benchmarks.layers --docs writes from here -->"
-_KERNEL_COLUMNS = (
-    "kernel",
-    "direction",
-    "shapes taught, tested",
-    "roofline's error",
-    "network's error",
-    "used",
-)
 _MODELLED = ("network", "roofline")
 _MODEL_COLUMNS = ("model", "batch", "step", *_MODELLED)
 _CLASSES = 1000
@@ -148,25 +140,6 @@ def compare(layers: LayerTimes, models: Sequence[str], steps: int) -> list[dict[
     return found
 
 
-def kernel_rows(kernels: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Make the rows of errors on shapes that taught nothing: the median, and nine tenths' limit."""
-
-    def text(errors: Mapping[str, float]) -> str:
-        return f"{errors['median']:.0%}, {errors['ninetieth']:.0%}"
-
-    return [
-        [
-            one["kind"],
-            one["direction"],
-            f"{one['learned_from']}, {one['tested_on']}",
-            text(one["roofline_errors"]),
-            text(one["network_errors"]),
-            "network" if one["networked"] else "roofline",
-        ]
-        for one in kernels
-    ]
-
-
 def model_rows(models: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Make the rows of whole steps."""
     return [
@@ -180,14 +153,14 @@ def model_rows(models: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     ]
 
 
-def document(found: Mapping[str, Any]) -> str:
-    """Make the page's text of a stored result."""
+def document(layers: LayerTimes, found: Mapping[str, Any]) -> str:
+    """Make the page's text of learned times and the result to store."""
     machine = found["machine"]
     lines = [
-        f"{machine['cores']} cores of an {machine['cpu']}; device: {found['device']}, "
-        f"threads: {found['threads']}, {found['minutes']:g} minutes.",
+        f"{machine['cores']} cores of an {machine['cpu']}; device: {layers.device}, "
+        f"threads: {layers.threads}, {found['minutes']:g} minutes.",
         "",
-        *markdown_rows(_KERNEL_COLUMNS, kernel_rows(found["kernels"])),
+        *markdown_rows(layer_command.COLUMNS, layer_command.rows(layers.kernels)),
         "",
         *markdown_rows(_MODEL_COLUMNS, model_rows(found["models"])),
     ]
@@ -224,11 +197,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     console = show.console()
     layers = layer_command.run(60 * given.minutes, console)
     found = _summary(layers, given.minutes, compare(layers, given.models, given.steps))
-    console.print(show.table(_KERNEL_COLUMNS, kernel_rows(found["kernels"]), texts=2))
+    console.print(show.table(layer_command.COLUMNS, layer_command.rows(layers.kernels), texts=2))
     console.print(show.table(_MODEL_COLUMNS, model_rows(found["models"]), texts=1))
     show.save(STORED if given.docs else given.output / "layers.json", found)
     if given.docs:
-        PAGE.write_text(with_table(PAGE.read_text(), document(found), BEGIN))
+        PAGE.write_text(with_table(PAGE.read_text(), document(layers, found), BEGIN))
 
 
 if __name__ == "__main__":

@@ -120,8 +120,30 @@ class ElementWise:
         return {"elements": math.log2(self.elements * samples), **chosen}
 
 
-Kernel = Convolution | MatrixProduct | Normalisation | ElementWise
-KINDS = tuple(family.kind for family in (Convolution, MatrixProduct, Normalisation, ElementWise))
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An update of `elements` weights in place, by SGD with momentum. It has a forward direction alone."""
+
+    elements: int
+    kind = "update"
+
+    def work(self, samples: float) -> tuple[float, float]:
+        """Return the arithmetic operations and the bytes, of three steps in place."""
+        elements = self.elements * samples
+        return 4.0 * elements, _bytes(8.0 * elements)
+
+    def features(self, samples: float) -> dict[str, float]:
+        """Return the inputs of a learned model."""
+        return {"elements": math.log2(self.elements * samples)}
+
+
+Kernel = Convolution | MatrixProduct | Normalisation | ElementWise | Update
+KINDS = tuple(family.kind for family in (Convolution, MatrixProduct, Normalisation, ElementWise, Update))
+
+
+def directions(kind: str) -> tuple[str, ...]:
+    """Return the directions in which a kind of kernel runs."""
+    return (FORWARD,) if kind == Update.kind else DIRECTIONS
 
 
 def work(kernel: Kernel, samples: float, direction: str) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from roundelay.layers.kernels import (
     Kernel,
     MatrixProduct,
     Normalisation,
+    Update,
 )
 
 _CHANNELS = (16, 2048)
@@ -54,9 +55,10 @@ def _between(random: Random, low: float, high: float) -> int:
 
 
 def _convolution(random: Random) -> Shape:
-    kernel = random.choices((1, 3, 5, 7, 11), (8, 8, 2, 1, 1))[0]
-    stride = random.choices((1, 2, 4), (6, 2, 0 if kernel < 5 else 1))[0]
-    inputs = 3 if random.random() < 0.1 else _between(random, *_CHANNELS)
+    images = random.random() < 0.15  # the first layer, whose windows and strides are large
+    kernel = random.choices((1, 3, 5, 7, 11), (0, 3, 1, 3, 3) if images else (8, 8, 2, 1, 1))[0]
+    stride = random.choices((1, 2, 4), (6, 4 if images else 2, 0 if kernel < 5 else 3 if images else 1))[0]
+    inputs = 3 if images else _between(random, *_CHANNELS)
     side = _between(random, *_SIDES) if random.random() < 0.9 or stride > 1 else 224
     return Shape(
         Convolution(inputs, _between(random, *_CHANNELS), kernel, side, stride), _between(random, *_SAMPLES)
@@ -83,6 +85,10 @@ def _element_wise(random: Random) -> Shape:
     return Shape(ElementWise(random.choice(list(OPERATIONS)), _between(random, 1 << 12, 1 << 27)), 1)
 
 
+def _update(random: Random) -> Shape:
+    return Shape(Update(_between(random, 1 << 12, 1 << 23)), 1)
+
+
 _DRAW: dict[str, Callable[[Random], Shape]] = dict(
-    zip(KINDS, (_convolution, _matrix_product, _normalisation, _element_wise), strict=True)
+    zip(KINDS, (_convolution, _matrix_product, _normalisation, _element_wise, _update), strict=True)
 )

@@ -2,7 +2,8 @@
 
 A roofline (Williams et al. 2009) bounds each kind of kernel, and a multi-layer perceptron gives the factor by
 which a kernel differs from it. Barrachina et al. (2021) also have one network for each kind of kernel.
-Beyond the sizes that were measured only the roofline counts. To predict needs neither numpy nor scikit-learn.
+Beyond the sizes that were measured the factor is that of the nearest ones. To predict needs neither numpy nor
+scikit-learn.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roundelay.json_objects import WrongPartError, object_, objects
-from roundelay.layers.kernels import DIRECTIONS, KINDS, Kernel, work
+from roundelay.layers.kernels import KINDS, Kernel, directions, work
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,26 @@ class KernelTimes:
     def seconds(self, kernel: Kernel, samples: float) -> float:
         """Returns the time of a kernel of this kind in this direction."""
         bound = self.roofline.seconds(*work(kernel, samples, self.direction))
-        if not self.network or self.is_outside(kernel, samples):
-            return bound
+        return bound * self._factor(kernel, self._nearest(kernel, samples)) if self.network else bound
+
+    def _nearest(self, kernel: Kernel, samples: float) -> float:
+        """Returns so few samples that the kernel is in range; `samples` if one sample is not."""
+        fewer = samples
+        while self.is_outside(kernel, fewer):
+            fewer /= 2
+            if fewer < 1:
+                return samples
+        return fewer
+
+    def _factor(self, kernel: Kernel, samples: float) -> float:
+        """Returns the network's factor for sizes that are no further than its range."""
         features = kernel.features(samples)
-        values = [(features[one.name] - one.mean) / one.scale for one in self.inputs]
+        values = [
+            (min(max(features[one.name], one.low), one.high) - one.mean) / one.scale for one in self.inputs
+        ]
         for layer in self.network[:-1]:
             values = [math.tanh(value) for value in layer.outputs(values)]
-        return bound * math.exp(self.network[-1].outputs(values)[0])
+        return math.exp(self.network[-1].outputs(values)[0])
 
     def is_outside(self, kernel: Kernel, samples: float) -> bool:
         """Tells whether a feature lies out of the range of the measured shapes."""
@@ -119,9 +133,9 @@ def from_json(content: Any) -> LayerTimes:
     times = object_(LayerTimes, "layers", content)
     raw = objects(KernelTimes, "layers.kernels", times.kernels)
     kernels = tuple(_kernel_times(f"layers.kernels[{index}]", one) for index, one in enumerate(raw))
-    wanted = {(kind, direction) for kind in KINDS for direction in DIRECTIONS}
-    if len(kernels) != len(wanted) or {(one.kind, one.direction) for one in kernels} != wanted:
-        raise WrongPartError(f'"layers.kernels" must have {" and ".join(DIRECTIONS)} of {", ".join(KINDS)}')
+    wanted = [(kind, direction) for kind in KINDS for direction in directions(kind)]
+    if sorted((one.kind, one.direction) for one in kernels) != sorted(wanted):
+        raise WrongPartError(f'"layers.kernels" must have {", ".join(map(" ".join, wanted))}')
     return dataclasses.replace(times, kernels=kernels)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from roundelay.layers.kernels import Convolution, ElementWise, MatrixProduct, Normalisation
+from roundelay.layers.kernels import Convolution, ElementWise, MatrixProduct, Normalisation, Update
 from roundelay.layers.sampling import Limits, Shape
 
 _MOST = 15  # repetitions that count
@@ -19,6 +20,7 @@ _POOLED_SIDE = 56  # the side of the images that a pooling gets
 _ROW = 1024  # elements of which a softmax makes a distribution
 _LONGEST_S = 0.15  # the longest forward, at the rate of a large matrix product
 _BYTES = 256e6  # the bytes of the largest shape
+_UPDATED = 1 << 24  # weights of one optimizer at least: in training, too, none are in the cache
 
 Call = Callable[[], object]
 
@@ -29,7 +31,7 @@ class Sample:
 
     shape: Shape
     forward: float
-    backward: float
+    backward: float  # 0 of an update, which has none
 
 
 def device() -> torch.device:
@@ -51,7 +53,9 @@ def limits(on: torch.device) -> Limits:
 
 
 def measure(shape: Shape, on: torch.device) -> Sample:
-    """Measures a shape in both directions."""
+    """Measures a shape in its directions."""
+    if isinstance(shape.kernel, Update):
+        return Sample(shape, _update_seconds(shape.kernel, on), 0.0)
     run, inputs = program(shape, on)
     forward = median_seconds(run, on)
     result = run()
@@ -76,6 +80,16 @@ def median_seconds(call: Call, on: torch.device) -> float:
 def _wait(on: torch.device) -> None:
     if on.type == "cuda":
         torch.cuda.synchronize(on)
+
+
+def _update_seconds(kernel: Update, on: torch.device) -> float:
+    """Returns the time of one of many tensors that an optimizer updates."""
+    count = math.ceil(_UPDATED / kernel.elements)
+    weights = [torch.ones(kernel.elements, device=on, requires_grad=True) for _ in range(count)]
+    for one in weights:
+        one.grad = torch.ones_like(one)
+    optimizer = torch.optim.SGD(weights, lr=1e-4, momentum=0.9)
+    return median_seconds(optimizer.step, on) / count
 
 
 def program(shape: Shape, on: torch.device) -> tuple[Callable[[], torch.Tensor], Sequence[torch.Tensor]]:
@@ -108,7 +122,9 @@ def program(shape: Shape, on: torch.device) -> tuple[Callable[[], torch.Tensor],
         values = tensor(samples, kernel.channels, kernel.places)
         norm = functional.batch_norm
         return lambda: norm(values, None, None, *scales, training=True), (values, *scales)
-    return _element_wise(kernel, samples, tensor)
+    if isinstance(kernel, ElementWise):
+        return _element_wise(kernel, samples, tensor)
+    raise ValueError(f"{kernel} is no function: it has no result")
 
 
 def _element_wise(

@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from roundelay.layers.kernels import DIRECTIONS, work
+from roundelay.layers.kernels import directions, work
 from roundelay.layers.sampling import Shape
 from roundelay.layers.times import Errors, Input, KernelTimes, NetLayer, Roofline
 from roundelay.layers.timing import Sample
@@ -25,7 +25,7 @@ _SEED = 0
 
 
 def learn(kind: str, samples: Sequence[Sample]) -> list[KernelTimes]:
-    """Fits a roofline and a network to both directions. A fifth of the shapes is for the test alone.
+    """Fits a roofline and a network to each direction. A fifth of the shapes is for the test alone.
 
     The network is left out unless its median error on those is below the roofline's. ImportError: there is no
     scikit-learn. ValueError: there are too few samples.
@@ -35,7 +35,7 @@ def learn(kind: str, samples: Sequence[Sample]) -> list[KernelTimes]:
     shuffled = list(samples)
     Random(_SEED).shuffle(shuffled)
     tested = round(_TESTED * len(shuffled))
-    return [_learn(kind, direction, shuffled[tested:], shuffled[:tested]) for direction in DIRECTIONS]
+    return [_learn(kind, direction, shuffled[tested:], shuffled[:tested]) for direction in directions(kind)]
 
 
 def _learn(kind: str, direction: str, taught: Sequence[Sample], tested: Sequence[Sample]) -> KernelTimes:

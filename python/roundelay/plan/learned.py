@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from roundelay.layers.kernels import BACKWARD, FORWARD, ElementWise, Kernel
+from roundelay.layers.kernels import BACKWARD, FORWARD, Kernel, Update
 from roundelay.layers.times import LayerTimes
 from roundelay.plan.shapes import Layer, Shape
 from roundelay.plan.workload import Workload, from_layers
-
-_UPDATE_PASSES = 2  # momentum and weights: each is the sum of two vectors
 
 
 def from_times(shape: Shape, times: LayerTimes, samples: float, origin: str) -> Workload:
@@ -23,8 +21,8 @@ def from_times(shape: Shape, times: LayerTimes, samples: float, origin: str) -> 
         for layer in shape.layers
         for kernel in layer.kernels
     ]
-    update = ElementWise("add", shape.elements)
-    runs += [(update, 1.0, FORWARD)] * _UPDATE_PASSES
+    updates = [Update(elements) for layer in shape.layers for elements in layer.gradients]
+    runs += [(update, 1.0, FORWARD) for update in updates]
 
     def seconds(kernel: Kernel, count: float, direction: str) -> float:
         return times.of(kernel, direction).seconds(kernel, count)
@@ -43,7 +41,7 @@ def from_times(shape: Shape, times: LayerTimes, samples: float, origin: str) -> 
     models = f"learned times ({', '.join(rooflines)}: a roofline)" if rooflines else "learned times"
     return dataclasses.replace(
         step,
-        update=_UPDATE_PASSES * seconds(update, 1.0, FORWARD),
+        update=sum(seconds(update, 1.0, FORWARD) for update in updates),
         source=f"{origin}, {models} of kernels, measured {times.date} on {times.device} with "
         f"{times.threads} threads",
         error=wrong / sum(seconds(*run) for run in runs),

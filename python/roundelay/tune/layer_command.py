@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -15,13 +15,20 @@ from rich.table import Table
 
 from roundelay import __version__, tuning_file
 from roundelay.layers import sampling, timing, training
-from roundelay.layers.times import LayerTimes
+from roundelay.layers.times import Errors, KernelTimes, LayerTimes
 from roundelay.layers.timing import Sample
 from roundelay.run.errors import UsageError
 from roundelay.tuning_file import Cluster, Tuning
 
 # Each kind's share of the time. Convolutions have the most features, and the longest times.
-_SHARES = {"convolution": 0.45, "matrix product": 0.3, "normalisation": 0.12, "element-wise": 0.13}
+_SHARES = {
+    "convolution": 0.45,
+    "matrix product": 0.3,
+    "normalisation": 0.1,
+    "element-wise": 0.11,
+    "update": 0.04,
+}
+COLUMNS = ("kernel", "direction", "shapes taught, tested", "roofline's error", "network's error", "used")
 _SEED = 0
 _NOWHERE = Cluster(1, 1, "none", ())  # the cluster of a file that has layers alone
 
@@ -61,7 +68,7 @@ def measure(
 ) -> dict[str, list[Sample]]:
     """Measures shapes of all kinds in turn, so that a slow minute of the machine meets all of them.
 
-    It goes on until each kind has as many shapes as a model needs.
+    After that it goes on with the kinds that have fewer shapes than a model needs.
     """
     limits = timing.limits(on)
     waiting = {kind: sampling.shapes(kind, _SEED, limits) for kind in _SHARES}
@@ -69,7 +76,8 @@ def measure(
     spent = dict.fromkeys(_SHARES, 0.0)
     begin = now = time.monotonic()
     while now - begin < seconds or min(map(len, found.values())) < training.FEWEST:
-        kind = min(spent, key=lambda one: spent[one] / _SHARES[one])
+        late = now - begin >= seconds
+        kind = min(found, key=lambda one: len(found[one]) if late else spent[one] / _SHARES[one])
         found[kind].append(timing.measure(next(waiting[kind]), on))
         before_it, now = now, time.monotonic()
         spent[kind] += now - before_it
@@ -84,16 +92,29 @@ def add(layers: LayerTimes, tuning: Tuning | None) -> Tuning:
     return Tuning(layers.date, __version__, _NOWHERE, (), (), (), layers)
 
 
+def rows(kernels: Iterable[KernelTimes]) -> list[list[str]]:
+    """Makes a row of COLUMNS for each model. Its errors are the median and the 90th percentile."""
+
+    def text(errors: Errors) -> str:
+        return f"{errors.median:.0%}, {errors.ninetieth:.0%}"
+
+    return [
+        [
+            one.kind,
+            one.direction,
+            f"{one.learned_from}, {one.tested_on}",
+            text(one.roofline_errors),
+            text(one.network_errors),
+            "network" if one.network else "roofline",
+        ]
+        for one in kernels
+    ]
+
+
 def show(layers: LayerTimes, console: Console) -> None:
-    """Prints both models' errors on shapes that they have not learned from: median and 90th percentile."""
-    table = Table(
-        "kernel", "direction", "learned from", "tested on", "roofline's error", "network's error", "used"
-    )
-    for one in layers.kernels:
-        errors = (
-            f"{own.median:.0%}, {own.ninetieth:.0%}" for own in (one.roofline_errors, one.network_errors)
-        )
-        counts = (str(one.learned_from), str(one.tested_on))
-        table.add_row(one.kind, one.direction, *counts, *errors, "network" if one.network else "roofline")
+    """Prints the errors of both models of each kernel."""
+    table = Table(*COLUMNS)
+    for row in rows(layers.kernels):
+        table.add_row(*row)
     console.print(table)
     console.print(f"measured on {layers.device} with {layers.threads} threads", highlight=False)

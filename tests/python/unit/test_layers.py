@@ -26,6 +26,8 @@ from roundelay.layers.kernels import (
     Kernel,
     MatrixProduct,
     Normalisation,
+    Update,
+    directions,
     work,
 )
 from roundelay.layers.sampling import Limits, Shape
@@ -46,7 +48,7 @@ def on_a_roofline() -> LayerTimes:
     every = [
         KernelTimes(kind, direction, 80, 20, ROOFLINE, exact, exact, (), ())
         for kind in KINDS
-        for direction in DIRECTIONS
+        for direction in directions(kind)
     ]
     return LayerTimes("2026-01-02T03:04:05Z", "cpu", 2, tuple(every))
 
@@ -120,6 +122,23 @@ def test_what_is_measured_is_the_kernel(kernel: Kernel, samples: int, result: tu
     assert min(sample.forward, sample.backward) > 0
 
 
+def test_an_update_is_measured_among_others_and_has_no_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "_UPDATED", 1000)
+    updated: list[int] = []
+
+    class Counting(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            updated.append(len(self.param_groups[0]["params"]))
+            return super().step(closure)
+
+    monkeypatch.setattr(torch.optim, "SGD", Counting)
+    sample = timing.measure(Shape(Update(300), 1), torch.device("cpu"))
+    assert set(updated) == {4}
+    assert sample.forward > 0
+    assert directions(Update.kind) == (FORWARD,)
+    assert work(Update(300), 1, FORWARD) == (1200, 9600)
+
+
 def _samples(kind: str, count: int, factor: Any) -> list[Sample]:
     """Make samples whose times are those of a roofline, times a factor of the shape."""
     found = []
@@ -159,11 +178,22 @@ def test_a_network_learns_what_no_roofline_says() -> None:
         assert model.errors == model.network_errors
     inside, size = taught[0].shape, model.inputs[-1]
     assert not model.is_outside(inside.kernel, inside.samples)
-    # Beyond the range the roofline alone counts.
     alone = dataclasses.replace(model, network=())
-    assert model.is_outside(inside.kernel, 1 << 20)
-    assert model.seconds(inside.kernel, 1 << 20) == alone.seconds(inside.kernel, 1 << 20)
-    assert model.seconds(inside.kernel, inside.samples) != alone.seconds(inside.kernel, inside.samples)
+
+    def factor(kernel: Kernel, samples: float) -> float:
+        return model.seconds(kernel, samples) / alone.seconds(kernel, samples)
+
+    assert factor(inside.kernel, inside.samples) != 1
+    # Beyond the range the factor stays that of the most samples inside, and else that of the nearest sizes.
+    most = inside.samples
+    while not model.is_outside(inside.kernel, 2 * most):
+        most *= 2
+    assert model.is_outside(inside.kernel, most << 10)
+    assert factor(inside.kernel, most << 10) == pytest.approx(factor(inside.kernel, most))
+    assert isinstance(inside.kernel, Convolution)
+    wide, wider = (dataclasses.replace(inside.kernel, inputs=10**power) for power in (15, 20))
+    assert model.is_outside(wide, 1)
+    assert factor(wider, 1) == pytest.approx(factor(wide, 1))
     assert size.low < size.high
 
 
@@ -178,13 +208,13 @@ def test_too_few_shapes_teach_nothing() -> None:
 def test_a_network_is_tanh_of_sums() -> None:
     row = times.Input("elements", 10.0, 2.0, 4.0, 20.0)
     network = (times.NetLayer(((0.5,), (-1.0,)), (0.1, 0.2)), times.NetLayer(((2.0, 3.0),), (0.5,)))
-    model = dataclasses.replace(on_a_roofline().kernels[-2], inputs=(row,), network=network)
+    every = on_a_roofline().kernels
+    at = next(index for index, one in enumerate(every) if one.kind == ElementWise.kind)
+    model = dataclasses.replace(every[at], inputs=(row,), network=network)
     expected = 2 * math.tanh(0.5 * 1 + 0.1) + 3 * math.tanh(-1.0 * 1 + 0.2) + 0.5
     bound = ROOFLINE.seconds(*work(ElementWise("relu", 1 << 12), 1, FORWARD))
     assert model.seconds(ElementWise("relu", 1 << 12), 1) == pytest.approx(bound * math.exp(expected))
-    layers = dataclasses.replace(
-        on_a_roofline(), kernels=(*on_a_roofline().kernels[:-2], model, on_a_roofline().kernels[-1])
-    )
+    layers = dataclasses.replace(on_a_roofline(), kernels=(*every[:at], model, *every[at + 1 :]))
     assert times.from_json(json.loads(json.dumps(dataclasses.asdict(layers)))) == layers
 
 
@@ -198,7 +228,10 @@ def _changed(**parts: Any) -> dict[str, Any]:
     ("content", "why"),
     [
         ([], '"layers" must have date, device, threads, kernels'),
-        (_changed(kind="pooling"), '"layers.kernels" must have forward and backward of convolution'),
+        (
+            _changed(kind="pooling"),
+            '"layers.kernels" must have convolution forward, convolution backward, matrix',
+        ),
         (_changed(roofline={"overhead": 0.0, "flops": 0.0, "bandwidth": 1.0}), "has a rate of 0"),
         (_changed(roofline=3), '"layers.kernels[0].roofline" is 3, not of type Roofline'),
         (_changed(network=[{"weights": [[1.0]], "biases": [1.0]}]), "layers that do not fit each other"),
@@ -224,7 +257,8 @@ def test_a_step_is_the_sum_of_its_kernels() -> None:
     backward = sum(ROOFLINE.seconds(*work(kernel, 4.0, BACKWARD)) for kernel in kernels)
     assert step.forward == pytest.approx(forward)
     assert step.backward == pytest.approx(backward) == pytest.approx(step.gradients[-1].ready)
-    assert step.update == pytest.approx(2 * (1e-5 + 3 * 4 * shape.elements / 1e10))
+    tensors = sum(len(layer.gradients) for layer in shape.layers)
+    assert step.update == pytest.approx(1e-5 * tensors + 8 * 4 * shape.elements / 1e10)
     assert step.error == pytest.approx(0.25)
     assert step.outside == ""
     assert "tuning.json, learned times (convolution forward, convolution backward" in step.source
@@ -320,6 +354,7 @@ def test_tune_learns_the_layers_of_this_machine_and_keeps_the_links(
 ) -> None:
     pytest.importorskip("sklearn")
     monkeypatch.setattr(timing, "limits", lambda on: Limits(2e7, 2e6))  # small kernels: many in a second
+    monkeypatch.setattr(timing, "_UPDATED", 1 << 16)
     assert cli.main(["--layers", "--minutes", "0.03", "--output", str(file)]) == 0
     found = tuning_file.load(file)
     assert dataclasses.replace(found, layers=None) == TUNING
