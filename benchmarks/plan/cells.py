@@ -16,10 +16,11 @@ from roundelay.plan import ways
 from roundelay.plan.machines import Machines, Wire
 from roundelay.plan.prediction import Prediction, predict
 from roundelay.plan.workload import Gradient, Workload
-from tests.rig import Rig
+from tests.rig import RackRig, Rig
 
 _BURST_S = 1e-3  # the burst of a link that was idle: the bytes of this time, in each step
 _LIMIT_S = 580
+_UPLINK = 4  # a rack's uplink has the rate of a node, divided by this
 
 SHAPES = ((2, 1), (2, 2), (4, 2))  # nodes, and ranks of each
 RATES = (100, 300, 1000)  # Mbit/s of a node
@@ -93,6 +94,13 @@ def run_rig(module: str, shape: tuple[int, int], mbit: int, spec: dict[str, Any]
     with Rig(nodes, mbit, burst=int(mbit * 1e6 / 8 * _BURST_S)) as rig:
         ranks = nodes * ranks_per_node
         return launch.run_ranks(launch.find_launcher(), module, ranks, spec, _LIMIT_S, rig)
+
+
+def run_racks(module: str, mbit: int, spec: dict[str, Any], factors: str) -> list[dict[str, Any]]:
+    """Run a module's ranks on two racks of two nodes of two ranks, with plans over levels."""
+    with RackRig(2, 2, mbit, mbit // _UPLINK) as rig:
+        levels = {"ROUNDELAY_TOPOLOGY": rig.topology, "ROUNDELAY_FACTORS": factors}
+        return launch.run_ranks(launch.find_launcher(), module, 8, spec, _LIMIT_S, rig, levels)
 
 
 def measure(

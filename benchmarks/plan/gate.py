@@ -1,6 +1,7 @@
 """Measures strategy auto after its trial beside all candidates, turn by turn, on the rigs of benchmarks.plan.
 
-Nodes are network namespaces of this machine (tests/rig), which need root. Computing is a sleep.
+Nodes are network namespaces of this machine (tests/rig), which need root. Computing is a sleep. With --racks
+the nodes are in racks with narrow uplinks, and plans over levels are the candidates.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ import argparse
 import itertools
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import launch, show
-from benchmarks.plan.cells import add_rigs, run_rig
-from benchmarks.plan.tasks import AUTO, CANDIDATES
+from benchmarks.plan.cells import add_rigs, run_racks, run_rig
+from benchmarks.plan.tasks import AUTO, CANDIDATES, THROUGHOUT
 from benchmarks.table.result import Estimate
 from benchmarks.table.samples import Samples
 
 DENSE = CANDIDATES[0]
+_FACTORS = "2,4+2,2,2"  # over racks: two levels, which dense takes, and three
+_THREE = "allreduce:factors=2+2+2"
+_WORKER = "benchmarks.workers.gate"
 MOST = 1.02  # auto / dense: its interval must not lie above
 _COLUMNS = ["rig", "Mbit/s", "task", "dense", "auto / dense", "best / auto", "choice"]
 
@@ -32,7 +36,7 @@ def over_dense(cell: dict[str, Any]) -> Estimate:
 def of_best(cell: dict[str, Any]) -> float:
     """Return how fast auto is, relative to the best candidate."""
     medians: dict[str, float] = {name: statistics.median(own) for name, own in cell["seconds"].items()}
-    return min(medians[name] for name in CANDIDATES) / medians[AUTO]
+    return min(own for name, own in medians.items() if name != AUTO) / medians[AUTO]
 
 
 def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
@@ -67,28 +71,41 @@ def summary(cells: Sequence[dict[str, Any]]) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plan.gate", description=__doc__)
     add_rigs(parser)
+    parser.add_argument("--racks", action="store_true", help="two racks of two nodes of two ranks instead")
     parser.add_argument("--repetitions", type=int, default=8, help="turns that count (default: 8)")
     parser.add_argument(
-        "--output", type=Path, default=Path("out/gate.json"), help="cells that it has stay as they are"
+        "--output", type=Path, help="cells that it has stay (default: out/gate.json, out/gate_racks.json)"
     )
     return parser
+
+
+def _measured(arguments: argparse.Namespace, cells: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Measure the cells that are not there yet; yield those of each rig."""
+    known = {(cell["nodes"], cell["ranks_per_node"], cell["mbit"], cell["task"]) for cell in cells}
+    shapes = [(4, 2)] if arguments.racks else arguments.shapes
+    for shape, mbit in itertools.product(shapes, arguments.mbit):
+        tasks = [task for task in arguments.tasks if (*shape, mbit, task) not in known]
+        if not tasks:
+            continue
+        spec: dict[str, Any] = {"tasks": tasks, "repetitions": arguments.repetitions}
+        if arguments.racks:
+            spec |= {"candidates": [DENSE], "throughout": [DENSE, _THREE]}
+            found = run_racks(_WORKER, mbit, spec, _FACTORS)
+        else:
+            spec |= {"candidates": CANDIDATES, "throughout": THROUGHOUT}
+            found = run_rig(_WORKER, shape, mbit, spec)
+        nodes, ranks = shape
+        yield [{"nodes": nodes, "ranks_per_node": ranks, "mbit": mbit, **cell} for cell in found[0]["cells"]]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
-    launch.require_rig("nodes")
-    output: Path = arguments.output
+    launch.require_rig("racks" if arguments.racks else "nodes")
+    output = Path(arguments.output or ("out/gate_racks.json" if arguments.racks else "out/gate.json"))
     cells: list[dict[str, Any]] = json.loads(output.read_text())["cells"] if output.exists() else []
-    known = {(cell["nodes"], cell["ranks_per_node"], cell["mbit"], cell["task"]) for cell in cells}
-    for shape, mbit in itertools.product(arguments.shapes, arguments.mbit):
-        tasks = [task for task in arguments.tasks if (*shape, mbit, task) not in known]
-        if not tasks:
-            continue
-        spec = {"tasks": tasks, "repetitions": arguments.repetitions}
-        found = run_rig("benchmarks.workers.gate", shape, mbit, spec)[0]["cells"]
-        nodes, ranks = shape
-        cells += [{"nodes": nodes, "ranks_per_node": ranks, "mbit": mbit, **cell} for cell in found]
+    for found in _measured(arguments, cells):
+        cells += found
         show.save(output, {"machine": launch.machine(launch.find_launcher()), "cells": cells})
     console = show.console()
     console.print(show.table(_COLUMNS, rows(cells), texts=3))

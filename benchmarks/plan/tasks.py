@@ -38,4 +38,5 @@ STRATEGIES = (
     f"local_sgd:period={STEPS}",
 )
 AUTO = "auto"
-CANDIDATES = ("dense", "dense:wire=bf16")  # the default candidates of `auto`, each taken throughout
+CANDIDATES = ("dense", "bf16")  # those of `auto` by default
+THROUGHOUT = ("dense", "dense:wire=bf16")  # each of them, taken throughout

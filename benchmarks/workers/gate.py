@@ -9,7 +9,7 @@ import torch
 import roundelay.torch as hvd
 from benchmarks import measure
 from benchmarks.plan.sleeping import Model, step
-from benchmarks.plan.tasks import AUTO, CANDIDATES, STEPS, TASKS, Task
+from benchmarks.plan.tasks import AUTO, STEPS, TASKS, Task
 
 _MOST_STEPS = 200  # of a trial
 _TURN = 2  # steps
@@ -48,22 +48,22 @@ def _settle(turn: _Turn, auto: hvd.strategies.Auto) -> str:
     raise RuntimeError(f"strategy auto has not chosen after {_MOST_STEPS} steps")
 
 
-def _measure(task: Task, repetitions: int, ranks: measure.Ranks) -> dict[str, Any]:
-    auto = hvd.strategies.Auto()
-    turns = {name: _Turn(task, name, ranks) for name in CANDIDATES}
+def _measure(task: Task, spec: dict[str, Any], ranks: measure.Ranks) -> dict[str, Any]:
+    auto = hvd.strategies.Auto(tuple(spec["candidates"]))
+    turns = {name: _Turn(task, name, ranks) for name in spec["throughout"]}
     for turn in turns.values():
         turn.train(STEPS)  # then the pool has its buckets
     own = _Turn(task, auto, ranks)
     choice = _settle(own, auto)
-    found = measure.take_turns({**turns, AUTO: own}, repetitions)
+    found = measure.take_turns({**turns, AUTO: own}, spec["repetitions"])
     return {"choice": choice, "seconds": found.single(), "others": found.others}
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:
-    """Measure each task."""
+    """Measure each task: `candidates` are Auto's, and the strategies `throughout` each train alone."""
     ranks = measure.Ranks(spec)
     hvd.init()
-    cells = [{"task": name, **_measure(TASKS[name], spec["repetitions"], ranks)} for name in spec["tasks"]]
+    cells = [{"task": name, **_measure(TASKS[name], spec, ranks)} for name in spec["tasks"]]
     hvd.shutdown()
     ranks.leave()
     return {"cells": cells}
