@@ -74,7 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--racks", action="store_true", help="two racks of two nodes of two ranks instead")
     parser.add_argument("--repetitions", type=int, default=8, help="turns that count (default: 8)")
     parser.add_argument(
-        "--output", type=Path, help="cells that it has stay (default: out/gate.json, out/gate_racks.json)"
+        "--output",
+        type=Path,
+        help="cells that it has stay as they are (default: out/gate.json, with --racks out/gate_racks.json)",
     )
     return parser
 

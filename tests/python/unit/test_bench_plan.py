@@ -143,3 +143,14 @@ def test_the_page_of_auto_has_its_cells() -> None:
     assert not any((gate.over_dense(cell).low or 0.0) > gate.MOST for cell in cells)
     assert statistics.median(map(gate.of_best, cells)) >= 0.9
     assert gate.summary(cells) in page
+
+
+def test_the_page_of_auto_has_what_was_stored_of_racks() -> None:
+    path = DOCS.parent / "techniques" / "auto_racks.json"
+    cells = json.loads(path.read_text())["cells"]
+    page = path.with_name("auto.md").read_text()
+    assert all(cell["choice"].startswith("2x2x2 ") for cell in cells)
+    first, second, last = (f"{gate.over_dense(cell).value:.2f}" for cell in cells)
+    assert f"fell to {first}, {second} and {last} of" in " ".join(page.split())
+    fast = [gate.of_best(cell) for cell in cells]
+    assert f"({min(fast):.1%} to {max(fast):.1%})" in page
