@@ -19,6 +19,7 @@ from benchmarks.table import (
     straggler,
     submit,
     tensors,
+    threads,
     topk,
     train,
 )
@@ -186,6 +187,7 @@ AIMS: Sequence[Aim] = (
     times_the_floor(cache.FIRST, data_cache.FIRST_GOAL),
     *(times_the_floor(work, 1 / data_cache.LATER_GOAL) for work in (cache.LATER, cache.PLAIN)),
     times_the_floor(cache.MEMORY, 1.01),
+    times_as_fast(threads.SUM, threads.ONE, 1.0),
     at_most(straggler.WAIT, 1e-3),
     at_most(alone.IDLE, 0.1),
     at_most(alone.MESSAGES, 0),
