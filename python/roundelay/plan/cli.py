@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn, TypeVar
 
 from rich.console import Console
 
@@ -23,10 +25,18 @@ from roundelay.plan.workload import Roofline, Workload, from_shape
 _WIDTH = 140  # columns of a table that does not go to a terminal
 _SUFFIXES = (".png", ".svg")
 _MOST_RANKS = 1 << 16
+_T = TypeVar("_T")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, like all errors of this command."""
+
+    def error(self, message: str) -> NoReturn:
+        raise PlanError(f"{message.removeprefix('argument ')}; `roundelay plan --help` lists the options")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="roundelay plan",
         description="Predicts how fast training will be on other machines, and which strategy pays there.",
         allow_abbrev=False,
@@ -81,9 +91,17 @@ def _steps(text: str) -> slice:
     return slice(begin, end)
 
 
+def _read(option: str, reader: Callable[[str], _T], text: str) -> _T:
+    """Read an option's value. PlanError names the option."""
+    try:
+        return reader(text)
+    except PlanError as error:
+        raise PlanError(f"{option}: {error}") from None
+
+
 def _subject(given: argparse.Namespace) -> tuple[Subject, float]:
     """Return the training on its machines, and the jitter of its steps (Recording.jitter)."""
-    samples = float(units.count(given.batch_size)) if given.batch_size else 1.0
+    samples = float(_read("--batch-size", units.count, given.batch_size)) if given.batch_size else 1.0
     if (given.timeline is None) == (given.model is None):
         raise PlanError("give --from JOB.JSON (a timeline) or --model NAME --compute TIME")
     if given.timeline is not None:
@@ -99,9 +117,11 @@ def _subject(given: argparse.Namespace) -> tuple[Subject, float]:
 def _modelled(given: argparse.Namespace, shape: Shape, samples: float, found: Machines) -> Subject:
     """Return a known model's step: from stated times, or else from the layers of the tuning file."""
     if given.compute and not (given.flops or given.membw):
-        return Subject(from_shape(shape, units.seconds(given.compute), samples), found)
+        return Subject(from_shape(shape, _read("--compute", units.seconds, given.compute), samples), found)
     if given.flops and given.membw and not given.compute:
-        roofline = Roofline(units.flops(given.flops), units.bandwidth(given.membw))
+        roofline = Roofline(
+            _read("--flops", units.flops, given.flops), _read("--membw", units.bandwidth, given.membw)
+        )
         step = roofline.workload(shape, samples)
         return Subject(step, found, roofline, lambda line, n: line.workload(shape, n))
     times = machines.load_tuning(given.tuning).layers if given.tuning is not None else None
@@ -123,28 +143,52 @@ def _machines(given: argparse.Namespace) -> Machines:
         found = machines.from_tuning(given.tuning, found)
     for name in ("ranks_per_node", "inter", "intra", "latency", "memory", "price"):
         value = getattr(given, name)
-        if value is None:
-            continue
-        try:
-            found = machines.changed(found, f"{name}={value}")
-        except PlanError as error:
-            raise PlanError(f"--{name.replace('_', '-')}: {error}") from None
+        if value is not None:
+            change = functools.partial(machines.changed, found)
+            found = _read(f"--{name.replace('_', '-')}", change, f"{name}={value}")
     return found
 
 
 def _nodes(given: argparse.Namespace, found: Machines) -> list[int]:
     default = str(found.nodes) if given.cluster is not None and found.nodes > 1 else "1,2,4,8"
-    nodes = sorted({units.count(part) for part in (given.nodes or default).split(",")})
-    if nodes[-1] * found.ranks_per_node > _MOST_RANKS:
-        raise PlanError(
-            f"{nodes[-1]} nodes of {found.ranks_per_node} ranks are more than {_MOST_RANKS} ranks"
-        )
+    nodes = sorted({_read("--nodes", units.count, part) for part in (given.nodes or default).split(",")})
+    _check_ranks(nodes[-1], found)
     return nodes
 
 
-def _check_output(path: Path | None) -> None:
-    if path is not None and path.suffix.lower() not in _SUFFIXES:
-        raise PlanError(f"'{path}' ends in neither .png nor .svg")
+def _check_ranks(nodes: int, found: Machines) -> None:
+    if nodes * found.ranks_per_node > _MOST_RANKS:
+        raise PlanError(
+            f"{nodes} nodes of {found.ranks_per_node} ranks are more than {_MOST_RANKS} ranks: "
+            "give fewer with --nodes or --ranks-per-node"
+        )
+
+
+def _check_files(given: argparse.Namespace) -> None:
+    """Find files that cannot be written before the work."""
+    if given.output is not None and given.output.suffix.lower() not in _SUFFIXES:
+        raise PlanError(f"--output: '{given.output}' ends in neither .png nor .svg")
+    for option, path in (("--output", given.output), ("--json", given.json)):
+        if path is None or str(path) == "-":
+            continue
+        why = ""
+        if path.is_dir():
+            why = "it is a folder: name a file"
+        elif not path.parent.is_dir():
+            why = f"there is no folder '{path.parent}': make it first"
+        elif not os.access(path if path.exists() else path.parent, os.W_OK):
+            why = "permission denied: name a file that you may write"
+        if why:
+            raise PlanError(f"{option}: cannot write '{path}': {why}")
+
+
+def _what_if(text: str, found: Machines, nodes: list[int]) -> tuple[Machines, list[int]]:
+    """Return the machines and the numbers of nodes after a change."""
+    changed = _read("--what-if", functools.partial(machines.changed, found), text)
+    if text.partition("=")[0] == "nodes":
+        nodes = [changed.nodes]
+    _check_ranks(nodes[-1], changed)
+    return changed, nodes
 
 
 def _draw(draw: str, found: object, title: str, path: Path, console: Console) -> None:
@@ -197,12 +241,12 @@ def _strategies(given: argparse.Namespace) -> list[str]:
 def _predict(given: argparse.Namespace, subject: Subject, jitter: float, console: Console) -> None:
     workload, found = subject.workload, subject.machines
     nodes, strategies = _nodes(given, found), _strategies(given)
-    epoch = float(units.count(given.epoch_samples)) if given.epoch_samples else None
+    epoch = float(_read("--epoch-samples", units.count, given.epoch_samples)) if given.epoch_samples else None
     tables = [outlook.table(workload, found, nodes, strategies, jitter)]
     texts = [outlook.advice(tables[0])]
     if given.what_if:
-        changed = machines.changed(found, given.what_if)
-        tables.append(outlook.table(workload, changed, nodes, strategies, jitter))
+        changed, others = _what_if(given.what_if, found, nodes)
+        tables.append(outlook.table(workload, changed, others, strategies, jitter))
         texts.append(f"With {given.what_if}: {outlook.advice(tables[1])}")
     for index, rows in enumerate(tables):
         if index:
@@ -224,20 +268,22 @@ def _predict(given: argparse.Namespace, subject: Subject, jitter: float, console
 
 
 def _run(given: argparse.Namespace, console: Console) -> None:
-    _check_output(given.output)
+    _check_files(given)
     if given.study and given.what_if:
         raise PlanError("--study and --what-if do not go together: give one")
+    if given.epoch_samples and not given.batch_size:
+        raise PlanError("--epoch-samples needs --batch-size, the samples of one rank in a step")
     subject, jitter = _subject(given)
     (_study if given.study else _predict)(given, subject, jitter, console)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Return 0, or 2 after one line on stderr."""
-    given = _parser().parse_args(argv)
-    console = Console(stderr=str(given.json) == "-")
-    if not console.is_terminal:
-        console = Console(width=_WIDTH, stderr=str(given.json) == "-")
     try:
+        given = _parser().parse_args(argv)
+        console = Console(stderr=str(given.json) == "-")
+        if not console.is_terminal:
+            console = Console(width=_WIDTH, stderr=str(given.json) == "-")
         _run(given, console)
     except PlanError as error:
         print(f"roundelay plan: {error}", file=sys.stderr)

@@ -159,6 +159,9 @@ def changed(machines: Machines, text: str) -> Machines:
     key, equals, value = text.partition("=")
     if not equals:
         raise PlanError(f"{text!r} is not like inter=25Gbit")
+    known = (*_KEYS, "latency")
+    if key not in known:
+        raise PlanError(f"{key!r} is unknown; known are {', '.join(known)}")
     if key == "latency":
         inter = dataclasses.replace(machines.inter, latency=seconds(value, zero=True))
         return dataclasses.replace(machines, inter=inter)

@@ -65,6 +65,18 @@ def test_a_known_model_and_what_if(capsys: pytest.CaptureFixture[str]) -> None:
     assert before[0]["strategy"] == after[0]["strategy"] == "dense"
     assert after[0]["seconds"] < before[0]["seconds"]
     assert "stay with dense" in plan["what_if"]["advice"]
+    assert main([*RESNET, "--nodes", "2", "--what-if", "nodes=5", "--json", "-"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert {row["nodes"] for row in plan["rows"]} == {2}
+    assert {row["nodes"] for row in plan["what_if"]["rows"]} == {5}
+    assert "On 5 nodes" in plan["what_if"]["advice"]
+
+
+def test_an_epoch_costs_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    epoch = ["--nodes", "16", "--price", "12.5", "--epoch-samples", "1281167", "--strategies", "dense"]
+    assert main([*RESNET, *epoch, "--json", "-"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["cost"] == pytest.approx(12.5 * 16 / 3600 * 1281167 / (16 * 64) * row["seconds"])
 
 
 @pytest.mark.parametrize(
@@ -85,6 +97,26 @@ def test_a_known_model_and_what_if(capsys: pytest.CaptureFixture[str]) -> None:
         ([*RESNET, "--cluster", "none.yaml"], "none.yaml"),
         ([*RESNET, "--tuning", "none.json"], "none.json"),
         ([*RESNET, "--what-if", "faster"], "inter=25Gbit"),
+        ([*RESNET, "--what-if", "speed=3"], "--what-if: 'speed' is unknown; known are nodes, ranks_per_node"),
+        ([*RESNET, "--what-if", "speed=3"], "price, latency"),
+        ([*RESNET, "--what-if", "inter=3"], "--what-if: '3' has no unit"),
+        ([*RESNET, "--what-if", "nodes=1000000"], "more than 65536 ranks"),
+        ([*RESNET, "--nodes", "-3"], "--nodes: '-3' must be more than 0"),
+        ([*RESNET, "--nodes", "1,,2"], "--nodes: '' is no whole number"),
+        ([*RESNET, "--nodes"], "--nodes: expected one argument; `roundelay plan --help`"),
+        ([*RESNET, "--node", "3"], "--node 3; `roundelay plan --help`"),
+        (["--model", "resnet50", "--compute", "-1s"], "--compute: expected one argument"),
+        (["--model", "resnet50", "--compute", "0s"], "--compute: '0s' must be more than 0"),
+        (["--model", "resnet50", "--compute", "1s", "--batch-size", "0"], "--batch-size: '0'"),
+        (["--model", "resnet50", "--flops", "1T", "--membw", "3"], "--membw: '3' has no unit"),
+        ([*RESNET, "--epoch-samples", "1e9"], "--epoch-samples: '1e9'"),
+        (["--model", "resnet50", "--compute", "1s", "--epoch-samples", "9"], "needs --batch-size"),
+        (
+            [*RESNET, "--output", "none/plan.png"],
+            "--output: cannot write 'none/plan.png': there is no",
+        ),
+        ([*RESNET, "--json", "none/plan.json"], "--json: cannot write 'none/plan.json': there is no folder"),
+        ([*RESNET, "--json", "/"], "--json: cannot write '/': it is a folder"),
         ([*RESNET, "--study", "batch,speed"], "membw"),
         ([*RESNET, "--study", "batch", "--what-if", "inter=1Gbit"], "--what-if"),
         ([*RESNET, "--flops", "1T"], "--flops"),
@@ -98,7 +130,8 @@ def test_bad_input_is_one_line_with_the_cure(
     arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
-    error = capsys.readouterr().err
+    out, error = capsys.readouterr()
+    assert out == ""
     assert error.count("\n") == 1
     assert error.startswith("roundelay plan: ")
     assert word in error
