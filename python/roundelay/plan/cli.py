@@ -222,7 +222,7 @@ def _study(given: argparse.Namespace, subject: Subject, jitter: float, console: 
     for table in study.tables(found):
         console.print(table)
     rows = next(iter(found.values()))[study.FACTORS.index(1.0)][1]
-    for line in report.inputs(subject.workload, rows):
+    for line in [*report.inputs(subject.workload, rows), *study.unvaried(subject, found)]:
         console.print(line, highlight=False, markup=False)
     if given.output is not None:
         title = f"{subject.workload.name} on {nodes} nodes: {subject.machines.describe()}"

@@ -7,6 +7,7 @@ import dataclasses
 from roundelay.layers.kernels import BACKWARD, FORWARD, Kernel, Update
 from roundelay.layers.times import LayerTimes
 from roundelay.plan.shapes import Layer, Shape
+from roundelay.plan.units import date_text
 from roundelay.plan.workload import Workload, from_layers
 
 
@@ -42,8 +43,8 @@ def from_times(shape: Shape, times: LayerTimes, samples: float, origin: str) -> 
     return dataclasses.replace(
         step,
         update=sum(seconds(update, 1.0, FORWARD) for update in updates),
-        source=f"{origin}, {models} of kernels, measured {times.date} on {times.device} with "
-        f"{times.threads} threads",
+        source=f"{origin}, {models} of kernels, measured on {times.device} with {times.threads} threads "
+        f"({date_text(times.date)})",
         error=wrong / sum(seconds(*run) for run in runs),
         outside=f"outside of the calibrated range: {beyond} of {len(runs)} kernels" if beyond else "",
     )

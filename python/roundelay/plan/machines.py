@@ -11,7 +11,17 @@ import yaml
 
 from roundelay import _model, tuning_file
 from roundelay.plan.prediction import Control
-from roundelay.plan.units import PlanError, bandwidth, bandwidth_text, count, number, seconds, time_text
+from roundelay.plan.units import (
+    PlanError,
+    age_text,
+    bandwidth,
+    bandwidth_text,
+    count,
+    date_text,
+    number,
+    seconds,
+    time_text,
+)
 from roundelay.tuning_file import Tuning
 
 STATED_ERROR = 0.2  # relative; of links that nobody has measured
@@ -201,13 +211,14 @@ def from_tuning(path: Path, machines: Machines) -> Machines:
         measured=(nodes, ranks),
         error=max(errors, default=STATED_ERROR),
         rack=members.get("rack", machines.rack),
-        source=(*machines.source, f"{path}, links measured {tuning.date} on {nodes} nodes of {ranks} ranks"),
+        source=(
+            *machines.source,
+            f"{path}, links measured on {nodes} nodes of {ranks} ranks ({date_text(tuning.date)})",
+        ),
     )
 
 
 def age(path: Path) -> str:
     """Return a text that tells when a file was changed last, and how long ago that is."""
     changed_at = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.timezone.utc)
-    days = (datetime.datetime.now(datetime.timezone.utc) - changed_at).total_seconds() / 86400
-    ago = f"{days:.0f} days" if days >= 1 else f"{max(0.0, days * 24):.1f} hours"
-    return f"{changed_at:%Y-%m-%d %H:%M} UTC, {ago} old"
+    return age_text(changed_at)

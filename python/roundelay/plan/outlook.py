@@ -12,6 +12,7 @@ from roundelay.plan.machines import Machines
 from roundelay.plan.prediction import Choice, Prediction, predict
 from roundelay.plan.workload import Workload
 
+MODEL_ERROR = 0.059  # relative; 90th percentile of predicted steps on the rig: error_90 in docs/plan.json
 _LIKELY = 0.9  # the share of the steps that lie in the interval
 _EXPOSED = 0.05  # share of a step; with less exposed communication, compute limits the step
 _MOST = 0.5  # share of the exposed time; a cost limits the step if more than this goes when it is taken away
@@ -111,7 +112,7 @@ def look(workload: Workload, machines: Machines, choice: Choice, jitter: float) 
         exposed=exposed,
         hidden=max(0.0, max(prediction.busy, default=0.0) - exposed),
         samples_per_second=ranks * workload.samples / seconds,
-        efficiency=workload.compute / seconds,
+        efficiency=min(1.0, workload.compute / seconds),  # the median of one rank's steps is below their mean
         bytes=prediction.bytes,
         limit=_limit(machines, usual, choice, prediction),
         outside=machines.outside(),
@@ -144,10 +145,11 @@ def advice(rows: Sequence[Row]) -> str:
     if best.seconds > 0.98 * plain.seconds:
         return f"On {where} stay with {plain.strategy}: nothing saves 2 % of its step."
     gain = 1 - best.seconds / plain.seconds
+    wrong = f"with the model's own error of {MODEL_ERROR:.1%}"
     sure = (
-        "sure: the intervals do not overlap"
-        if best.high < plain.low
-        else "not sure: the intervals overlap, so measure both"
+        f"sure: the intervals do not overlap, {wrong} too"
+        if best.high * (1 + MODEL_ERROR) < plain.low / (1 + MODEL_ERROR)
+        else f"not sure: {wrong} the intervals overlap, so measure both"
     )
     text = f"On {where} take {best.strategy}: a step takes {gain:.0%} less than {plain.strategy} ({sure})."
     if best.lossless:

@@ -65,6 +65,7 @@ def inputs(workload: Workload, rows: Sequence[Row]) -> list[str]:
         f"{time_text(workload.update)} update; {len(workload.gradients)} gradients, "
         f"{bytes_text(workload.bytes)}; from {workload.source}",
         f"links: {machines.describe()}; from {', '.join(machines.source) or 'the command line and defaults'}",
+        "model: a step's buckets are simulated; a stage of a collective takes the time of its formula",
     ]
     outside = dict.fromkeys(text for text in (workload.outside, *(row.outside for row in rows)) if text)
     return [*lines, *(f"note: {text}" for text in outside)]

@@ -83,8 +83,23 @@ def study(subject: Subject, text: str, strategies: Sequence[str], jitter: float)
     return found
 
 
+def _cell(row: Row) -> str:
+    interval = f"{time_text(row.low)} to {time_text(row.high)}"
+    return f"{time_text(row.seconds)}, {row.efficiency:.0%}\n({interval})"
+
+
+def unvaried(subject: Subject, found: Study) -> list[str]:
+    """Return a line that says what a varied memory bandwidth leaves as it is."""
+    if "membw" not in found or subject.roofline is not None:
+        return []
+    return [
+        "note: membw varies casts and sums alone: what part of a given time waits for memory is "
+        "not known (give --model with --flops and --membw)"
+    ]
+
+
 def tables(found: Study) -> list[Table]:
-    """Make a table of each quantity: a step and its efficiency for each strategy."""
+    """Make a table of each quantity: a step, its efficiency and its interval for each strategy."""
     made = []
     for quantity, lines in found.items():
         table = Table(title=quantity, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -93,6 +108,6 @@ def tables(found: Study) -> list[Table]:
             table.add_column(row.strategy, justify="right")
         for factor, rows in lines:
             name = f"{rows[0].nodes} nodes" if quantity == "nodes" else f"x {factor:g}"
-            table.add_row(name, *(f"{time_text(row.seconds)}, {row.efficiency:.0%}" for row in rows))
+            table.add_row(name, *map(_cell, rows))
         made.append(table)
     return made

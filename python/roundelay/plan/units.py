@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 
@@ -78,10 +79,15 @@ def _positive(value: float, text: str, zero: bool = False) -> float:
     return value
 
 
+def _below(value: float, limit: float) -> bool:
+    """Tell whether a value is below a limit when it has three digits."""
+    return float(f"{value:.3g}") < limit
+
+
 def time_text(value: float) -> str:
     """Format seconds with three digits."""
     for limit, factor, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
-        if value < limit:
+        if _below(value, limit):
             return f"{value * factor:.3g} {unit}"
     return f"{value:.3g} s" if value < 100 else f"{value:.0f} s"
 
@@ -89,7 +95,7 @@ def time_text(value: float) -> str:
 def bytes_text(value: float) -> str:
     """Format bytes in decimal units, as links have them."""
     for limit, factor, unit in ((1e3, 1.0, "B"), (1e6, 1e-3, "kB"), (1e9, 1e-6, "MB")):
-        if value < limit:
+        if _below(value, limit):
             return f"{value * factor:.3g} {unit}"
     return f"{value * 1e-9:.3g} GB"
 
@@ -98,6 +104,23 @@ def bandwidth_text(value: float) -> str:
     """Format a bandwidth in bits."""
     bits = 8 * value
     for limit, factor, unit in ((1e9, 1e-6, "Mbit/s"), (math.inf, 1e-9, "Gbit/s")):
-        if bits < limit:
+        if _below(bits, limit):
             return f"{bits * factor:.3g} {unit}"
     return "any"
+
+
+def age_text(moment: datetime.datetime) -> str:
+    """Return a text that tells a moment, and how long ago that is."""
+    days = (datetime.datetime.now(datetime.timezone.utc) - moment).total_seconds() / 86400
+    ago = f"{days:.0f} days" if days >= 1 else f"{max(0.0, days * 24):.1f} hours"
+    return f"{moment.astimezone(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {ago} old"
+
+
+def date_text(date: str) -> str:
+    """Return a file's date with its age; a date of another form than ISO 8601 stays as it is."""
+    try:
+        moment = datetime.datetime.fromisoformat(date)
+    except ValueError:
+        return date
+    utc = datetime.timezone.utc
+    return age_text(moment if moment.tzinfo is not None else moment.replace(tzinfo=utc))

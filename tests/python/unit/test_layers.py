@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,7 @@ def test_a_step_is_the_sum_of_its_kernels() -> None:
     assert step.update == pytest.approx(1e-5 * tensors + 8 * 4 * shape.elements / 1e10)
     assert step.error == pytest.approx(0.25)
     assert step.outside == ""
+    assert re.search(r"UTC, \d+ days old\)$", step.source)
     assert "tuning.json, learned times (convolution forward, convolution backward" in step.source
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 from statistics import fmean
 
@@ -17,6 +18,7 @@ from roundelay.plan.prediction import Control, predict
 from roundelay.plan.workload import Roofline, from_shape
 from unit.test_plan_inputs import timeline
 
+ROOT = Path(__file__).resolve().parents[3]
 STEP = from_shape(shapes.resnet50(), 0.12, 64)
 RESNET = ["--model", "resnet50", "--compute", "0.12s", "--batch-size", "64"]
 
@@ -200,10 +202,48 @@ def test_advice_says_when_nothing_pays_and_how_sure_it_is() -> None:
     slow = machines.changed(machines.Machines(), "inter=1Gbit")
     text = outlook.advice(outlook.table(STEP, slow, [4], ["dense", "bf16", "csc:keep=0.1"]))
     assert "On 4 nodes take csc:keep=0.1" in text
-    assert "sure: the intervals do not overlap" in text
+    assert "(sure: the intervals do not overlap, with the model's own error of 5.9% too)" in text
     assert "Of the lossless ones bf16" in text
     unsure = dataclasses.replace(slow, error=3.0)
     assert "not sure" in outlook.advice(outlook.table(STEP, unsure, [4], ["dense", "bf16"]))
+
+
+def test_advice_is_not_sure_of_a_gain_that_the_models_own_error_may_have_made() -> None:
+    row = outlook.look(STEP, machines.Machines(4), ways.parse("dense", STEP), 0.0)
+    plain = dataclasses.replace(row, seconds=1.0, low=0.999, high=1.001)
+
+    def advice(seconds: float) -> str:
+        fast = dataclasses.replace(plain, strategy="bf16", seconds=seconds, low=seconds, high=seconds)
+        return outlook.advice([plain, fast])
+
+    assert "not sure: with the model's own error of 5.9% the intervals overlap" in advice(0.94)
+    assert "(sure" in advice(0.85)
+    measured = json.loads((ROOT / "docs" / "plan.json").read_text())["error_90"]
+    assert pytest.approx(measured, abs=5e-4) == outlook.MODEL_ERROR
+
+
+def test_one_rank_is_not_more_efficient_than_its_computing() -> None:
+    one = outlook.look(STEP, machines.Machines(1), ways.parse("dense", STEP), 0.2)
+    assert one.efficiency == 1.0
+
+
+def test_the_output_says_what_is_taken_by_formula(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*RESNET, "--nodes", "2"]) == 0
+    assert "a stage of a collective takes the time of its formula" in capsys.readouterr().out
+
+
+def test_a_study_says_what_memory_leaves_as_it_is(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--nodes", "4", "--strategies", "dense", "--study"]
+    note = "note: membw varies casts and sums alone"
+    assert main(["--from", str(job), *where, "membw"]) == 0
+    assert note in capsys.readouterr().out
+    assert main([*RESNET, *where, "link"]) == 0
+    out = capsys.readouterr().out
+    assert note not in out
+    assert re.search(r"x 1 +\d+ ms, \d+% *\n +\(\d+ ms to \d+ ms\)", out)
+    roofline = ["--model", "resnet50", "--flops", "10T", "--membw", "700GB/s"]
+    assert main([*roofline, *where, "membw"]) == 0
+    assert note not in capsys.readouterr().out
 
 
 def test_a_study_varies_one_quantity_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,6 +101,11 @@ def test_quantities() -> None:
     assert units.bandwidth("1.5GB/s") == 1.5e9
     assert units.bandwidth("2GiB/s") == 2 * 2**30
     assert units.time_text(0.0123) == "12.3 ms"
+    assert [units.time_text(value) for value in (0.9996, 0.9994, 9.996e-4)] == ["1 s", "999 ms", "1 ms"]
+    assert [units.bytes_text(value) for value in (999, 999_600)] == ["999 B", "1 MB"]
+    assert units.bandwidth_text(0.9996 * 1.25e8) == "1 Gbit/s"
+    assert units.date_text("2026-01-02T03:04:05").startswith("2026-01-02 03:04 UTC, ")
+    assert units.date_text("last week") == "last week"
     assert units.bandwidth_text(1.25e9) == "10 Gbit/s"
     for text in ("3", "-1s", "0s", "1 hour", "s", "", "nans", "1e999s", "1..2s"):
         with pytest.raises(PlanError):
@@ -240,7 +245,9 @@ def test_a_tuning_file_gives_links_and_says_what_was_measured(tmp_path: Path) ->
     found = machines.from_tuning(path, machines.Machines(ranks_per_node=2))
     assert (found.intra.bandwidth, found.inter.bandwidth) == (8e9, 1e9)
     assert (found.inter.latency, found.inter.overhead, found.error) == (4e-5, 3e-4, 0.1)
-    assert found.source == (f"{path}, links measured 2026-01-02T03:04:05+00:00 on 4 nodes of 2 ranks",)
+    (source,) = found.source
+    assert source.startswith(f"{path}, links measured on 4 nodes of 2 ranks (2026-01-02 03:04 UTC, ")
+    assert source.endswith(" days old)")
     assert dataclasses.replace(found, nodes=4).outside() == ""
     assert "measured were 4 of 2" in dataclasses.replace(found, nodes=8).outside()
     assert found.control().overhead == 2e-5  # one node
