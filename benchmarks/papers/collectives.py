@@ -3,25 +3,49 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
-from benchmarks.papers.claim import Claim, Kind, predicted
+from benchmarks.papers.claim import Claim, Kind, predicted, sensitivity
 from benchmarks.papers.constants import EDR_P100, MINSKY, Machines
-from benchmarks.papers.ways import LAZY, levels, ring, speedup, training
+from benchmarks.papers.measured import NONE
+from benchmarks.papers.ways import LAZY, ring, speedup, training
 from roundelay import _model
 from roundelay.plan.shapes import resnet50
 
 AWAN, BLUECONNECT = "CUDA-aware MPI allreduce", "BlueConnect"
 SMALL = 4096.0
+SIZES = {"256 B": 256.0, "4 KiB": SMALL, "16 KiB": 2.0**14, "64 KiB": 2.0**16, "256 KiB": 2.0**18}
+SIZES |= {"1 MiB": 2.0**20, "8 MiB": 2.0**23, "64 MiB": 2.0**26}
+MOST_CHUNKS = 64
 
 
 def _efficiency(machines: Machines) -> float:
     return 100 * speedup(machines, "resnet50", ring(4), LAZY) / machines.ranks
 
 
-def _small_gain(machines: Machines) -> float:
+def gain(machines: Machines, size: float = SMALL) -> float:
+    """Return how many times as fast as a ring the better of doubling, and of halving and doubling, is."""
     cluster = machines.cluster()
-    plain = _model.seconds(_model.flat(cluster, "ring", SMALL), cluster)
-    return plain / _model.seconds(_model.flat(cluster, "recursive_doubling", SMALL), cluster)
+    ours = (
+        _model.seconds(_model.flat(cluster, name, size), cluster)
+        for name in ("recursive_doubling", "halving_doubling")
+    )
+    return _ring(machines, size) / min(ours)
+
+
+def size_for(times: float) -> float:
+    """Return the largest message, in bytes, that 64 GPUs send at least so many times as fast as a ring."""
+    low, high = SMALL, 1e8
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if gain(EDR_P100, middle) > times else (low, middle)
+    return low
+
+
+def size_table() -> list[list[str]]:
+    """Return the gain over a ring by size of the message and number of GPUs."""
+    machines = [dataclasses.replace(EDR_P100, nodes=nodes) for nodes in (16, 32, 64)]
+    return [[name, *(f"{gain(one, size):.1f}" for one in machines)] for name, size in SIZES.items()]
 
 
 def _large_gain(machines: Machines, size: float) -> float:
@@ -52,7 +76,8 @@ def efficiency_table() -> list[list[str]]:
 
 
 def _awan() -> list[Claim]:
-    gains = [f"{_small_gain(dataclasses.replace(EDR_P100, nodes=n)):.1f}" for n in (16, 32, 64)]
+    gains = [gain(dataclasses.replace(EDR_P100, nodes=n)) for n in (16, 32, 64)]
+    large = _large_size(29)
     return [
         predicted(
             AWAN,
@@ -67,19 +92,21 @@ def _awan() -> list[Claim]:
             "small and medium messages: 5 to 17 times as fast as NCCL 2 of 2018, which had rings alone",
             "5 to 17",
             Kind.PREDICTED,
-            f"{gains[0]}, {gains[1]} and {gains[2]} on 16, 32 and 64 GPUs at 4 KiB; NCCL has had trees since "
-            "2.4: today 1 to 2",
-            "within the range on 16 and 32",
-            "number of GPUs",
+            f"{gains[0]:.1f}, {gains[1]:.1f} and {gains[2]:.1f} on 16, 32 and 64 GPUs at 4 KiB; on 64 it is "
+            f"17 at {size_for(17) / 1024:.0f} KiB and 5 at {size_for(5) / 1024:.0f} KiB; NCCL has had trees "
+            "since 2.4: today 1 to 2",
+            f"within the range on 16 and 32; {gains[2] / 17 - 1:+.1%} on 64",
+            f"number of GPUs: {gains[2] / gains[1] - 1:+.0%} for twice as many; "
+            f"{sensitivity(gain, EDR_P100)}",
         ),
         Claim(
             AWAN,
             "large messages: latency 29 % lower",
             "29 %",
             Kind.PREDICTED,
-            f"29 % at {_large_size(29) / 1e6:.1f} MB, 2 % at 100 MB",
+            f"29 % at {large / 1e6:.1f} MB, {_large_gain(EDR_P100, 1e8):.0f} % at 100 MB",
             "depends on the size",
-            "latency",
+            sensitivity(lambda machines: _large_gain(machines, large), EDR_P100),
         ),
         Claim(
             AWAN,
@@ -88,7 +115,33 @@ def _awan() -> list[Claim]:
             Kind.NOT_CHECKABLE,
             "TensorFlow over gRPC is not at hand",
         ),
+        Claim(
+            AWAN,
+            "compares trainings over gRPC, gRPC+X (verbs, MPI, GPUDirect) and without gRPC (Baidu's "
+            "allreduce, Horovod over MPI and NCCL)",
+            "-",
+            Kind.NOT_CHECKABLE,
+            "those versions of TensorFlow are not at hand, and no number of the comparison is known here",
+        ),
     ]
+
+
+def chunked(cluster: _model.Cluster, size: float, most_chunks: int = MOST_CHUNKS) -> float:
+    """Return the seconds of an allreduce over the levels, in the best number of chunks.
+
+    All levels between nodes share the nodes' cards: of a further chunk they take the sum of their times.
+    """
+    least = float("inf")
+    for chunks in range(1, most_chunks + 1):
+        inside = between = 0.0
+        for stage in _model.over_levels(cluster, "ring", size / chunks).stages:
+            seconds = _model.seconds(_model.Program([stage]), cluster)
+            if stage.level:
+                between += seconds
+            else:
+                inside += seconds
+        least = min(least, inside + between + (chunks - 1) * max(inside, between))
+    return least
 
 
 def _overhead(machines: Machines, fused: bool) -> float:
@@ -100,7 +153,7 @@ def _overhead(machines: Machines, fused: bool) -> float:
         if fused
         else [4.0 * size for layer in resnet50().layers for size in layer.gradients]
     )
-    ours = sum(_model.seconds(levels(4)(cluster, size, 4), cluster) for size in sizes)
+    ours = sum(count * chunked(cluster, size) for size, count in Counter(sizes).items())
     return 100 * (1 - ours / flat)
 
 
@@ -117,7 +170,7 @@ def factor_table() -> list[list[str]]:
     for size, name in ((1e4, "10 kB"), (1e6, "1 MB"), (1e7, "10 MB"), (1e8, "100 MB")):
         line = [name, f"{1e3 * _ring(MINSKY, size):.2f}"]
         line += [f"{1e3 * _model.seconds(_model.over_levels(c, 'ring', size), c):.2f}" for c in cuts]
-        line += [f"{1e3 * _model.seconds(levels(4)(cuts[1], size, 4), cuts[1]):.2f}"]
+        line += [f"{1e3 * chunked(cuts[1], size):.2f}"]
         lines.append(line)
     return lines
 
@@ -134,7 +187,30 @@ def _blueconnect() -> list[Claim]:
             note=f"against a ring per tensor, which takes {1e3 * _per_tensor():.0f} ms beside "
             f"{1e3 * alone:.0f} ms of compute; with fused tensors {_overhead(MINSKY, fused=True):.0f}",
         ),
+        Claim(
+            BLUECONNECT,
+            "faster than the leading library of the industry",
+            "-",
+            Kind.PREDICTED,
+            f"against a ring, which NCCL had: {_faster(MINSKY, 1e4):.1f} times as fast at 10 kB, "
+            f"{_faster(MINSKY, 1e8):.2f} times at 100 MB in chunks, {_faster(MINSKY, 1e8, 1):.2f} in one "
+            "piece; which library is not known here",
+            NONE,
+            f"at 100 MB {sensitivity(lambda machines: _faster(machines, 1e8), MINSKY)}",
+        ),
+        Claim(
+            BLUECONNECT,
+            "a second system, based on Intel's processors",
+            "-",
+            Kind.NOT_CHECKABLE,
+            "neither its links nor a number is known here",
+        ),
     ]
+
+
+def _faster(machines: Machines, size: float, most_chunks: int = MOST_CHUNKS) -> float:
+    """Return how many times as fast as a ring BlueConnect's 4 x 6 x 8 is."""
+    return _ring(machines, size) / chunked(_model.split(machines.cluster(), 1, [6, 8]), size, most_chunks)
 
 
 def _per_tensor() -> float:

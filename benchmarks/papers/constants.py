@@ -1,4 +1,7 @@
-"""The papers' machines. Nothing here is fitted to a result. Units are in the names: seconds, bytes a second.
+"""The papers' machines. Units: seconds, bytes a second. Nothing here is fitted to the model's result.
+
+GradientFlow's samples a second of one GPU are not published: they follow from its published minutes and
+speedup.
 
 A *published* number stands in the paper's abstract or in reviews of it. A *usual* one is the hardware's
 nominal rate, or a generally reported one.

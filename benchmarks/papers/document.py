@@ -34,6 +34,10 @@ def tables() -> str:
             rows(("samples", "10 Gbit/s", "25 Gbit/s", "100 Gbit/s"), collectives.efficiency_table()),
         ),
         (
+            "Times as fast as a ring, by size of a message: the better of doubling, and halving and doubling",
+            rows(("size", "16 GPUs", "32 GPUs", "64 GPUs"), collectives.size_table()),
+        ),
+        (
             "An allreduce of 4 x 48 GPUs in milliseconds: a ring, and BlueConnect's factors",
             rows(
                 ("size", "ring", "4x48", "4x6x8", "4x3x2x2x2x2", "4x6x8, chunks"), collectives.factor_table()
