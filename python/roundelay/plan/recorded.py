@@ -25,7 +25,7 @@ _LEAST = 3  # the fewest steps of a rank that a prediction needs
 _WARM = 2  # the first steps of a rank, which do not count if there are enough: caches and pools are new
 _US = 1e-6
 _NORMAL = 1.4826  # standard deviation of a normal distribution with median absolute deviation 1
-CURE = "record one with: roundelayrun -np 2 --timeline-filename job.json python train.py"
+CURE = "record one with: roundelayrun -np 1 --timeline-filename job.json python train.py"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def from_trace(trace: Trace, chosen: slice = slice(None)) -> Recording:
     """Take medians over ranks and steps. PlanError: too few steps have all gradients."""
     marks = _marks(trace)
     if not marks:
-        raise PlanError("has no gradients: one rank or no DistributedOptimizer has none")
+        raise PlanError("has no gradients: no DistributedOptimizer has reduced or marked one")
     names = frozenset(marks)
     found: list[_Step] = []
     for rank in trace.ranks:

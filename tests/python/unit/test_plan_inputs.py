@@ -89,7 +89,7 @@ def test_a_poor_timeline_says_what_it_lacks(raw: list[dict[str, Any]], text: str
     with pytest.raises(PlanError, match=text) as error:
         recorded.load(path, 1.0)
     assert "\n" not in str(error.value)
-    assert "roundelayrun -np 2 --timeline-filename" in str(error.value)
+    assert "roundelayrun -np 1 --timeline-filename" in str(error.value)
 
 
 def test_quantities() -> None:

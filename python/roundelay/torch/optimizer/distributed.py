@@ -38,6 +38,7 @@ from roundelay.torch.optimizer.arguments import (
     names_of,
 )
 from roundelay.torch.optimizer.grad_scaler import watch
+from roundelay.torch.optimizer.gradient_marks import GradientMarks
 from roundelay.torch.optimizer.gradient_sync import GradientSync
 from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.scopes import Scopes
@@ -153,7 +154,9 @@ def _wrap(
             asking.add(ranks)
         return sync
 
-    wrapper = Wrapper(optimizer, make_sync, strategy if active else None, names, process_set, masters, passes)
+    marks = GradientMarks(scope, passes) if _core.size() == 1 else None
+    used = strategy if active else None
+    wrapper = Wrapper(optimizer, make_sync, used, names, process_set, masters, passes, marks)
     _wrapped[optimizer] = wrapper
     attached[optimizer] = strategy
     if active and type(strategy).joined is not Strategy.joined:

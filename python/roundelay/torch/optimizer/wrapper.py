@@ -9,11 +9,13 @@ from typing import Any
 
 import torch
 
+from roundelay import _core
 from roundelay.buckets import Cuts
 from roundelay.torch.compression import Compressor
 from roundelay.torch.measure import Span
 from roundelay.torch.optimizer.arguments import check_passes, names_of
 from roundelay.torch.optimizer.bound_method import BoundMethod
+from roundelay.torch.optimizer.gradient_marks import GradientMarks
 from roundelay.torch.optimizer.gradient_sync import GradientSync
 from roundelay.torch.optimizer.local_gradients import LocalGradients
 from roundelay.torch.optimizer.master_weights import MasterWeights
@@ -39,11 +41,12 @@ class Wrapper:
         process_set: ProcessSet,
         masters: MasterWeights,
         passes: int,
+        marks: GradientMarks | None,
     ) -> None:
         """Gradients stay local until regroup() is called.
 
         strategy: None if there are no other ranks to work with. names: by id(parameter). passes: the number
-        of backward passes in a step.
+        of backward passes in a step. marks: of a job of one rank.
         """
         self.process_set = process_set
         self._optimizer = weakref.ref(optimizer)
@@ -53,6 +56,10 @@ class Wrapper:
         self.masters = masters
         self._local: LocalGradients | None = None
         self._closer: weakref.finalize[Any, Any] | None = None  # of the one of both that there is
+        self._marks = marks
+        if marks is not None:
+            self._end_marks = weakref.finalize(optimizer, marks.close)
+            self._end_marks.atexit = False
         self._strategy = strategy
         self._names = names
         self._passes = passes
@@ -72,6 +79,7 @@ class Wrapper:
         for name in masters.methods.keys() - self._attributes:
             self._extend(optimizer, name)
         self._take_parameters()
+        self._follow_timeline()
 
     def _extend(
         self,
@@ -205,6 +213,9 @@ class Wrapper:
         for name in self._attributes:
             optimizer.__dict__.pop(name, None)
         self._end_hooks()
+        if self._marks is not None:
+            self._end_marks()
+            self._marks = None
 
     def _take_parameters(self, after_backward: bool = False) -> None:
         """Takes new parameters, and those that were frozen until now."""
@@ -224,6 +235,20 @@ class Wrapper:
         optimizer._parameter_names = named  # type: ignore[attr-defined]
         optimizer._requires_update = {parameter for parameter in named if parameter.requires_grad}  # type: ignore[attr-defined]
         optimizer._handles = {}  # type: ignore[attr-defined]  # outside of backward() nothing is in flight
+
+    def _follow_timeline(self) -> None:
+        """Marks gradients from now on, or no longer, where no GradientSync does: in a job of one rank."""
+        optimizer = self._optimizer()
+        if self._marks is None or optimizer is None:
+            return
+        if _core.timeline_enabled():
+            self._marks.follow(names_of(self.masters.parameters(optimizer), self._names))
+        else:
+            self._marks.close()
+
+    def _rules(self) -> _core.HookRules | None:
+        hooks = self._sync or self._marks
+        return None if hooks is None else hooks.rules
 
     def _finish_failed(self) -> None:
         """Completes the reductions that a failed backward or step has left."""
@@ -259,15 +284,15 @@ class Wrapper:
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Makes ``backward()`` only add to ``.grad`` inside ``with``; the first one after it reduces all."""
-        sync = self._sync
-        if sync is None:
+        rules = self._rules()
+        if rules is None:
             yield
             return
-        sync.rules.no_sync_depth += 1
+        rules.no_sync_depth += 1
         try:
             yield
         finally:
-            sync.rules.no_sync_depth -= 1
+            rules.no_sync_depth -= 1
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Makes gradients be reduced once in ``passes`` backward passes from now on."""
@@ -277,8 +302,9 @@ class Wrapper:
             names = names_of(self.masters.parameters(optimizer), self._names)
             self._strategy.accept_gradients(names.values(), passes)
         self._passes = passes
-        if self._sync is not None:
-            self._sync.rules.passes_per_step = passes
+        rules = self._rules()
+        if rules is not None:
+            rules.passes_per_step = passes
 
     def note_unscaled(self) -> None:
         """Records that GradScaler has changed the gradients."""
@@ -346,3 +372,4 @@ class Wrapper:
         if self._step is not None:
             self._step.end()
             self._step = None
+        self._follow_timeline()

@@ -1,0 +1,74 @@
+"""Marks the gradients of a job of one rank in its timeline, as gradient_sync.py's hooks do on several ranks.
+
+`roundelay plan` predicts from them. There are hooks only while a timeline is recorded.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.optimizer.backward_end import backward_end
+
+
+class GradientMarks:
+    """Hooks on the parameters of one optimizer whose gradients nobody reduces. They record arrivals.
+
+    scope: the optimizer's number in its process set, for the names of gradients, as GradientSync's.
+    """
+
+    order = (-2, 0)  # it waits for nobody
+
+    def __init__(self, scope: int, passes_per_step: int) -> None:
+        self.rules = _core.HookRules()
+        self.rules.passes_per_step = passes_per_step
+        self.rules.marking = True
+        self.rules.recording = True  # each hook calls its `arrived`
+        self._prefix = "gradient" if scope == 0 else f"gradient{scope}"
+        self._gradients: dict[int, _core.Gradient] = {}  # keys: id(parameter)
+        self._hooks: list[torch.utils.hooks.RemovableHandle] = []
+
+    def follow(self, named: Mapping[torch.Tensor, str]) -> None:
+        """Begins a step of a recorded timeline. Puts hooks on parameters that are new or were frozen."""
+        for gradient in self._gradients.values():
+            gradient.new_step()
+        for parameter, name in named.items():
+            known = self._gradients.get(id(parameter))
+            if parameter.requires_grad and (known is None or known.parameter is not parameter):
+                self._hook(parameter, name)
+
+    def _hook(self, parameter: torch.Tensor, name: str) -> None:
+        gradient = _core.Gradient(parameter, f"{self._prefix}.{name}", True)
+        listener = weakref.ref(self)
+
+        def arrived() -> None:
+            gradient.set_passes(0)  # as if a reduction had taken it
+            marks = listener()
+            if marks is not None:
+                backward_end.add(marks)
+
+        self._gradients[id(parameter)] = gradient
+        after = _core.AfterHook(gradient, self.rules, arrived)
+        self._hooks.append(parameter.register_post_accumulate_grad_hook(after))
+
+    def close(self) -> None:
+        """Takes all hooks off."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self._gradients.clear()
+
+    # -- a Listener (backward_end.py)
+
+    def backward_ended(self) -> bool:
+        """Returns False: there is nothing to wait for."""
+        return False
+
+    def begin_round(self, final: bool, alone: bool) -> None:
+        """Does nothing: backward_ended() never asks for it."""
+
+    def end_round(self) -> None:
+        """Does nothing, as begin_round()."""
