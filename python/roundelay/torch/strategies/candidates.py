@@ -9,6 +9,7 @@ from roundelay.torch.strategies.dense import WIRES
 from roundelay.torch.strategies.kept_back import KeepsBack
 from roundelay.torch.strategies.protocol import Spec, Strategy
 from roundelay.torch.tuning.gate import DENSE_COST, Cost
+from roundelay.torch.tuning.trials import UNCOUNTED_LOSSY
 from roundelay.torch.tuning.ways import OWN, Way, Ways
 from roundelay.tuning_file import ALGORITHMS
 
@@ -52,6 +53,11 @@ def candidate(given: str | Strategy) -> Candidate:
             f"candidate {strategy.text!r} cannot be switched on and off: candidates are dense, "
             f"{', '.join(name for name, wire in WIRES.items() if wire is not None)}, algorithms and lossy "
             "strategies"
+        )
+    if strategy.warmup_steps > UNCOUNTED_LOSSY:
+        raise ValueError(
+            f"candidate {strategy.text!r} has a warmup of {strategy.warmup_steps} steps, which is not over "
+            f"when its trial is measured: give it a warmup of at most {UNCOUNTED_LOSSY} steps"
         )
     return Candidate(strategy.text, None, strategy, _cost(strategy))
 
