@@ -44,6 +44,16 @@ def test_algorithms_between_nodes() -> None:
     run_checks(__file__, 3, env={"ROUNDELAY_THETA": "64", "ROUNDELAY_FABRIC": "mpi"})
 
 
+@pytest.mark.parametrize("deterministic", ["0", "1"])
+def test_algorithms_join_a_search_with_autotune(deterministic: str) -> None:
+    forbids = {"ROUNDELAY_DETERMINISTIC": deterministic}
+    run_checks(
+        __file__,
+        3,
+        env={"ROUNDELAY_THETA": "64", "ROUNDELAY_FABRIC": "mpi", "ROUNDELAY_AUTOTUNE": "1", **forbids},
+    )
+
+
 def test_one_search_of_sizes_and_plans(tmp_path: Path) -> None:
     log = tmp_path / "search.jsonl"
     run_checks(__file__, 2, env={"ROUNDELAY_AUTOTUNE": "1", LOG: str(log)})
@@ -121,6 +131,28 @@ def check_algorithms_are_candidates() -> None:
         assert auto.choice.startswith("halving_doubling (dense ")
     for name in ("ring", "halving_doubling"):
         assert f"allreduce:algorithm={name}" in hvd.report()
+
+
+def check_algorithms_join_a_search_with_autotune() -> None:
+    if not TUNING:
+        return
+    auto = hvd.strategies.Auto(("dense",), trial_steps=1)
+    optimizer = torch.optim.SGD(make_parameters(BUCKETS, 16), lr=1.0)
+    hvd.DistributedOptimizer(optimizer, op=hvd.Sum, strategy=auto)
+    allowed = os.environ.get("ROUNDELAY_DETERMINISTIC", "0") == "0"
+    if not ALGORITHMS or not allowed:  # shared memory has one way
+        assert len(auto.costs) == 1
+        return
+    assert len(auto.costs) == 8
+    parameters = optimizer.param_groups[0]["params"]
+    use_pool(optimizer)
+    with _clock(lambda: 1.0 if auto.plan and auto.named(auto.plan) == "halving_doubling" else 2.0):
+        for _ in range(100):
+            _step(parameters, optimizer)
+    assert hvd.allgather_object(auto.named(auto.plan)) == ["halving_doubling"] * hvd.size()
+    assert {float(-p.detach()[0]) for p in parameters} == {100 * hvd.size() * (hvd.size() + 1) / 2}
+    assert auto.state_dict()["plan"] == [0] * BUCKETS  # a job without autotune can take it
+    assert auto.text == "auto:candidates=dense,trial_steps=1"
 
 
 def check_dense_is_kept_where_nothing_pays() -> None:
@@ -312,14 +344,14 @@ def _search(auto: hvd.strategies.Auto, best: tuple[int, int]) -> None:
 
 
 def check_sizes_and_plans_are_searched_at_once() -> None:
-    if not TUNING:
+    if not TUNING or ALGORITHMS:
         return
     for theta in (1 << 18, 1 << 20):
         _search(hvd.strategies.Auto(("dense", "bf16"), trial_steps=2), (1, theta))
 
 
 def check_lossy_candidates_are_flushed_before_sizes_change() -> None:
-    if not TUNING:
+    if not TUNING or ALGORITHMS:
         return
     csc = hvd.strategies.CSC(0.5, 64, momentum=None, dense_below=0)
     _search(hvd.strategies.Auto(("dense", csc), trial_steps=2), (0, 1 << 18))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from roundelay.torch.strategies.csc import CSC
@@ -74,6 +75,12 @@ def of_plans(ways: Ways) -> list[Candidate]:
         )
         for factors in ways.factors[1:]
     ]
+
+
+def of_algorithms(ways: Ways, named: Collection[str]) -> list[Candidate]:
+    """Returns those of the algorithms that are not named yet; none on a single node, which has one way."""
+    others = [name for name in ALGORITHMS["allreduce"] if name not in named] if ways.algorithm else []
+    return [candidate(name) for name in others]
 
 
 def _cost(strategy: KeepsBack) -> Cost | None:
