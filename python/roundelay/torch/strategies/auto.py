@@ -30,8 +30,8 @@ class Auto(Strategy):
     ROUNDELAY_DETERMINISTIC=1 forbids them. trial_steps: each setting is measured twice, for so many steps.
     On rank 0 the optimizer's search (gradients/pool_tuner.py) chooses by a cost model which candidates are
     worth a trial, measures them, and proposes the next one; all ranks change in the same step. The search
-    begins again if steps take another time for long, or if the order of gradients changes. ValueError: an argument
-    is wrong.
+    begins again if steps take another time for long, or if the order of gradients changes.
+    ValueError: an argument is wrong.
     """
 
     def __init__(
