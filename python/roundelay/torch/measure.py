@@ -9,6 +9,10 @@ from roundelay import _core
 _counters = {
     "backward_ns": 0,
     "buckets_cast_back": 0,
+    "gate_dense_ns": 0,
+    "gate_kept_dense": 0,
+    "gate_kept_ns": 0,
+    "gate_searches": 0,
     "gradients_copied": 0,
     "gradients_moved_out": 0,
     "late_merges": 0,
@@ -42,6 +46,11 @@ def count(counter: str, number: int = 1) -> None:
     _counters[counter] += number
 
 
+def record(counter: str, number: int) -> None:
+    """Puts a number in the place of a counter's."""
+    _counters[counter] = number
+
+
 def stats() -> dict[str, int]:
     """Returns counters of this rank, by name.
 
@@ -69,6 +78,8 @@ def stats() -> dict[str, int]:
     ``gradients_copied``: gradients that were copied or cast into a pool; ``buckets_cast_back``: buckets whose
     results were cast out of one; ``parameter_transfers``: times that this rank has sent its parameters
     (strategies daso and local_sgd); ``late_merges``, ``late_merges_ns``: merges that a step of daso had to
-    wait for, and how long.
+    wait for, and how long. On rank 0, of strategy auto (docs/techniques/auto.md): ``gate_searches``: those
+    that are over; ``gate_kept_dense``: those after which dense stayed, because nothing pays;
+    ``gate_dense_ns``, ``gate_kept_ns``: the median step of the last trials, dense and with what was kept.
     """
     return {**_core.stats(), **_counters}

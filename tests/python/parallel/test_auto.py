@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +16,15 @@ import torch
 import roundelay.torch as hvd
 from ranks import run_checks
 from roundelay.buckets import Cuts
+from roundelay.timeline import events
 from roundelay.torch.gradients import pool_tuner
 from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch.tuning.gate import Watch
 from small_gradients import add_gradients, make_parameters, use_pool
 
 BUCKETS = 4
 LOG = "ROUNDELAY_AUTOTUNE_LOG"
+TRACE = "AUTO_TRACE"
 TUNING = "ROUNDELAY_AUTOTUNE" in os.environ
 ALGORITHMS = os.environ.get("ROUNDELAY_FABRIC") == "mpi"  # the one check where they are different ways
 
@@ -30,8 +34,24 @@ def test_auto(np: int) -> None:
     run_checks(__file__, np, env={"ROUNDELAY_THETA": "64"})
 
 
+def test_the_answer_is_in_the_log_the_timeline_and_the_stats(tmp_path: Path) -> None:
+    trace = str(tmp_path / "trace.json")
+    env = {"ROUNDELAY_TIMELINE": "DYNAMIC", "ROUNDELAY_LOG_LEVEL": "info", TRACE: trace}
+    run_checks(__file__, 2, env={"ROUNDELAY_THETA": "64", **env})
+
+
 def test_algorithms_between_nodes() -> None:
     run_checks(__file__, 3, env={"ROUNDELAY_THETA": "64", "ROUNDELAY_FABRIC": "mpi"})
+
+
+@pytest.mark.parametrize("deterministic", ["0", "1"])
+def test_algorithms_join_a_search_with_autotune(deterministic: str) -> None:
+    forbids = {"ROUNDELAY_DETERMINISTIC": deterministic}
+    run_checks(
+        __file__,
+        3,
+        env={"ROUNDELAY_THETA": "64", "ROUNDELAY_FABRIC": "mpi", "ROUNDELAY_AUTOTUNE": "1", **forbids},
+    )
 
 
 def test_one_search_of_sizes_and_plans(tmp_path: Path) -> None:
@@ -113,6 +133,28 @@ def check_algorithms_are_candidates() -> None:
         assert f"allreduce:algorithm={name}" in hvd.report()
 
 
+def check_algorithms_join_a_search_with_autotune() -> None:
+    if not TUNING:
+        return
+    auto = hvd.strategies.Auto(("dense",), trial_steps=1)
+    optimizer = torch.optim.SGD(make_parameters(BUCKETS, 16), lr=1.0)
+    hvd.DistributedOptimizer(optimizer, op=hvd.Sum, strategy=auto)
+    allowed = os.environ.get("ROUNDELAY_DETERMINISTIC", "0") == "0"
+    if not ALGORITHMS or not allowed:  # shared memory has one way
+        assert len(auto.costs) == 1
+        return
+    assert len(auto.costs) == 8
+    parameters = optimizer.param_groups[0]["params"]
+    use_pool(optimizer)
+    with _clock(lambda: 1.0 if auto.plan and auto.named(auto.plan) == "halving_doubling" else 2.0):
+        for _ in range(100):
+            _step(parameters, optimizer)
+    assert hvd.allgather_object(auto.named(auto.plan)) == ["halving_doubling"] * hvd.size()
+    assert {float(-p.detach()[0]) for p in parameters} == {100 * hvd.size() * (hvd.size() + 1) / 2}
+    assert auto.state_dict()["plan"] == [0] * BUCKETS  # a job without autotune can take it
+    assert auto.text == "auto:candidates=dense,trial_steps=1"
+
+
 def check_dense_is_kept_where_nothing_pays() -> None:
     if TUNING or ALGORITHMS:
         return
@@ -124,6 +166,87 @@ def check_dense_is_kept_where_nothing_pays() -> None:
             assert auto.choice.startswith("dense: nothing pays here (dense ")
         assert f"half:wire={candidate}" in hvd.report()
         del optimizer
+
+
+@contextmanager
+def _stderr_in(path: Path) -> Iterator[None]:
+    """Puts what this process writes to stderr, the core's log too, into a file."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    try:
+        with path.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+
+
+def check_the_answer_is_in_the_log_the_timeline_and_the_stats() -> None:
+    if TRACE not in os.environ:
+        return
+    trace = Path(os.environ[TRACE])
+    log = trace.with_suffix(f".{hvd.rank()}")
+    for slow, answer in (
+        (1, "dense: nothing pays here (dense 1000.0 ms, bf16 2000.0 ms a step)"),
+        (0, "bf16 ("),
+    ):
+        before = hvd.stats()
+        hvd.start_timeline(str(trace))
+        auto = hvd.strategies.Auto(("bf16",), trial_steps=3)
+        with _stderr_in(log):
+            optimizer = _train(auto, slow)
+        hvd.stop_timeline()
+        after = hvd.stats()
+        new = {name: after[name] - before[name] for name in ("gate_searches", "gate_kept_dense")}
+        said = f"strategy auto keeps {answer}"
+        if hvd.rank() > 0:
+            assert new == {"gate_searches": 0, "gate_kept_dense": 0}
+            assert "strategy auto keeps" not in log.read_text()
+            continue
+        assert auto.choice.startswith(answer)
+        assert new == {"gate_searches": 1, "gate_kept_dense": slow}
+        assert after["gate_dense_ns"] == (1e9 if slow else 2e9)
+        assert after["gate_kept_ns"] == 1e9
+        assert log.read_text().count(said) == 1
+        assert [e.name for e in events.read(str(trace)).events if e.name.startswith(said)] != []
+        del optimizer
+
+
+def check_a_search_begins_again_when_steps_take_another_time() -> None:
+    if TUNING or ALGORITHMS:
+        return
+    with mock.patch.multiple(Watch, STEPS=4, WINDOWS=2):
+        auto = hvd.strategies.Auto(("bf16",), trial_steps=3)
+        optimizer = _train(auto, slow=0)
+        assert _plans(auto) == [[1] * BUCKETS] * hvd.size()
+        searches = hvd.stats()["gate_searches"]
+        parameters = optimizer.param_groups[0]["params"]
+        for bf16, plan, again in ((1.2, 1, 0), (1.3, 0, 1)):  # a fifth more is no reason to search
+            with _clock(lambda bf16=bf16: bf16 if 1 in auto.plan else 1.0):  # type: ignore[misc]
+                for _ in range(60):
+                    _step(parameters, optimizer)
+            assert _plans(auto) == [[plan] * BUCKETS] * hvd.size()
+            assert hvd.stats()["gate_searches"] - searches == (again if hvd.rank() == 0 else 0)
+    moved = {value for parameter in parameters for value in (-parameter.detach()).tolist()}
+    assert moved == {240 * hvd.size() * (hvd.size() + 1) / 2}
+
+
+def check_a_search_begins_again_when_gradients_come_in_another_order() -> None:
+    if TUNING or ALGORITHMS:
+        return
+    with mock.patch.object(pool_tuner, "PATIENCE", 5):
+        auto = hvd.strategies.Auto(("bf16",), trial_steps=3)
+        optimizer = _train(auto, slow=0)
+        assert _plans(auto) == [[1] * BUCKETS] * hvd.size()
+        orders = hvd.stats()["pool_orders"]
+        parameters = optimizer.param_groups[0]["params"]
+        with _clock(lambda: 1.0 if 1 in auto.plan else 0.5):  # a step takes as long as before
+            for turned, plan in ((False, 1), (True, 0)):
+                for _ in range(60):
+                    _step(parameters[::-1] if turned else parameters, optimizer)
+                assert _plans(auto) == [[plan] * BUCKETS] * hvd.size()
+        assert hvd.stats()["pool_orders"] == orders + 1
 
 
 def check_what_a_lossy_candidate_keeps_is_sent_when_it_is_left() -> None:
@@ -221,14 +344,14 @@ def _search(auto: hvd.strategies.Auto, best: tuple[int, int]) -> None:
 
 
 def check_sizes_and_plans_are_searched_at_once() -> None:
-    if not TUNING:
+    if not TUNING or ALGORITHMS:
         return
     for theta in (1 << 18, 1 << 20):
         _search(hvd.strategies.Auto(("dense", "bf16"), trial_steps=2), (1, theta))
 
 
 def check_lossy_candidates_are_flushed_before_sizes_change() -> None:
-    if not TUNING:
+    if not TUNING or ALGORITHMS:
         return
     csc = hvd.strategies.CSC(0.5, 64, momentum=None, dense_below=0)
     _search(hvd.strategies.Auto(("dense", csc), trial_steps=2), (0, 1 << 18))

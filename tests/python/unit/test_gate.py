@@ -124,6 +124,10 @@ def test_texts() -> None:
     assert "auto" in strategies.known()
 
 
+def test_a_short_warmup_is_over_before_a_trial_is_measured() -> None:
+    assert "warmup=6" in strategies.Auto(("csc:keep=0.1,warmup=6",)).text
+
+
 @pytest.mark.parametrize(
     ("candidates", "trial_steps", "said"),
     [
@@ -133,6 +137,9 @@ def test_texts() -> None:
         ((7,), 5, "no strategy and no text"),
         (("bf16",), 0, "trial_steps"),
         (("csc:keep=2",), 5, "keep"),
+        (("csc:keep=0.1,warmup=7",), 5, "warmup of 7 steps.*at most 6 steps"),
+        (("topk:density=0.1,warmup=3/0.5+9/0.2",), 5, "warmup of 9 steps.*at most 6 steps"),
+        (("power_sgd:rank=2,warmup=7",), 5, "warmup of 7 steps.*at most 6 steps"),
     ],
 )
 def test_wrong_arguments(candidates: tuple[str, ...], trial_steps: int, said: str) -> None:

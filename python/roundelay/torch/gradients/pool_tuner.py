@@ -15,19 +15,16 @@ from roundelay import _core
 from roundelay.buckets import Cuts, Link, Piece, candidates, choose, pieces
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Pools
-from roundelay.torch.measure import Span
+from roundelay.torch.measure import Span, count, record
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies.protocol import Choices
 from roundelay.torch.tuning import calibration
-from roundelay.torch.tuning.gate import DENSE_COST, Watch
+from roundelay.torch.tuning.gate import DENSE, DENSE_COST, Watch
 from roundelay.torch.tuning.search import Model, Search, Setting, worth_trying
+from roundelay.torch.tuning.trials import UNCOUNTED, UNCOUNTED_LOSSY
 
 T = TypeVar("T", bound=Hashable)
 PATIENCE = 50  # steps
-# The step in which a setting comes into use does not count, nor do so many after it: requests are not cached
-# yet. A change from a technique that keeps gradients back takes some flush steps.
-_UNCOUNTED = 2
-_UNCOUNTED_LOSSY = 6
 
 
 class OrderWatch(Generic[T]):
@@ -165,13 +162,13 @@ class PoolTuner:
         settings = worth_trying(self._layouts(cuts, link), Model(costs, mixed, link))
         if len(settings) == 1:
             if self._choices is not None:
-                self._choices.choice = "dense: the candidates are no other way here"
+                self._answer(self._choices, "dense: the candidates are no other way here", dense=True)
             return
         if self._choices is None:
-            steps, uncounted = self._config.autotune_steps_per_sample, _UNCOUNTED
+            steps, uncounted = self._config.autotune_steps_per_sample, UNCOUNTED
         else:
             steps = 2 * self._choices.trial_steps
-            uncounted = _UNCOUNTED if all(mixed) else _UNCOUNTED_LOSSY
+            uncounted = UNCOUNTED if all(mixed) else UNCOUNTED_LOSSY
         self._search = Search(settings, steps, uncounted)
 
     def _layouts(self, cuts: Cuts, link: Link | None) -> list[tuple[Cuts, list[Piece]]]:
@@ -211,8 +208,10 @@ class PoolTuner:
         if self._choices is None:
             self._tell(f"autotune keeps {choice}")
         else:
-            self._choices.choice, self._watch = choice, Watch(kept.median)
-            _tell(f"strategy auto keeps {choice}")
+            self._watch = Watch(kept.median)
+            record("gate_dense_ns", round(1e9 * search.tried[0].median))
+            record("gate_kept_ns", round(1e9 * kept.median))
+            self._answer(self._choices, choice, set(kept.candidate.plan) == {DENSE})
         if self._config.autotune_log:
             named = self._choices.named if self._choices is not None else lambda plan: "dense"
             try:
@@ -221,6 +220,13 @@ class PoolTuner:
             except OSError as error:
                 text = f"cannot write ROUNDELAY_AUTOTUNE_LOG: {error}"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def _answer(self, choices: Choices, choice: str, dense: bool) -> None:
+        """Reports the choice of a search among a strategy's candidates. dense: it is all buckets dense."""
+        choices.choice = choice
+        count("gate_searches")
+        count("gate_kept_dense", int(dense))
+        _tell(f"strategy auto keeps {choice}")
 
     def _named(self, setting: Setting, search: Search) -> str:
         """Names what differs between the settings of a search: plan, sizes or both."""

@@ -10,7 +10,7 @@ import torch
 from roundelay import _core
 from roundelay.torch.operations import LINEAR_OPS
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies.candidates import DENSE_CANDIDATE, candidate, of_plans
+from roundelay.torch.strategies.candidates import DENSE_CANDIDATE, candidate, of_algorithms, of_plans
 from roundelay.torch.strategies.kept_back import KeepsBack, int_from, whole_number
 from roundelay.torch.strategies.protocol import Bucket, Choices, Context, Spec, Strategy
 from roundelay.torch.tuning import ways
@@ -26,11 +26,12 @@ class Auto(Strategy):
     candidates: names, texts or objects: "dense" (always one of them), "bf16", "fp16", the algorithms of a
     dense allreduce ("ring", "halving_doubling" ...), and lossy strategies: "csc:keep=0.1" or ``CSC(0.1)``.
     Lossy ones are tried only if they are named. Further plans over levels that the job has made
-    (ROUNDELAY_FACTORS) join them. trial_steps: each setting is measured twice, for so many steps. On rank 0
-    the optimizer's search (gradients/pool_tuner.py) chooses by a cost model which candidates are worth a
-    trial, measures them, and proposes the next one; all ranks change in the same step. The search begins
-    again if steps take another time for long, or if the order of gradients changes. ValueError: an argument
-    is wrong.
+    (ROUNDELAY_FACTORS) join them, and with ROUNDELAY_AUTOTUNE=1 all algorithms, unless
+    ROUNDELAY_DETERMINISTIC=1 forbids them. trial_steps: each setting is measured twice, for so many steps.
+    On rank 0 the optimizer's search (gradients/pool_tuner.py) chooses by a cost model which candidates are
+    worth a trial, measures them, and proposes the next one; all ranks change in the same step. The search
+    begins again if steps take another time for long, or if the order of gradients changes.
+    ValueError: an argument is wrong.
     """
 
     def __init__(
@@ -215,6 +216,8 @@ class Auto(Strategy):
         self._candidates = self._candidates[: self._named]
         if self._ways is not None:
             self._candidates += of_plans(self._ways)
+            if _core.config().autotune and not _core.config().deterministic:
+                self._candidates += of_algorithms(self._ways, [each.text for each in self._candidates])
         for lossy in self._all_lossy():
             lossy.attach(optimizer, context)
 
@@ -226,8 +229,12 @@ class Auto(Strategy):
         self._plan, self._next, self._wanted, self._lossy = (), (), None, None
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns this rank's gradients that are kept back, and the plan."""
-        return {**super().state_dict(), "plan": list(self._plan), "since": self._since}
+        """Returns this rank's gradients that are kept back, and the plan.
+
+        What has joined the candidates is dense there: another job may not have it.
+        """
+        plan = [number if number < self._named else DENSE for number in self._plan]
+        return {**super().state_dict(), "plan": plan, "since": self._since}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what state_dict() returned. The plan is tried again after the first step."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from roundelay.torch.strategies.csc import CSC
@@ -9,6 +10,7 @@ from roundelay.torch.strategies.dense import WIRES
 from roundelay.torch.strategies.kept_back import KeepsBack
 from roundelay.torch.strategies.protocol import Spec, Strategy
 from roundelay.torch.tuning.gate import DENSE_COST, Cost
+from roundelay.torch.tuning.trials import UNCOUNTED_LOSSY
 from roundelay.torch.tuning.ways import OWN, Way, Ways
 from roundelay.tuning_file import ALGORITHMS
 
@@ -53,6 +55,11 @@ def candidate(given: str | Strategy) -> Candidate:
             f"{', '.join(name for name, wire in WIRES.items() if wire is not None)}, algorithms and lossy "
             "strategies"
         )
+    if strategy.warmup_steps > UNCOUNTED_LOSSY:
+        raise ValueError(
+            f"candidate {strategy.text!r} has a warmup of {strategy.warmup_steps} steps, which is not over "
+            f"when its trial is measured: give it a warmup of at most {UNCOUNTED_LOSSY} steps"
+        )
     return Candidate(strategy.text, None, strategy, _cost(strategy))
 
 
@@ -68,6 +75,12 @@ def of_plans(ways: Ways) -> list[Candidate]:
         )
         for factors in ways.factors[1:]
     ]
+
+
+def of_algorithms(ways: Ways, named: Collection[str]) -> list[Candidate]:
+    """Returns those of the algorithms that are not named yet; none on a single node, which has one way."""
+    others = [name for name in ALGORITHMS["allreduce"] if name not in named] if ways.algorithm else []
+    return [candidate(name) for name in others]
 
 
 def _cost(strategy: KeepsBack) -> Cost | None:

@@ -44,6 +44,11 @@ class KeepsBack(Strategy):
         """The settings that this strategy alone has and that are not their defaults."""
         return {}
 
+    @property
+    def warmup_steps(self) -> int:
+        """The number of first steps that do not send as the later ones do."""
+        return 0
+
     # -- its form
 
     @property

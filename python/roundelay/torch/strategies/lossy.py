@@ -64,6 +64,11 @@ class Lossy(KeepsBack):
         """Returns the bucket's technique. dense: numbers of the parameters that go densely, not all."""
 
     @property
+    def warmup_steps(self) -> int:
+        """The number of first steps that send more."""
+        return self.warmup[-1][0] if self.warmup else 0
+
+    @property
     def settings(self) -> dict[str, Value]:
         """The part that is sent, the strategy's own settings, and those that are not the default."""
         settings: dict[str, Value] = {self.share: self.keep, **self.own_settings}

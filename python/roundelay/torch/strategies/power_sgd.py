@@ -88,6 +88,11 @@ class PowerSGD(NodeShards, KeepsBack):
                         "take strategy csc, which works on GPUs"
                     )
 
+    @property
+    def warmup_steps(self) -> int:
+        """The number of first steps that are dense."""
+        return self.warmup
+
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
         """Returns the core's technique power_sgd; None in the warm-up, and if all goes densely."""
         if step < self.warmup:

@@ -13,6 +13,11 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+# The step in which a setting comes into use does not count, nor do so many after it: requests are not cached
+# yet. A change from a technique that keeps gradients back takes some flush steps.
+UNCOUNTED = 2
+UNCOUNTED_LOSSY = 6
+
 
 @dataclass(slots=True)
 class Trial(Generic[T]):
