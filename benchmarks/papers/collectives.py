@@ -129,19 +129,15 @@ def _awan() -> list[Claim]:
 def chunked(cluster: _model.Cluster, size: float, most_chunks: int = MOST_CHUNKS) -> float:
     """Return the seconds of an allreduce over the levels, in the best number of chunks.
 
-    All levels between nodes share the nodes' cards: of a further chunk they take the sum of their times.
+    All levels between nodes share the nodes' cards, so their stages work on the link of one level.
     """
-    least = float("inf")
-    for chunks in range(1, most_chunks + 1):
-        inside = between = 0.0
-        for stage in _model.over_levels(cluster, "ring", size / chunks).stages:
-            seconds = _model.seconds(_model.Program([stage]), cluster)
-            if stage.level:
-                between += seconds
-            else:
-                inside += seconds
-        least = min(least, inside + between + (chunks - 1) * max(inside, between))
-    return least
+    stages = [
+        _model.Stage(
+            one.kind, min(one.level, 1), one.messages, one.bytes, one.reduced, one.senders, one.whole
+        )
+        for one in _model.over_levels(cluster, "ring", size).stages
+    ]
+    return _model.seconds(_model.with_best_chunks(_model.Program(stages), cluster, most_chunks), cluster)
 
 
 def _overhead(machines: Machines, fused: bool) -> float:

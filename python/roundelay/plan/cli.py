@@ -15,6 +15,7 @@ from typing import NoReturn, TypeVar
 
 from rich.console import Console
 
+from roundelay import output_file
 from roundelay.plan import learned, machines, outlook, recorded, report, shapes, study, units, ways
 from roundelay.plan.machines import Machines
 from roundelay.plan.shapes import Shape
@@ -171,15 +172,11 @@ def _check_files(given: argparse.Namespace) -> None:
     for option, path in (("--output", given.output), ("--json", given.json)):
         if path is None or str(path) == "-":
             continue
-        why = ""
-        if path.is_dir():
-            why = "it is a folder: name a file"
-        elif not path.parent.is_dir():
-            why = f"there is no folder '{path.parent}': make it first"
-        elif not os.access(path if path.exists() else path.parent, os.W_OK):
-            why = "permission denied: name a file that you may write"
-        if why:
-            raise PlanError(f"{option}: cannot write '{path}': {why}")
+        why = output_file.objection(path)
+        if why is None and not os.access(path if path.exists() else path.parent, os.W_OK):
+            why = "permission denied"
+        if why is not None:
+            raise PlanError(f"{option}: cannot write '{path}': {why}: name a file that you may write")
 
 
 def _what_if(text: str, found: Machines, nodes: list[int]) -> tuple[Machines, list[int]]:

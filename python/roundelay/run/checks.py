@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from roundelay import _backend, horovod_shim, tuning_file
+from roundelay import _backend, horovod_shim, output_file, tuning_file
 from roundelay.run.errors import UsageError
 
 
@@ -39,21 +39,14 @@ def check_timeline(path: str, given_by: str) -> None:
     """Raises UsageError if the timeline cannot be written to `path`; leaves what is there as it is."""
     if path in ("", "DYNAMIC"):
         return
-    folder = Path(path).parent
-    if Path(path).is_dir():
-        reason = "it is a folder"
-    elif not folder.is_dir():
-        reason = f"there is no folder {os.fspath(folder)!r}"
-    elif Path(path).is_fifo():
-        return  # a reader will open it
-    else:
+    reason = output_file.objection(Path(path))
+    if reason is None and not Path(path).is_fifo():  # a reader will open that
         try:
             _write_on_trial(path)
         except OSError as error:
             reason = str(error.strerror).lower()
-        else:
-            return
-    raise UsageError(f"cannot write {given_by} {path!r}: {reason}")
+    if reason is not None:
+        raise UsageError(f"cannot write {given_by} {path!r}: {reason}")
 
 
 def _write_on_trial(path: str) -> None:

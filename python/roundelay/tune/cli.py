@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from roundelay import __version__, tuning_file
+from roundelay import __version__, output_file, tuning_file
 from roundelay.layers.times import LayerTimes
 from roundelay.run import hosts
 from roundelay.run.errors import UsageError
@@ -116,16 +116,11 @@ def _launcher_words(given: argparse.Namespace, others: Sequence[str]) -> list[st
 
 def _check_output(path: Path) -> None:
     """Raises UsageError if the file could not be written after the measurement."""
-    folder = path.parent
-    if path.is_dir():
-        reason = "it is a folder"
-    elif not folder.is_dir():
-        reason = f"there is no folder {os.fspath(folder)!r}"
-    elif not os.access(folder, os.W_OK):
-        reason = f"the folder {os.fspath(folder)!r} cannot be written to"
-    else:
-        return
-    raise UsageError(f"cannot write --output {os.fspath(path)!r}: {reason}")
+    reason = output_file.objection(path)
+    if reason is None and not os.access(path.parent, os.W_OK):
+        reason = f"the folder {os.fspath(path.parent)!r} cannot be written to"
+    if reason is not None:
+        raise UsageError(f"cannot write --output {os.fspath(path)!r}: {reason}")
 
 
 def _measure(words: Sequence[str], plan: Plan, console: Console) -> job.Found:

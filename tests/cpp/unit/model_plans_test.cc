@@ -177,7 +177,7 @@ const std::vector<Row> kBefore = {
      {{{16, 0, 0}, {6, 1, 1}, {4, 1, 1}, {3, 1, 1}, {2, 2, 2}}, 262144, 1.050788099911111}},
 };
 
-TEST_CASE("plans stay the same, and their times to the last bit", "[model]") {
+TEST_CASE("plans and their times stay the same", "[model]") {
   for (const Row& row : kBefore) {
     CAPTURE(row.levels.size(), row.bytes, row.choice.seconds);
     const Choice found = choice_of(row.levels, row.bytes, row.most_factors);
@@ -187,14 +187,14 @@ TEST_CASE("plans stay the same, and their times to the last bit", "[model]") {
   }
 }
 
-TEST_CASE("a stage of one member and an empty plan take no time") {
+TEST_CASE("a stage of one member and an empty plan take no time", "[model]") {
   const Cluster cluster = with_shared_ends({{1, kMemory}, {4, kNetwork}});
   CHECK(seconds_of_way(cluster, {}, Algorithm::kRing, 1e6) == 0);
   CHECK(seconds_of_way(cluster, {{1, 0, 0}}, Algorithm::kRing, 1e6) == 0);
   CHECK(seconds_of_way(cluster, {{1, 0, 0}, {4, 1, 1}}, Algorithm::kRing, 1e6) == Approx(6e6 / 4e9));
 }
 
-TEST_CASE("factorisations into few factors") {
+TEST_CASE("factorisations into few factors", "[model]") {
   CHECK(factorisations(12, 1) == std::vector<std::vector<int>>{{12}});
   CHECK(factorisations(12, 2) == std::vector<std::vector<int>>{{2, 6}, {3, 4}, {4, 3}, {6, 2}, {12}});
   CHECK(factorisations(12).size() == 8);

@@ -116,6 +116,11 @@ def checked_names(
     return by_id
 
 
+def prefix_of(scope: int) -> str:
+    """Returns what the names of an optimizer's gradients begin with; scope: its number in its process set."""
+    return "gradient" if scope == 0 else f"gradient{scope}"
+
+
 def names_of(groups: list[list[torch.Tensor]], names: Mapping[int, str]) -> dict[torch.Tensor, str]:
     """Returns the names of all parameters in the groups; names: those that were given, by id(parameter)."""
     return {

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import torch
 
 from roundelay import _core
+from roundelay.torch.optimizer.arguments import prefix_of
 from roundelay.torch.optimizer.backward_end import backward_end
 
 
@@ -27,7 +28,7 @@ class GradientMarks:
         self.rules.passes_per_step = passes_per_step
         self.rules.marking = True
         self.rules.recording = True  # each hook calls its `arrived`
-        self._prefix = "gradient" if scope == 0 else f"gradient{scope}"
+        self._prefix = prefix_of(scope)
         self._gradients: dict[int, _core.Gradient] = {}  # keys: id(parameter)
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
 

@@ -34,6 +34,7 @@ from roundelay.torch.gradients.pool import Bucket, Pools, job_keys
 from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.operations import Max, allgather
 from roundelay.torch.operations.common import row_of_this_rank
+from roundelay.torch.optimizer.arguments import prefix_of
 from roundelay.torch.optimizer.backward_end import backward_end
 from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
@@ -88,7 +89,7 @@ class GradientSync:
         self._key = self._keys.take()
         self.rules = _core.HookRules()
         self.rules.passes_per_step = passes_per_step
-        self._prefix = "gradient" if scope == 0 else f"gradient{scope}"
+        self._prefix = prefix_of(scope)
         self._rule = rule
         self._grouping = grouping
         self._masters = masters

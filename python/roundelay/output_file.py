@@ -1,0 +1,15 @@
+"""Finds what is wrong with the file that a command is to write, before the command works for minutes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def objection(path: Path) -> str | None:
+    """Returns why there can be no file with this path. None: it is no folder, and its folder is there."""
+    if path.is_dir():
+        return "it is a folder"
+    if not path.parent.is_dir():
+        return f"there is no folder {os.fspath(path.parent)!r}"
+    return None
