@@ -9,6 +9,7 @@
 // late are named (stall_clock.h).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -61,6 +62,8 @@ class Coordinator {
   // Says whether operations on a GPU need tickets, because other process sets use the GPUs too. If so, orders
   // mark these operations for tickets (negotiate/order_queue.h), and no schedule has any of them.
   void take_tickets(bool yes);
+  // Says that so many threads of this rank have waited for operations of the lane at once, lately.
+  void note_waiters(std::size_t waiters) { waiters_ = std::max(waiters_, waiters); }
   // Returns the next order that is due. Call it until there is none.
   std::optional<wire::Order> take_order(TimePoint now);
   // Returns the time at which the next order or stall warning is due without a message; sometimes a little
@@ -118,6 +121,7 @@ class Coordinator {
   std::set<int> late_;          // world ranks that warnings named
   std::vector<bool> removing_;  // one for each member
   int left_by_ = -1;            // the first world rank that left
+  std::size_t waiters_ = 0;     // the most of note_waiters() since the last order
   bool takes_tickets_ = false;
   bool flush_ = false;
   bool closed_ = false;  // the last order is out

@@ -32,7 +32,7 @@ void ReadyQueue::push(PendingRequest entry, std::vector<std::int32_t> absent, Ti
   if (ready_.empty()) oldest_ = now;
   const std::size_t bytes = bytes_of(entry.request);
   bytes_ += bytes;
-  const std::uint64_t fusion_class = fusion_class_of(entry.request, absent);
+  const std::uint64_t fusion_class = classes_.of(entry.request, absent);
   ready_.push_back(
       {std::move(entry.request), bytes, fusion_class, std::move(entry.extents), std::move(absent)});
 }
@@ -45,22 +45,39 @@ Deadline ReadyQueue::next_due() const {
   return ready_.empty() ? Deadline::never() : Deadline::at(fuse::next_fire(bytes_, oldest_, false, fire_));
 }
 
-std::uint64_t ReadyQueue::fusion_class_of(const wire::Request& r, const std::vector<std::int32_t>& absent) {
+std::uint64_t ReadyQueue::Classes::of(const wire::Request& r, const std::vector<std::int32_t>& absent) {
   const bool one_dtype = std::all_of(r.others.begin(), r.others.end(),
                                      [&](const wire::TensorSpec& tensor) { return tensor.dtype == r.dtype; });
   // Adasum is not linear: fused tensors would share their coefficients. A technique treats one bucket.
   if (r.operation != Operation::kAllreduce || r.reduce_op == ReduceOp::kAdasum || !r.technique.empty() ||
       !one_dtype)
     return fuse::kNoFusion;
-  const ClassKey key{r.dtype,
-                     r.device,
-                     r.reduce_op,
-                     r.prescale.factor,
-                     r.prescale.divisor,
-                     r.postscale.factor,
-                     r.postscale.divisor,
-                     absent};
-  return classes_.try_emplace(key, classes_.size() + 1).first->second;
+  const Key key{r.dtype,
+                r.device,
+                r.reduce_op,
+                r.prescale.factor,
+                r.prescale.divisor,
+                r.postscale.factor,
+                r.postscale.divisor,
+                absent};
+  return numbers_.try_emplace(key, numbers_.size() + 1).first->second;
+}
+
+std::optional<std::vector<std::vector<wire::CacheId>>> ReadyQueue::cut(const std::vector<wire::CacheId>& ids,
+                                                                       const ResponseCache& cache) const {
+  Classes classes;
+  std::vector<fuse::Candidate> candidates;
+  for (const wire::CacheId id : ids) {
+    const wire::Request* const request = cache.find(id);
+    if (request == nullptr) return std::nullopt;
+    candidates.push_back({bytes_of(*request), classes.of(*request, {})});
+  }
+  std::vector<std::vector<wire::CacheId>> operations;
+  for (const auto& indices : fuse::plan(candidates, plan_)) {
+    auto& operation = operations.emplace_back();
+    for (const std::size_t i : indices) operation.push_back(ids[i]);
+  }
+  return operations;
 }
 
 // The name of a ready request in the order: its id, a new id with the name, or the name alone.
@@ -99,7 +116,7 @@ void ReadyQueue::write(wire::Order& order, ResponseCache& cache, const RequestTa
     if (!order.tickets) order.tickets.emplace();
     order.tickets->operations.push_back(static_cast<std::int32_t>(order.operations.size() - 1));
   }
-  classes_.clear();  // they matter within one plan only, and scales may change from step to step
+  classes_ = {};
   ready_.clear();
   bytes_ = 0;
 }

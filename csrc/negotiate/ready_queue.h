@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <unordered_set>
@@ -34,6 +35,10 @@ class ReadyQueue {
   // linger of the oldest request ends.
   [[nodiscard]] Deadline next_due() const;
 
+  // Cuts requests into fused operations by the same plan. Nothing: `cache` lacks an id.
+  [[nodiscard]] std::optional<std::vector<std::vector<wire::CacheId>>> cut(
+      const std::vector<wire::CacheId>& ids, const ResponseCache& cache) const;
+
   // Moves all requests into `order` as fused operations. Assigns ids of `cache`, and adds those that it
   // evicts to order.evicted. Ids of names in `table`, the coordinator's, stay: a member's report may name
   // them. `takes_tickets`: marks the operations on GPUs in order.tickets.
@@ -55,10 +60,17 @@ class ReadyQueue {
     std::unordered_set<std::string_view> names{};  // the names in ready_; filled when first needed
     bool cache_full = false;
   };
-  using ClassKey = std::tuple<DType, DeviceType, ReduceOp, double, std::int64_t, double, std::int64_t,
-                              std::vector<std::int32_t>>;
+  // Numbers the fusion classes of one plan: scales may change from step to step.
+  class Classes {
+   public:
+    std::uint64_t of(const wire::Request& request, const std::vector<std::int32_t>& absent);
 
-  std::uint64_t fusion_class_of(const wire::Request& request, const std::vector<std::int32_t>& absent);
+   private:
+    using Key = std::tuple<DType, DeviceType, ReduceOp, double, std::int64_t, double, std::int64_t,
+                           std::vector<std::int32_t>>;
+    std::map<Key, std::uint64_t> numbers_;
+  };
+
   wire::FusedTensor tensor_for(const Ready& ready, Writing& writing) const;
 
   fuse::PlanLimits plan_;
@@ -66,7 +78,7 @@ class ReadyQueue {
   std::vector<Ready> ready_;  // the first one that became ready comes first
   std::size_t bytes_ = 0;
   TimePoint oldest_{};
-  std::map<ClassKey, std::uint64_t> classes_;  // fusion classes of ready_
+  Classes classes_;  // of ready_
 };
 
 }  // namespace roundelay::negotiate

@@ -8,10 +8,10 @@
 namespace roundelay::negotiate {
 
 // A schedule consists of operations that every member knows by id alone.
-bool ScheduleCoordinator::on_order(const wire::Order& order) {
+bool ScheduleCoordinator::on_order(const wire::Order& order, std::size_t waiters) {
   bool plain = order.failures.empty() && order.evicted.empty() && !order.joined && !order.tickets;
   for (const wire::FusedOperation& operation : order.operations) {
-    ScheduleFinder::Ids ids;
+    Ids ids;
     plain = plain && operation.extents.empty() && operation.absent.empty();
     for (const wire::FusedTensor& tensor : operation.tensors) {
       plain = plain && tensor.name.empty();
@@ -19,18 +19,28 @@ bool ScheduleCoordinator::on_order(const wire::Order& order) {
     }
     if (!plain) break;
     finder_.saw(ids);
+    cohorts_.saw(ids, waiters);
   }
-  if (!plain) finder_.interrupted();
+  if (!plain) interrupt();
   return plain;
 }
 
-bool ScheduleCoordinator::begin_if_periodic(wire::Order& order) {
-  auto period = finder_.period();
+void ScheduleCoordinator::interrupt() {
+  finder_.interrupted();
+  cohorts_.interrupted();
+}
+
+// A cohort comes first: threads that repeat a sequence by chance soon leave it.
+bool ScheduleCoordinator::begin_if_periodic(wire::Order& order, const Cut& cut) {
+  const auto cohort = cohorts_.cohort();
+  std::optional<Operations> period = cohort ? cut(*cohort) : std::nullopt;
+  of_cohort_ = period.has_value();
+  if (!period && !cohorts_.several_waiters()) period = finder_.period();
   if (!period) return false;
   period_ = period->size();
   locked_by_ = order.sequence;
   keeper_.begin(static_cast<std::size_t>(group_.size()));
-  order.lock = wire::Lock{keeper_.number(), std::move(*period)};
+  order.lock = wire::Lock{keeper_.number(), std::move(*period), cohorts_.several_waiters()};
   return true;
 }
 
@@ -48,7 +58,9 @@ Status ScheduleCoordinator::on_report(int member, const wire::Report& report, Ti
 bool ScheduleCoordinator::write(wire::Order& order) {
   order.freeze = keeper_.take_freeze();
   order.unlock = keeper_.take_unlock();
-  if (order.unlock) finder_.unlocked(period_, *order.unlock);
+  if (order.unlock && of_cohort_) cohorts_.unlocked(*order.unlock / period_);
+  if (order.unlock && !of_cohort_) finder_.unlocked(period_, *order.unlock);
+  if (order.unlock) interrupt();
   return order.freeze || order.unlock;
 }
 

@@ -1,9 +1,11 @@
-// The coordinator's side of the schedule lock: begins a lock when orders repeat exactly, and ends it when a
-// member freezes. Under a lock members need no orders. Pure. The members' side is in participant_lock.cc.
+// The coordinator's side of the schedule lock: begins a lock when orders repeat exactly, or when they have
+// a cohort, and ends it when a member freezes. Under a lock members need no orders. Pure. The members' side is
+// in participant_lock.cc.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,6 +14,7 @@
 #include "base/clock.h"
 #include "base/group.h"
 #include "base/status.h"
+#include "negotiate/cohort_finder.h"
 #include "negotiate/schedule_finder.h"
 #include "negotiate/schedule_keeper.h"
 #include "negotiate/stall_clock.h"
@@ -21,6 +24,9 @@ namespace roundelay::negotiate {
 
 class ScheduleCoordinator {
  public:
+  using Ids = CohortFinder::Ids;
+  using Operations = std::vector<Ids>;
+
   // `group` outlives this object. `limits`: the times that a member may leave a freeze unanswered.
   ScheduleCoordinator(const Group& group, StallLimits limits) : group_(group), limits_(limits) {}
 
@@ -30,12 +36,14 @@ class ScheduleCoordinator {
   [[nodiscard]] bool outdated(const wire::Report& report) const { return report.last_order < locked_by_; }
 
   // Records the operations of a negotiated order. False if the order has more in it than a schedule can
-  // repeat.
-  bool on_order(const wire::Order& order);
-  // Lets no period go across this moment.
-  void interrupt() { finder_.interrupted(); }
-  // Begins a lock with `order` if the operations up to it repeat. True if it does.
-  bool begin_if_periodic(wire::Order& order);
+  // repeat. `waiters`: so many threads of this rank have waited at once since the last order.
+  bool on_order(const wire::Order& order, std::size_t waiters);
+  // Lets no period and no cohort go across this moment.
+  void interrupt();
+  // Cuts the tensors of a cohort into fused operations. Nothing: an id is not in the response cache.
+  using Cut = std::function<std::optional<Operations>(const Ids& cohort)>;
+  // Begins a lock with `order` if the operations up to it repeat or have a cohort. True if it does.
+  bool begin_if_periodic(wire::Order& order, const Cut& cut);
 
   // Takes a report that was written under the lock. kInternal: the member broke the protocol.
   Status on_report(int member, const wire::Report& report, TimePoint now);
@@ -58,7 +66,9 @@ class ScheduleCoordinator {
   const Group& group_;
   const StallLimits limits_;
   ScheduleFinder finder_;
+  CohortFinder cohorts_;
   ScheduleKeeper keeper_;
+  bool of_cohort_ = false;       // the last lock is that of a cohort
   std::size_t period_ = 0;       // the period of the last lock, in operations
   std::uint64_t locked_by_ = 0;  // sequence of the order that began the last lock
   TimePoint warned_{};           // the last warning of silent members; when they were asked if there was none

@@ -13,12 +13,17 @@ Handle HandleTable::allocate(TimePoint now) {
 }
 
 bool HandleTable::complete(Handle handle, Status status, TimePoint now) {
-  MutexLock lock(mutex_);
-  const auto found = states_.find(handle);
-  if (found == states_.end() || found->second.done) return false;
-  found->second = {true, std::move(status)};
-  exposure_.completed(now);
-  if (sleepers_ > 0) completed_.notify_all();
+  CondVar* completed = nullptr;
+  {
+    MutexLock lock(mutex_);
+    const auto found = states_.find(handle);
+    if (found == states_.end() || found->second.done) return false;
+    found->second = {true, std::move(status)};
+    exposure_.completed(now);
+    if (Sleepers& sleepers = sleepers_of(handle); sleepers.threads > 0) completed = &sleepers.completed;
+  }
+  // Without the lock, which a thread that wakes takes first.
+  if (completed != nullptr) completed->notify_all();
   return true;
 }
 
@@ -31,15 +36,16 @@ std::optional<bool> HandleTable::done(Handle handle) const {
 
 bool HandleTable::sleep_until_done(Handle handle, Deadline deadline) {
   MutexLock lock(mutex_);
-  ++sleepers_;
+  Sleepers& sleepers = sleepers_of(handle);
+  ++sleepers.threads;
   bool done = false;
   while (true) {
     const auto found = states_.find(handle);
     done = found == states_.end() || found->second.done;
     if (done || deadline.passed()) break;
-    completed_.wait_until(mutex_, deadline);
+    sleepers.completed.wait_until(mutex_, deadline);
   }
-  --sleepers_;
+  --sleepers.threads;
   return done;
 }
 

@@ -2,6 +2,7 @@
 // exactly once, and the caller may sleep until then.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -20,8 +21,8 @@ class HandleTable {
  public:
   // Returns a new handle. Its operation counts as under way from `now` until complete().
   Handle allocate(TimePoint now = steady_now()) EXCLUDES(mutex_);
-  // Stores the status and wakes the waiters. False: the handle is unknown or was completed before; then it
-  // changes nothing.
+  // Stores the status and wakes the handle's waiters. False: the handle is unknown or was completed before;
+  // then it changes nothing.
   bool complete(Handle handle, Status status, TimePoint now = steady_now()) EXCLUDES(mutex_);
   // Returns whether the handle is done. Nothing: the handle is unknown (never given, or already taken).
   [[nodiscard]] std::optional<bool> done(Handle handle) const EXCLUDES(mutex_);
@@ -44,9 +45,17 @@ class HandleTable {
     bool done = false;
     Status status;
   };
+  // Threads that sleep for handles of one remainder. Few others wake when one of these handles is done.
+  struct Sleepers {
+    CondVar completed;
+    int threads = 0;
+  };
+  Sleepers& sleepers_of(Handle handle) REQUIRES(mutex_) {
+    return sleepers_[static_cast<std::size_t>(handle) % sleepers_.size()];
+  }
+
   mutable Mutex mutex_;
-  CondVar completed_;
-  int sleepers_ GUARDED_BY(mutex_) = 0;
+  std::array<Sleepers, 16> sleepers_ GUARDED_BY(mutex_);
   Exposure exposure_ GUARDED_BY(mutex_);
   std::unordered_map<Handle, State> states_ GUARDED_BY(mutex_);
   static std::atomic<Handle> next_;  // counts across inits, so that a stale handle stays unknown

@@ -5,9 +5,11 @@
 
 namespace roundelay::submit {
 
-void ScheduleLock::begin(std::uint64_t number, const Operations& operations) {
+void ScheduleLock::begin(std::uint64_t number, const Operations& operations, bool gathers) {
   *this = ScheduleLock();
   number_ = number;
+  gathers_ = gathers;
+  saved_ = kMostSaved;
   for (const auto& members : operations) {
     Names& names = operations_.emplace_back();
     for (const wire::Request& request : members) {
@@ -26,7 +28,7 @@ const ScheduleLock::Names& ScheduleLock::at(std::uint64_t position) const {
   return operations_[position % operations_.size()];
 }
 
-bool ScheduleLock::file(const wire::Request& request) {
+bool ScheduleLock::file(const wire::Request& request, TimePoint now) {
   if (!open()) return false;
   const auto found = names_.find(request.name);
   if (found == names_.end() || found->second.request != request) {
@@ -37,13 +39,21 @@ bool ScheduleLock::file(const wire::Request& request) {
   const auto place = static_cast<std::size_t>(position - announced_);
   if (place >= ahead_.size()) ahead_.resize(place + 1, 0);
   ++ahead_[place];
-  ++blocked_;
+  if (blocked_++ == 0) blocked_since_ = now;
+  const std::size_t blocked = blocked_;
   while (!ahead_.empty() && ahead_.front() == at(announced_).size()) {
     blocked_ -= ahead_.front();
     ahead_.pop_front();
     ++announced_;
   }
+  if (gathers_ && blocked_ < blocked) count_saved(blocked - blocked_, now);
   return true;
+}
+
+// The tensors were announced, and perhaps others are still blocked.
+void ScheduleLock::count_saved(std::size_t tensors, TimePoint now) {
+  saved_ += kSaved * tensors - (now - std::exchange(blocked_since_, now));
+  saved_ = std::clamp(saved_, Duration{0}, kMostSaved);
 }
 
 std::optional<std::uint64_t> ScheduleLock::waits_at(const Name& name) const {

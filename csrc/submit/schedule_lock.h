@@ -28,9 +28,15 @@ class ScheduleLock {
   // A submission that is not entered after this time freezes the schedule. Negotiation then tells which rank
   // is late.
   static constexpr Duration kPatience = std::chrono::seconds(1);
+  // A waiter gives other threads this time to submit what comes before its operation, and the time that the
+  // schedule has saved: for each tensor announced kSaved, less the time for which any use was blocked. The
+  // sum is kMostSaved at most.
+  static constexpr Duration kGathering = std::chrono::microseconds(200);
+  static constexpr Duration kSaved = std::chrono::microseconds(100);  // the negotiation of a tensor
+  static constexpr Duration kMostSaved = std::chrono::milliseconds(2);
 
-  // Begins schedule `number` at position 0.
-  void begin(std::uint64_t number, const Operations& operations);
+  // Begins schedule `number` at position 0. `gathers`: several threads submit.
+  void begin(std::uint64_t number, const Operations& operations, bool gathers = false);
   // Returns true from begin() to end().
   [[nodiscard]] bool active() const { return !operations_.empty(); }
   // Returns true while active and not frozen.
@@ -39,13 +45,15 @@ class ScheduleLock {
 
   // Files a use. True: it is part of the schedule. False: the caller negotiates it when the schedule is over.
   // A use that does not fit freezes an open schedule, so that uses stay in order.
-  bool file(const wire::Request& request);
+  bool file(const wire::Request& request, TimePoint now);
   void freeze() { frozen_ = active(); }
   // Returns whether a use of `name` is filed and not entered.
   [[nodiscard]] bool filed(const std::string& name) const;
   // Returns whether the filed use of `name` comes after an operation that is not wholly submitted here.
   [[nodiscard]] bool blocked(const std::string& name) const;
   [[nodiscard]] bool any_blocked() const { return blocked_ > 0; }
+  // Returns how long a thread that waits for a blocked use sleeps before it freezes the schedule.
+  [[nodiscard]] Duration patience() const { return gathers_ ? kGathering + saved_ : Duration{0}; }
 
   // The number of positions that this rank has announced, and entered.
   [[nodiscard]] std::uint64_t announced() const { return announced_; }
@@ -73,6 +81,7 @@ class ScheduleLock {
     friend bool operator==(const Name&, const Name&) = default;
   };
 
+  void count_saved(std::size_t tensors, TimePoint now);
   // Returns the position of use number `use` (from 0).
   [[nodiscard]] std::uint64_t position_of(const Name& name, std::uint64_t use) const;
   [[nodiscard]] const Names& at(std::uint64_t position) const;
@@ -87,6 +96,9 @@ class ScheduleLock {
   std::uint64_t entered_ = 0;
   std::deque<std::size_t> ahead_;               // number of uses filed at each position from announced_ on
   std::size_t blocked_ = 0;                     // sum of ahead_
+  bool gathers_ = false;
+  TimePoint blocked_since_{};  // while blocked_ > 0
+  Duration saved_{0};
   std::uint64_t entered_at_look_ = UINT64_MAX;  // entered_ at the last look()
   std::optional<TimePoint> waits_since_;        // the first look() that saw a use wait at this position
 };

@@ -19,6 +19,7 @@
 #include "submit/entry.h"
 #include "submit/handles.h"
 #include "submit/schedule_lock.h"
+#include "submit/waiters.h"
 #include "wire/messages.h"
 
 namespace roundelay::submit {
@@ -77,7 +78,7 @@ class TensorTable {
   // were drained and have neither been ordered nor failed. Uses of one name are in the order of their
   // submission.
   void begin_schedule(std::uint64_t number, const ScheduleLock::Operations& operations,
-                      std::vector<wire::Request> returned) EXCLUDES(mutex_);
+                      std::vector<wire::Request> returned, bool gathers = false) EXCLUDES(mutex_);
   // Stops announcing: later requests are queued.
   void freeze() EXCLUDES(mutex_);
   // Returns how many positions were announced. Nothing: the schedule is not frozen, or there is none.
@@ -90,6 +91,11 @@ class TensorTable {
   [[nodiscard]] bool scheduled() const { return scheduled_.load(std::memory_order_acquire); }
   // Returns true while the schedule is not frozen.
   [[nodiscard]] bool schedule_open() const { return schedule_open_.load(std::memory_order_acquire); }
+  // Counts the threads that wait for this table's operations.
+  [[nodiscard]] Waiters& waiters() { return waiters_; }
+  // Returns how long a caller that waits for this handle sleeps before it calls waited_for(): other threads of
+  // this rank may submit what comes before the operation. Zero: it need not sleep.
+  [[nodiscard]] Duration patience(Handle handle) const EXCLUDES(mutex_);
   // Tells the table that a caller waits for this handle. Freezes the schedule if this operation comes after
   // one that is not submitted here. Returns true if it froze the schedule.
   bool waited_for(Handle handle) EXCLUDES(mutex_);
@@ -111,6 +117,7 @@ class TensorTable {
 
  private:
   void take_in(const wire::Request& request) REQUIRES(mutex_);
+  [[nodiscard]] bool blocked(Handle handle) const REQUIRES(mutex_);
   void announce() REQUIRES(mutex_);
   void name_if_unnamed(wire::Request& request) REQUIRES(mutex_);
   [[nodiscard]] std::string refusal_of(const wire::Request& request) const REQUIRES(mutex_);
@@ -129,7 +136,9 @@ class TensorTable {
   // Copies of the schedule's state, for readers without the lock.
   std::atomic<bool> scheduled_{false};
   std::atomic<bool> schedule_open_{false};
+  std::atomic<bool> schedule_gathers_{false};
   std::atomic<bool> unwatched_submission_{false};
+  Waiters waiters_;
 };
 
 }  // namespace roundelay::submit

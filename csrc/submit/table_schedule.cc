@@ -1,4 +1,6 @@
 // The table under a schedule lock: it announces the requests that belong to the schedule and queues the rest.
+#include <algorithm>
+
 #include "submit/table.h"
 
 namespace roundelay::submit {
@@ -6,7 +8,7 @@ namespace roundelay::submit {
 // The submitting thread calls it after it has filed the entry: so the table has an entry before a rank can
 // enter it.
 void TensorTable::take_in(const wire::Request& request) {
-  if (!schedule_.file(request)) {
+  if (!schedule_.file(request, steady_now())) {
     queue_.push_back(request);
   } else if (!watched_) {
     watched_ = true;
@@ -19,16 +21,17 @@ void TensorTable::take_in(const wire::Request& request) {
 void TensorTable::announce() {
   scheduled_.store(schedule_.active(), std::memory_order_release);
   schedule_open_.store(schedule_.open(), std::memory_order_release);
+  schedule_gathers_.store(schedule_.patience() > Duration{0}, std::memory_order_release);
   if (schedule_.announced() == announced_ || !schedule_.active()) return;
   announced_ = schedule_.announced();
   announcements_->announce(announcement(schedule_.number(), announced_));
 }
 
 void TensorTable::begin_schedule(std::uint64_t number, const ScheduleLock::Operations& operations,
-                                 std::vector<wire::Request> returned) {
+                                 std::vector<wire::Request> returned, bool gathers) {
   MutexLock lock(mutex_);
   if (!closed_.ok()) return;
-  schedule_.begin(number, operations);
+  schedule_.begin(number, operations, gathers);
   announced_ = 0;
   watched_ = true;
   if (!can_lock()) schedule_.freeze();
@@ -57,16 +60,27 @@ void TensorTable::end_schedule() {
   announce();
 }
 
+Duration TensorTable::patience(Handle handle) const {
+  if (!schedule_gathers_.load(std::memory_order_acquire)) return Duration{0};
+  MutexLock lock(mutex_);
+  return blocked(handle) ? schedule_.patience() : Duration{0};
+}
+
 bool TensorTable::waited_for(Handle handle) {
   MutexLock lock(mutex_);
+  if (!blocked(handle)) return false;
+  schedule_.freeze();
+  announce();
+  return true;
+}
+
+// Returns whether the operation comes after one that is not wholly submitted here.
+bool TensorTable::blocked(Handle handle) const {
   if (!schedule_.open() || !schedule_.any_blocked()) return false;
-  for (const auto& [name, entry] : entries_) {
-    if (entry == nullptr || entry->handle != handle || !schedule_.blocked(name)) continue;
-    schedule_.freeze();
-    announce();
-    return true;
-  }
-  return false;
+  return std::any_of(entries_.begin(), entries_.end(), [&](const auto& filed) {
+    const auto& [name, entry] = filed;
+    return entry != nullptr && entry->handle == handle && schedule_.blocked(name);
+  });
 }
 
 bool TensorTable::may_enter() const {

@@ -52,7 +52,7 @@ Result<submit::Handle> UserOperations::add(Lane& lane, submit::Entry entry, bool
   std::optional<ScheduleWatch> watch;
   if (blocking) watch.emplace(lane.schedule());
   Result<submit::Handle> handle = lane.table().add(std::move(entry), handles_);
-  if (watch && handle.ok()) watch->leave_to_wait();
+  if (watch && handle.ok() && lane.table().patience(*handle) == Duration{0}) watch->leave_to_wait();
   if (handle.ok() && lane.id() != LaneId{}) sets_.remember(*handle, lane.id());
   if (lane.table().take_unwatched()) lane.wake();
   if (lane.goes_by_schedule()) return handle;  // the table has announced it
@@ -109,18 +109,28 @@ Result<bool> UserOperations::poll(submit::Handle handle) const {
 std::optional<Status> UserOperations::wait(submit::Handle handle, Deadline deadline) {
   const auto done = handles_.done(handle);
   if (!done) return unknown(handle);
-  if (!*done) {
-    const LaneId id = sets_.lane_of_handle(handle);
-    const auto lane = sets_.lane_of(id);
-    if (!lane || !lane->table().scheduled()) {
-      inbox_.request_flush(id);
-    } else if (lane->table().waited_for(handle)) {
-      lane->note_unreported();
-    }
-    if (!engine_.wait(handle, id, deadline)) return std::nullopt;
-  }
+  if (!*done && !wait_until_done(handle, deadline)) return std::nullopt;
   sets_.forget(handle);
   return handles_.take(handle);
+}
+
+bool UserOperations::wait_until_done(submit::Handle handle, Deadline deadline) {
+  const LaneId id = sets_.lane_of_handle(handle);
+  const auto lane = sets_.lane_of(id);
+  std::optional<submit::Waiters::Scope> waiter;
+  if (lane) waiter.emplace(lane->table().waiters());
+  // The thread that submits the last tensor of the operation runs the lane, and so completes this handle.
+  const Duration patience = lane ? lane->table().patience(handle) : Duration{0};
+  if (patience > Duration{0} &&
+      handles_.sleep_until_done(handle, deadline.sooner(Deadline::after(patience)))) {
+    return true;
+  }
+  if (!lane || !lane->table().scheduled()) {
+    inbox_.request_flush(id);
+  } else if (lane->table().waited_for(handle)) {
+    lane->note_unreported();
+  }
+  return engine_.wait(handle, id, deadline);
 }
 
 bool UserOperations::anything_to_flush() const {

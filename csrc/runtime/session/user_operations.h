@@ -43,6 +43,7 @@ class UserOperations {
   std::string refuse_gpu(int index);
   Result<submit::Handle> add(Lane& lane, submit::Entry entry, bool blocking);
   void add_error(Lane& lane, wire::Request request);
+  bool wait_until_done(submit::Handle handle, Deadline deadline);
   [[nodiscard]] bool anything_to_flush() const;
 
   ProcessSets& sets_;

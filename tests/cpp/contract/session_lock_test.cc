@@ -88,6 +88,51 @@ TEST_CASE("several threads of each rank use a locked schedule at once", "[sessio
   world.shutdown();
 }
 
+// Each thread waits for its own sum. They end one after the other; then the rest go on.
+TEST_CASE("threads of equal loops become a cohort, and the others go on when one ends", "[session][lock]") {
+  constexpr int kSize = 2;
+  constexpr std::size_t kThreads = 3;
+  Config config;
+  config.log_level = LogLevel::kError;
+  LockingWorld world(kSize, config);
+  world.run([&](Session& session, int rank) -> std::string {
+    const auto loop = [&](std::size_t thread) -> std::string {
+      // What they sum says when all ranks have seen the lock: so the ranks end together.
+      for (bool all_saw = false; !all_saw;) {
+        Flight flight{std::vector<float>(16, world.count(rank, "locked_operations") > 100 ? 1.0F : 0.0F)};
+        flight.blocking = true;
+        if (const Status s = take_off(session, "loop " + std::to_string(thread), flight); !s.ok())
+          return s.message();
+        const auto status = session.wait(flight.handle, Deadline::never());
+        if (!status->ok()) return status->message();
+        all_saw = flight.data.front() == kSize;
+      }
+      for (std::size_t last = 0; last < 10 * thread; ++last) {
+        if (std::string wrong = sum_once(session, rank, "loop " + std::to_string(thread), kSize);
+            !wrong.empty())
+          return wrong;
+      }
+      return {};
+    };
+    return in_threads(kThreads, 1, loop);
+  });
+  CHECK(world.count(0, "schedule_locks") > 0);
+  world.shutdown();
+}
+
+// The peer's threads stop for a moment: a thread that gathers must not wait for long, nor be forgotten.
+TEST_CASE("threads of a cohort whose peer is late by seconds", "[session][lock][slow]") {
+  LockingWorld world(2, {});
+  world.run([&](Session& session, int rank) {
+    return in_threads(4, 400, [&](std::size_t thread) -> std::string {
+      thread_local int round = 0;
+      if (++round == 200 && thread == 1 && rank == 1) std::this_thread::sleep_for(milliseconds(1500));
+      return sum_once(session, rank, "late " + std::to_string(thread), 2);
+    });
+  });
+  world.shutdown();
+}
+
 TEST_CASE("blocking calls of one name, and polled ones, go by schedule", "[session][lock]") {
   LockingWorld world(2, one_by_one());
   world.run([](Session& session, int) -> std::string {

@@ -92,6 +92,34 @@ TEST_CASE("steps that repeat are locked and run in one order", "[sim]") {
   CHECK(totals.entered > seeds(2000));
 }
 
+// Each thread of a rank sums tensors of its own in a loop. In some worlds they end, or are surprised, one by one.
+TEST_CASE("threads that wait for tensors of their own lock a cohort and run them in one order", "[sim]") {
+  Totals totals;
+  for (std::uint64_t seed = 1; seed <= seeds(1000U); ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, 2 + static_cast<int>(seed % 3), locking(random));
+    const std::size_t threads = 2 + world.pick(4), rounds = 40;
+    const std::size_t surprises = world.pick(3);
+    std::vector<Use> uses;
+    for (std::size_t i = 0; i < rounds * threads; ++i) {
+      uses.push_back(named(i % threads));
+      if (i % threads == 0) uses.back().dtype = DType::kFloat64;  // not fused with the others
+    }
+    for (std::size_t i = 0; i < surprises; ++i) uses[world.pick(uses.size())].shape = {8};
+    if (world.pick(2) == 0) uses.resize(uses.size() - world.pick(threads));
+    for (Script& script : world.scripts) script = {.uses = uses, .threads = threads};
+    REQUIRE(world.run());
+    check_ended_well(world);
+    check_same_outcomes(world);
+    totals.add(world);
+    for (const auto& rank : world.ranks) REQUIRE(rank->counts.completed == static_cast<int>(uses.size()));
+  }
+  CHECK(totals.failed == 0);
+  CHECK(totals.locks > seeds(200));
+  CHECK(totals.entered > seeds(5000));
+}
+
 TEST_CASE("surprises end a lock and lose nothing", "[sim]") {
   Totals totals;
   for (std::uint64_t seed = 1; seed <= seeds(1500U); ++seed) {

@@ -23,6 +23,8 @@ struct Script {
   std::vector<Use> uses;
   std::size_t stop_at = SIZE_MAX;  // falls silent (but keeps stepping) before this use
   bool removes = false;            // removes the world after its last use
+  // More than one: so many threads take the uses in turn, and each waits for its use before the next one.
+  std::size_t threads = 1;
 };
 
 // The world ranks of each process set, ascending; set 0 is the world.
@@ -97,6 +99,12 @@ class World {
   std::function<void(World&, std::size_t turn)> inject;
 
  private:
+  // A thread of a rank's program, if there are several.
+  struct Thread {
+    std::size_t next = 0;                                   // use
+    std::string waits_for{};                                // name; empty: it does not wait
+    std::unique_ptr<submit::Waiters::Scope> counts_there{};  // while it waits
+  };
   // A rank in its script.
   struct Place {
     std::size_t step = 0;
@@ -105,6 +113,7 @@ class World {
     bool dead = false;
     bool exits = false;
     bool reads_no_more = false;
+    std::vector<Thread> threads{};
   };
 
   static LaneId lane_of(ProcessSetId set) { return {.process_set = set}; }
@@ -123,6 +132,7 @@ class World {
     if (place.dead) return false;
     if (ranks[r]->close_removed()) return true;
     const Script& script = scripts[r];
+    if (script.threads > 1) return advance_thread(r, pick(script.threads), pick(8) == 0);
     if (place.step >= std::min(script.uses.size(), script.stop_at)) return script.removes && remove_once(r);
     const int before = place.stage;
     if (!take(r, script.uses[place.step], place.stage)) {
@@ -133,6 +143,29 @@ class World {
     ++place.step;
     place.stage = 0;
     if (pick(4) == 0) ranks[r]->negotiator.inbox().request_flush();
+    return true;
+  }
+
+  // One thread of the rank goes on. `impatient`: if it waits, it ends the schedule that keeps it waiting.
+  bool advance_thread(std::size_t r, std::size_t number, bool impatient) {
+    std::vector<Thread>& threads = places_[r].threads;
+    while (threads.size() < scripts[r].threads) threads.push_back({.next = threads.size()});
+    Thread& thread = threads[number];
+    Lane& lane = ranks[r]->world();
+    if (!thread.waits_for.empty() && lane.in_flight.contains(thread.waits_for)) {
+      const bool was_open = lane.table.schedule_open();
+      if (impatient) lane.waits_for(thread.waits_for);
+      return was_open != lane.table.schedule_open();
+    }
+    thread.counts_there.reset();
+    thread.waits_for.clear();
+    if (thread.next >= scripts[r].uses.size()) return false;
+    const Use& use = scripts[r].uses[thread.next];
+    if (!lane.submit(use, false)) return false;
+    thread.next += scripts[r].threads;
+    thread.waits_for = use.name;
+    thread.counts_there = std::make_unique<submit::Waiters::Scope>(lane.table.waiters());
+    ranks[r]->negotiator.inbox().request_flush();
     return true;
   }
 
@@ -229,6 +262,9 @@ class World {
         moved = ranks[r]->run_lane(id) || moved;
       }
       moved = advance(r) || moved;
+      for (std::size_t thread = 0; thread < scripts[r].threads; ++thread) {
+        if (scripts[r].threads > 1) moved = advance_thread(r, thread, true) || moved;
+      }
     }
     return moved;
   }

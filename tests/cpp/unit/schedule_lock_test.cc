@@ -36,11 +36,11 @@ Names names_of(const std::vector<wire::Request>& requests) {
 TEST_CASE("a position is announced when its members and those before it are here", "[schedule]") {
   ScheduleLock schedule = lock();
   CHECK(schedule.open());
-  CHECK(schedule.file(request_of("n")));
-  CHECK(schedule.file(request_of("b")));
+  CHECK(schedule.file(request_of("n"), kStart));
+  CHECK(schedule.file(request_of("b"), kStart));
   CHECK(schedule.announced() == 0);
   CHECK(schedule.blocked("b"));
-  CHECK(schedule.file(request_of("a")));
+  CHECK(schedule.file(request_of("a"), kStart));
   CHECK(schedule.announced() == 2);
   CHECK_FALSE(schedule.any_blocked());
   CHECK_FALSE(schedule.blocked("n"));
@@ -48,7 +48,7 @@ TEST_CASE("a position is announced when its members and those before it are here
 
 TEST_CASE("a position is entered when all ranks have announced it, in order", "[schedule]") {
   ScheduleLock schedule = lock();
-  for (const char* name : {"a", "b", "n"}) CHECK(schedule.file(request_of(name)));
+  for (const char* name : {"a", "b", "n"}) CHECK(schedule.file(request_of(name), kStart));
   CHECK_FALSE(schedule.enter(0));
   CHECK(schedule.enter(1) == Names{"a", "b"});
   CHECK_FALSE(schedule.enter(1));
@@ -56,11 +56,32 @@ TEST_CASE("a position is entered when all ranks have announced it, in order", "[
   CHECK_FALSE(schedule.enter(9));  // the others are ahead of this rank
 }
 
+TEST_CASE("a schedule that gathers is as patient as what it has saved", "[schedule]") {
+  using std::chrono::microseconds;
+  ScheduleLock schedule;
+  schedule.begin(1, {{request_of("a"), request_of("b")}}, true);
+  const auto round = [&](TimePoint begin, Duration gathering) {
+    CHECK(schedule.file(request_of("b"), begin));
+    CHECK(schedule.file(request_of("a"), begin + gathering));
+  };
+  CHECK(schedule.patience() == ScheduleLock::kGathering);
+  round(kStart, microseconds(50));  // it saves two negotiations
+  CHECK(schedule.patience() == ScheduleLock::kGathering + 2 * ScheduleLock::kSaved - microseconds(50));
+  for (int i = 0; i < 100; ++i) round(kStart, Duration{0});
+  CHECK(schedule.patience() == ScheduleLock::kGathering + ScheduleLock::kMostSaved);
+  round(kStart, milliseconds(50));  // it never owes anything
+  CHECK(schedule.patience() == ScheduleLock::kGathering);
+
+  CHECK(schedule.file(request_of("b"), kStart));
+  CHECK(schedule.blocked("b"));
+  CHECK(lock().patience() == Duration{0});
+}
+
 TEST_CASE("uses of one name go to its positions in order, period after period", "[schedule]") {
   ScheduleLock schedule = lock();
   for (int round = 0; round < 50; ++round) {
     for (const Names& names : {Names{"a", "b"}, Names{"n"}, Names{"c"}, Names{"n"}}) {
-      for (const std::string& name : names) CHECK(schedule.file(request_of(name)));
+      for (const std::string& name : names) CHECK(schedule.file(request_of(name), kStart));
       CHECK(schedule.enter(UINT64_MAX) == names);
     }
   }
@@ -69,14 +90,14 @@ TEST_CASE("uses of one name go to its positions in order, period after period", 
 
 TEST_CASE("a surprise freezes, and what was not entered comes back in order", "[schedule]") {
   ScheduleLock schedule = lock();
-  for (const char* name : {"c", "n", "a", "b"}) CHECK(schedule.file(request_of(name)));
+  for (const char* name : {"c", "n", "a", "b"}) CHECK(schedule.file(request_of(name), kStart));
   CHECK(schedule.enter(1));
-  SECTION("another name") { CHECK_FALSE(schedule.file(request_of("metric"))); }
-  SECTION("another shape") { CHECK_FALSE(schedule.file(request_of("n", {9}))); }
-  SECTION("a failed use") { CHECK_FALSE(schedule.file(negotiate::error_of("n"))); }
+  SECTION("another name") { CHECK_FALSE(schedule.file(request_of("metric"), kStart)); }
+  SECTION("another shape") { CHECK_FALSE(schedule.file(request_of("n", {9}), kStart)); }
+  SECTION("a failed use") { CHECK_FALSE(schedule.file(negotiate::error_of("n"), kStart)); }
   CHECK(schedule.active());
   CHECK_FALSE(schedule.open());
-  CHECK_FALSE(schedule.file(request_of("a")));  // uses stay in order
+  CHECK_FALSE(schedule.file(request_of("a"), kStart));  // uses stay in order
   CHECK(schedule.announced() == 3);
   CHECK(schedule.enter(2) == Names{"n"});
   CHECK(names_of(schedule.end()) == Names{"c"});
@@ -88,15 +109,15 @@ TEST_CASE("what waits for a second is a surprise, what runs is not, and nothing 
   ScheduleLock schedule = lock();
   CHECK(schedule.look(kStart) == Deadline::at(kStart + ScheduleLock::kPatience));
   CHECK(schedule.look(kStart + milliseconds(1000)) == Deadline::never());
-  CHECK(schedule.file(request_of("a")));
+  CHECK(schedule.file(request_of("a"), kStart));
   const TimePoint later = kStart + milliseconds(5000);
   CHECK(schedule.look(later) == Deadline::at(later + ScheduleLock::kPatience));
-  CHECK(schedule.file(request_of("b")));
+  CHECK(schedule.file(request_of("b"), kStart));
   CHECK(schedule.look(later + milliseconds(999)) == Deadline::at(later + ScheduleLock::kPatience));
   CHECK(schedule.open());
   CHECK(schedule.enter(1));
   CHECK(schedule.look(later + milliseconds(1000)) != Deadline::never());
-  CHECK(schedule.file(request_of("n")));
+  CHECK(schedule.file(request_of("n"), kStart));
   const TimePoint last = later + milliseconds(2000);
   static_cast<void>(schedule.look(last));
   CHECK(schedule.open());

@@ -107,6 +107,23 @@ TEST_CASE("a sleeper returns at its deadline, on completion and for unknown hand
   CHECK(handles.take(handle)->ok());
 }
 
+TEST_CASE("handles that share a place for their sleepers are told apart", "[submit]") {
+  HandleTable handles;
+  std::vector<Handle> all;
+  for (int i = 0; i < 40; ++i) all.push_back(handles.allocate());
+  std::atomic<int> woken{0};
+  std::vector<std::thread> sleepers;
+  for (const Handle handle : all) {
+    sleepers.emplace_back([&, handle] {
+      const bool done = handles.sleep_until_done(handle, Deadline::never());
+      woken += done && handles.take(handle)->ok() ? 1 : 0;
+    });
+  }
+  for (const Handle handle : all) REQUIRE(handles.complete(handle, Status{}));
+  for (std::thread& sleeper : sleepers) sleeper.join();
+  CHECK(woken == 40);
+}
+
 TEST_CASE("every sleeper is woken, whenever it went to sleep", "[submit]") {
   for (int round = 0; round < 300; ++round) {
     HandleTable handles;

@@ -1,0 +1,45 @@
+#include "negotiate/cohort_finder.h"
+
+#include <algorithm>
+
+namespace roundelay::negotiate {
+namespace {
+
+constexpr std::uint64_t kLasting = 8;  // a lock lasted if it ran so many times the repetitions that it needed
+
+}  // namespace
+
+void CohortFinder::saw(const Ids& tensors, std::size_t waiters) {
+  // A tensor that comes more rarely than others is in no cohort. It must not hide one for longer than this.
+  if (times_.size() > kMostTensors || all_ >= 2 * needed_ * times_.size()) interrupted();
+  waiters_ = std::max(waiters_, waiters);
+  for (const wire::CacheId id : tensors) ++times_[id];
+  all_ += tensors.size();
+}
+
+void CohortFinder::interrupted() {
+  times_.clear();
+  all_ = 0;
+  waiters_ = 0;
+}
+
+std::optional<CohortFinder::Ids> CohortFinder::cohort() const {
+  const std::size_t tensors = times_.size();
+  if (tensors < 2 || tensors > std::min(waiters_, kMostTensors)) return std::nullopt;
+  const std::size_t mean = all_ / tensors;
+  if (mean < needed_) return std::nullopt;
+  Ids ids;
+  for (const auto& [id, times] : times_) {
+    if (2 * times < mean) return std::nullopt;  // threads take turns at random: some may be ahead
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+void CohortFinder::unlocked(std::uint64_t times) {
+  const bool lasted = times >= kLasting * needed_;
+  needed_ = lasted ? std::max(needed_ / 2, kLeastTimes) : std::min(needed_ * 2, kMostTimes);
+  interrupted();
+}
+
+}  // namespace roundelay::negotiate

@@ -1,0 +1,94 @@
+#include "negotiate/cohort_finder.h"
+
+#include <string>
+
+#include "tests/cpp/catch.h"
+
+namespace roundelay::negotiate {
+namespace {
+
+// Each letter is an operation with one tensor.
+void see(CohortFinder& finder, const std::string& letters, std::size_t waiters = 4) {
+  for (const char letter : letters) finder.saw({static_cast<wire::CacheId>(letter)}, waiters);
+}
+
+std::string found(const CohortFinder& finder) {
+  std::string letters;
+  const auto cohort = finder.cohort();
+  if (!cohort) return "-";
+  for (const wire::CacheId id : *cohort) letters += static_cast<char>(id);
+  return letters;
+}
+
+TEST_CASE("tensors that come equally often in any sequence are a cohort", "[schedule]") {
+  CohortFinder finder;
+  see(finder, "abcbcacabba");
+  CHECK(found(finder) == "-");
+  see(finder, "c");
+  CHECK(found(finder) == "abc");
+  see(finder, "a");  // one thread is ahead
+  CHECK(found(finder) == "abc");
+}
+
+TEST_CASE("a cohort counts each tensor of fused operations", "[schedule]") {
+  CohortFinder finder;
+  for (int i = 0; i < 2; ++i) {
+    finder.saw({2, 1}, 3);
+    finder.saw({3, 1, 2}, 3);
+    finder.saw({3}, 3);
+  }
+  CHECK(finder.cohort() == CohortFinder::Ids{1, 2, 3});
+}
+
+TEST_CASE("a tensor that comes more rarely is in no cohort, and hides none for long", "[schedule]") {
+  CohortFinder finder;
+  see(finder, "abababmababab");
+  CHECK(found(finder) == "-");
+  see(finder, "abababababababababab");
+  CHECK(found(finder) == "ab");
+}
+
+TEST_CASE("a cohort has no more tensors than threads wait at once", "[schedule]") {
+  CohortFinder finder;
+  see(finder, "abcdabcdabcdabcd", 3);  // one of three threads has two tensors: it would wait for itself
+  CHECK(found(finder) == "-");
+  CHECK(finder.several_waiters());
+
+  CohortFinder alone;
+  see(alone, "abababababababab", 1);
+  CHECK(found(alone) == "-");
+  CHECK_FALSE(alone.several_waiters());
+
+  CohortFinder one_name;
+  see(one_name, "aaaaaaaaaaaaaaaa", 4);
+  CHECK(found(one_name) == "-");
+}
+
+TEST_CASE("more tensors than a cohort may have are none", "[schedule]") {
+  CohortFinder finder;
+  for (int round = 0; round < 20; ++round) {
+    for (wire::CacheId id = 0; id <= CohortFinder::kMostTensors; ++id) {
+      finder.saw({id}, CohortFinder::kMostTensors + 4);
+      CHECK_FALSE(finder.cohort());
+    }
+  }
+}
+
+TEST_CASE("a lock that ends soon asks for more repetitions, and one that lasts for fewer", "[schedule]") {
+  CohortFinder finder;
+  see(finder, "abababab");
+  CHECK(found(finder) == "ab");
+  finder.unlocked(3);
+  CHECK(finder.times_needed() == 2 * CohortFinder::kLeastTimes);
+  see(finder, "abababab");
+  CHECK(found(finder) == "-");
+  see(finder, "abababab");
+  CHECK(found(finder) == "ab");
+  for (int i = 0; i < 20; ++i) finder.unlocked(3);
+  CHECK(finder.times_needed() == CohortFinder::kMostTimes);
+  for (int i = 0; i < 20; ++i) finder.unlocked(100'000);
+  CHECK(finder.times_needed() == CohortFinder::kLeastTimes);
+}
+
+}  // namespace
+}  // namespace roundelay::negotiate
