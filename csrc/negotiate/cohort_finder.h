@@ -1,5 +1,6 @@
-// Finds the cohort of a lane: tensors of several threads of a rank that call blocking operations in loops. Each
-// thread has one tensor in flight, so all tensors come equally often, but in another sequence each time. Pure.
+// Finds the cohort of a lane: tensors of several threads of a rank that call blocking operations in loops.
+// Each thread has one tensor in flight, so all tensors come equally often, but in another sequence each time.
+// Pure.
 #pragma once
 
 #include <cstddef>

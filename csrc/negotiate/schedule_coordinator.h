@@ -1,6 +1,6 @@
 // The coordinator's side of the schedule lock: begins a lock when orders repeat exactly, or when they have
-// a cohort, and ends it when a member freezes. Under a lock members need no orders. Pure. The members' side is
-// in participant_lock.cc.
+// a cohort, and ends it when a member freezes. Under a lock members need no orders. Pure. The members' side
+// is in participant_lock.cc.
 #pragma once
 
 #include <cstddef>

@@ -29,8 +29,8 @@ class ScheduleLock {
   // is late.
   static constexpr Duration kPatience = std::chrono::seconds(1);
   // A waiter gives other threads this time to submit what comes before its operation, and the time that the
-  // schedule has saved: for each tensor announced kSaved, less the time for which any use was blocked. The
-  // sum is kMostSaved at most.
+  // schedule has saved: for each tensor announced kSaved, less the time for which any use was blocked. That
+  // is kMostSaved at most, and at the beginning.
   static constexpr Duration kGathering = std::chrono::microseconds(200);
   static constexpr Duration kSaved = std::chrono::microseconds(100);  // the negotiation of a tensor
   static constexpr Duration kMostSaved = std::chrono::milliseconds(2);
@@ -94,8 +94,8 @@ class ScheduleLock {
   bool frozen_ = false;
   std::uint64_t announced_ = 0;
   std::uint64_t entered_ = 0;
-  std::deque<std::size_t> ahead_;               // number of uses filed at each position from announced_ on
-  std::size_t blocked_ = 0;                     // sum of ahead_
+  std::deque<std::size_t> ahead_;  // number of uses filed at each position from announced_ on
+  std::size_t blocked_ = 0;        // sum of ahead_
   bool gathers_ = false;
   TimePoint blocked_since_{};  // while blocked_ > 0
   Duration saved_{0};

@@ -93,8 +93,10 @@ class TensorTable {
   [[nodiscard]] bool schedule_open() const { return schedule_open_.load(std::memory_order_acquire); }
   // Counts the threads that wait for this table's operations.
   [[nodiscard]] Waiters& waiters() { return waiters_; }
-  // Returns how long a caller that waits for this handle sleeps before it calls waited_for(): other threads of
-  // this rank may submit what comes before the operation. Zero: it need not sleep.
+  // Returns whether several threads of this rank submit what the schedule has.
+  [[nodiscard]] bool gathers() const { return schedule_gathers_.load(std::memory_order_acquire); }
+  // Returns how long a caller that waits for this handle sleeps before it calls waited_for(): other threads
+  // of this rank may submit what comes before the operation. Zero: it need not sleep.
   [[nodiscard]] Duration patience(Handle handle) const EXCLUDES(mutex_);
   // Tells the table that a caller waits for this handle. Freezes the schedule if this operation comes after
   // one that is not submitted here. Returns true if it froze the schedule.

@@ -61,7 +61,7 @@ void TensorTable::end_schedule() {
 }
 
 Duration TensorTable::patience(Handle handle) const {
-  if (!schedule_gathers_.load(std::memory_order_acquire)) return Duration{0};
+  if (!gathers()) return Duration{0};
   MutexLock lock(mutex_);
   return blocked(handle) ? schedule_.patience() : Duration{0};
 }

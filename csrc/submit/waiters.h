@@ -21,8 +21,8 @@ class Waiters {
     Waiters& waiters_;
   };
 
-  // Returns the most threads at once since the last call. Threads that come at the same moment may make it too
-  // small.
+  // Returns the most threads at once since the last call. Threads that come at the same moment may make it
+  // too small.
   std::size_t take_most() {
     return most_.exchange(now_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }

@@ -130,7 +130,8 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
   if (!hold) return false;
   // This may take long. Meanwhile the background reports what was submitted, and sees the flush.
   if (lane.take_unreported()) wake();
-  collective::Backoff backoff(crowded_);
+  // Where several threads take turns, one of this rank or of a peer may need this core.
+  collective::Backoff backoff(crowded_ || lane.table().gathers());
   while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {
     if (lanes_.step(lane)) {
       backoff.reset();

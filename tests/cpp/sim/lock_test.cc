@@ -92,7 +92,8 @@ TEST_CASE("steps that repeat are locked and run in one order", "[sim]") {
   CHECK(totals.entered > seeds(2000));
 }
 
-// Each thread of a rank sums tensors of its own in a loop. In some worlds they end, or are surprised, one by one.
+// Each thread of a rank sums tensors of its own in a loop. In some worlds they end, or are surprised, one by
+// one.
 TEST_CASE("threads that wait for tensors of their own lock a cohort and run them in one order", "[sim]") {
   Totals totals;
   for (std::uint64_t seed = 1; seed <= seeds(1000U); ++seed) {

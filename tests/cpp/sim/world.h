@@ -101,8 +101,8 @@ class World {
  private:
   // A thread of a rank's program, if there are several.
   struct Thread {
-    std::size_t next = 0;                                   // use
-    std::string waits_for{};                                // name; empty: it does not wait
+    std::size_t next = 0;                                    // use
+    std::string waits_for{};                                 // name; empty: it does not wait
     std::unique_ptr<submit::Waiters::Scope> counts_there{};  // while it waits
   };
   // A rank in its script.
