@@ -1,6 +1,13 @@
 #include "submit/handles.h"
 
+#include <utility>
+
 namespace roundelay::submit {
+namespace {
+
+constexpr Duration kUntilWoken = std::chrono::hours(24);
+
+}  // namespace
 
 std::atomic<Handle> HandleTable::next_{1};
 
@@ -13,17 +20,21 @@ Handle HandleTable::allocate(TimePoint now) {
 }
 
 bool HandleTable::complete(Handle handle, Status status, TimePoint now) {
-  CondVar* completed = nullptr;
+  const FutexWord* completed = nullptr;
   {
     MutexLock lock(mutex_);
     const auto found = states_.find(handle);
     if (found == states_.end() || found->second.done) return false;
     found->second = {true, std::move(status)};
     exposure_.completed(now);
-    if (Sleepers& sleepers = sleepers_of(handle); sleepers.threads > 0) completed = &sleepers.completed;
+    Sleepers& sleepers = sleepers_of(handle);
+    if (sleepers.threads > 0) {
+      sleepers.completed.fetch_add(1);
+      completed = &sleepers.completed;
+    }
   }
   // Without the lock, which a thread that wakes takes first.
-  if (completed != nullptr) completed->notify_all();
+  if (completed != nullptr) futex_wake(*completed);
   return true;
 }
 
@@ -35,18 +46,27 @@ std::optional<bool> HandleTable::done(Handle handle) const {
 }
 
 bool HandleTable::sleep_until_done(Handle handle, Deadline deadline) {
-  MutexLock lock(mutex_);
-  Sleepers& sleepers = sleepers_of(handle);
-  ++sleepers.threads;
-  bool done = false;
+  bool counted = false;
   while (true) {
-    const auto found = states_.find(handle);
-    done = found == states_.end() || found->second.done;
-    if (done || deadline.passed()) break;
-    sleepers.completed.wait_until(mutex_, deadline);
+    const FutexWord* completed = nullptr;
+    std::uint32_t seen = 0;
+    Duration most = kUntilWoken;
+    {
+      MutexLock lock(mutex_);
+      const auto found = states_.find(handle);
+      const bool done = found == states_.end() || found->second.done;
+      if (deadline != Deadline::never()) most = deadline.when() - steady_now();
+      Sleepers& sleepers = sleepers_of(handle);
+      if (done || most <= Duration{0}) {
+        sleepers.threads -= counted ? 1 : 0;
+        return done;
+      }
+      sleepers.threads += std::exchange(counted, true) ? 0 : 1;
+      completed = &sleepers.completed;
+      seen = completed->load();
+    }
+    futex_wait(*completed, seen, most);
   }
-  --sleepers.threads;
-  return done;
 }
 
 std::optional<Status> HandleTable::take(Handle handle) {
