@@ -37,8 +37,7 @@ std::optional<CohortFinder::Ids> CohortFinder::cohort() const {
 }
 
 void CohortFinder::unlocked(std::uint64_t times) {
-  const bool lasted = times >= kLasting * needed_;
-  needed_ = lasted ? std::max(needed_ / 2, kLeastTimes) : std::min(needed_ * 2, kMostTimes);
+  needed_ = times >= kLasting * needed_ ? kLeastTimes : std::min(needed_ * 2, kMostTimes);
   interrupted();
 }
 

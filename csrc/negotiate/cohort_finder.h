@@ -32,7 +32,7 @@ class CohortFinder {
   // Returns whether several threads have waited at once since the count began.
   [[nodiscard]] bool several_waiters() const { return waiters_ > 1; }
   // Records that a lock on a cohort ended after the cohort came so many times. If that was soon, the next one
-  // has to come twice as often.
+  // has to come twice as often, else kLeastTimes.
   void unlocked(std::uint64_t times);
 
   // Returns how often the tensors of a cohort have to come until it counts.

@@ -74,7 +74,7 @@ TEST_CASE("more tensors than a cohort may have are none", "[schedule]") {
   }
 }
 
-TEST_CASE("a lock that ends soon asks for more repetitions, and one that lasts for fewer", "[schedule]") {
+TEST_CASE("a lock that ends soon asks for more repetitions, and one that lasts for few", "[schedule]") {
   CohortFinder finder;
   see(finder, "abababab");
   CHECK(found(finder) == "ab");
@@ -86,7 +86,7 @@ TEST_CASE("a lock that ends soon asks for more repetitions, and one that lasts f
   CHECK(found(finder) == "ab");
   for (int i = 0; i < 20; ++i) finder.unlocked(3);
   CHECK(finder.times_needed() == CohortFinder::kMostTimes);
-  for (int i = 0; i < 20; ++i) finder.unlocked(100'000);
+  finder.unlocked(100'000);
   CHECK(finder.times_needed() == CohortFinder::kLeastTimes);
 }
 
