@@ -190,8 +190,7 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   order.shutdown_by = left_by_;
   order.removed = removed;
   closed_ = left || removed;
-  const std::size_t waiters = std::exchange(waiters_, 0);
-  if (!locks_schedules_ || !schedule_.on_order(order, waiters) || !may_lock()) return order;
+  if (!locks_schedules_ || !schedule_.on_order(order) || !may_lock()) return order;
   if (schedule_.begin_if_periodic(order, [&](const auto& ids) { return ready_.cut(ids, cache_); })) {
     table_.clear();  // each member takes back its requests
     flush_ = false;

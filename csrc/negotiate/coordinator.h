@@ -9,7 +9,6 @@
 // late are named (stall_clock.h).
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -63,7 +62,7 @@ class Coordinator {
   // mark these operations for tickets (negotiate/order_queue.h), and no schedule has any of them.
   void take_tickets(bool yes);
   // Says that so many threads of this rank have waited for operations of the lane at once, lately.
-  void note_waiters(std::size_t waiters) { waiters_ = std::max(waiters_, waiters); }
+  void note_waiters(std::size_t waiters) { schedule_.note_waiters(waiters); }
   // Returns the next order that is due. Call it until there is none.
   std::optional<wire::Order> take_order(TimePoint now);
   // Returns the time at which the next order or stall warning is due without a message; sometimes a little
@@ -121,7 +120,6 @@ class Coordinator {
   std::set<int> late_;          // world ranks that warnings named
   std::vector<bool> removing_;  // one for each member
   int left_by_ = -1;            // the first world rank that left
-  std::size_t waiters_ = 0;     // the most of note_waiters() since the last order
   bool takes_tickets_ = false;
   bool flush_ = false;
   bool closed_ = false;  // the last order is out

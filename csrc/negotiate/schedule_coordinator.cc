@@ -8,7 +8,8 @@
 namespace roundelay::negotiate {
 
 // A schedule consists of operations that every member knows by id alone.
-bool ScheduleCoordinator::on_order(const wire::Order& order, std::size_t waiters) {
+bool ScheduleCoordinator::on_order(const wire::Order& order) {
+  const std::size_t waiters = std::exchange(waiters_, 0);
   bool plain = order.failures.empty() && order.evicted.empty() && !order.joined && !order.tickets;
   for (const wire::FusedOperation& operation : order.operations) {
     Ids ids;

@@ -3,6 +3,7 @@
 // is in participant_lock.cc.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,9 +36,11 @@ class ScheduleCoordinator {
   // to its writer.
   [[nodiscard]] bool outdated(const wire::Report& report) const { return report.last_order < locked_by_; }
 
+  // Says that so many threads of this rank have waited at once, lately.
+  void note_waiters(std::size_t waiters) { waiters_ = std::max(waiters_, waiters); }
   // Records the operations of a negotiated order. False if the order has more in it than a schedule can
-  // repeat. `waiters`: so many threads of this rank have waited at once since the last order.
-  bool on_order(const wire::Order& order, std::size_t waiters);
+  // repeat.
+  bool on_order(const wire::Order& order);
   // Lets no period and no cohort go across this moment.
   void interrupt();
   // Cuts the tensors of a cohort into fused operations. Nothing: an id is not in the response cache.
@@ -68,6 +71,7 @@ class ScheduleCoordinator {
   ScheduleFinder finder_;
   CohortFinder cohorts_;
   ScheduleKeeper keeper_;
+  std::size_t waiters_ = 0;      // the most of note_waiters() since the last order
   bool of_cohort_ = false;       // the last lock is that of a cohort
   std::size_t period_ = 0;       // the period of the last lock, in operations
   std::uint64_t locked_by_ = 0;  // sequence of the order that began the last lock
