@@ -3,6 +3,7 @@
 #include <string>
 
 #include "tests/cpp/catch.h"
+#include "tests/cpp/unit/coordinator_desk.h"
 
 namespace roundelay::negotiate {
 namespace {
@@ -88,6 +89,32 @@ TEST_CASE("a lock that ends soon asks for more repetitions, and one that lasts f
   CHECK(finder.times_needed() == CohortFinder::kMostTimes);
   finder.unlocked(100'000);
   CHECK(finder.times_needed() == CohortFinder::kLeastTimes);
+}
+
+// Threads of both ranks sum "a" and "b" in fp32, and "c" in fp64. Returns the lock that comes, if one does.
+std::optional<wire::Lock> lock_of_threads(std::size_t waiters) {
+  CoordinatorOptions options = eager();
+  options.schedule_lock = true;
+  Desk desk(options);
+  for (const char* letters : {"abc", "bca", "cab", "acb", "bac", "cba"}) {
+    for (const char letter : std::string(letters)) {
+      wire::Request request = request_of(std::string(1, letter));
+      if (letter == 'c') request.dtype = DType::kFloat64;
+      desk.coordinator.note_waiters(waiters);
+      desk.everyone({request});
+      if (const auto order = desk.order(); order && order->lock) return order->lock;
+    }
+  }
+  return std::nullopt;
+}
+
+TEST_CASE("a cohort is locked as the operations that its tensors fuse into", "[schedule]") {
+  const auto lock = lock_of_threads(3);
+  REQUIRE(lock);
+  CHECK(lock->gathers);
+  CHECK(lock->operations == std::vector<Ids>{{1, 2}, {3}});
+  CHECK_FALSE(lock_of_threads(1));
+  CHECK_FALSE(lock_of_threads(2));
 }
 
 }  // namespace
