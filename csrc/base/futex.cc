@@ -17,6 +17,12 @@ void futex_wait(const FutexWord& word, std::uint32_t seen, Duration most) {
   ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
 }
 
+void futex_wait(const FutexWord& word, std::uint32_t seen, Deadline deadline) {
+  constexpr Duration kUntilWoken = std::chrono::hours(24);
+  const Duration most = deadline == Deadline::never() ? kUntilWoken : deadline.when() - steady_now();
+  if (most > Duration{0}) futex_wait(word, seen, most);
+}
+
 void futex_wake(const FutexWord& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }

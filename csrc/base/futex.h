@@ -1,4 +1,4 @@
-// Waits for a change of a word in memory that processes share.
+// Waits for a change of a word, which may lie in memory that processes share.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,8 @@ static_assert(FutexWord::is_always_lock_free && sizeof(FutexWord) == sizeof(std:
 // Sleeps while `word` equals `seen`. Returns after a wake-up, a signal or the time `most`, and at once if the
 // word differs. A thread that wakes others changes the word first; otherwise a sleeper could miss it.
 void futex_wait(const FutexWord& word, std::uint32_t seen, Duration most);
+// The same until the deadline.
+void futex_wait(const FutexWord& word, std::uint32_t seen, Deadline deadline);
 // Wakes all threads, of all processes, that sleep on `word`.
 void futex_wake(const FutexWord& word);
 

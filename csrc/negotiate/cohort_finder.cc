@@ -5,7 +5,8 @@
 namespace roundelay::negotiate {
 namespace {
 
-constexpr std::uint64_t kLasting = 8;  // a lock lasted if it ran so many times the repetitions that it needed
+constexpr std::uint64_t kLasting =
+    16;  // a lock lasted if it ran so many times the repetitions that it needed
 
 }  // namespace
 
@@ -23,14 +24,17 @@ void CohortFinder::interrupted() {
   waiters_ = 0;
 }
 
+bool CohortFinder::may_come() const {
+  return times_.size() >= 2 && times_.size() <= std::min(waiters_, kMostTensors);
+}
+
 std::optional<CohortFinder::Ids> CohortFinder::cohort() const {
-  const std::size_t tensors = times_.size();
-  if (tensors < 2 || tensors > std::min(waiters_, kMostTensors)) return std::nullopt;
-  const std::size_t mean = all_ / tensors;
-  if (mean < needed_) return std::nullopt;
+  if (!may_come() || all_ < needed_ * times_.size()) return std::nullopt;
   Ids ids;
   for (const auto& [id, times] : times_) {
-    if (2 * times < mean) return std::nullopt;  // threads take turns at random: some may be ahead
+    // Threads take turns at random, so that some may be ahead.
+    const std::size_t share = 4 * times * times_.size();
+    if (share < 3 * all_ || share > 5 * all_) return std::nullopt;
     ids.push_back(id);
   }
   return ids;

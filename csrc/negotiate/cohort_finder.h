@@ -26,11 +26,12 @@ class CohortFinder {
   void saw(const Ids& tensors, std::size_t waiters);
   // Records something that belongs to no cohort. The count begins anew.
   void interrupted();
-  // Returns the tensors that came about equally often, times_needed() times or more, ascending; or nothing.
-  // They are no more than threads have waited at once, so that no thread waits for itself.
+  // Returns the tensors that came equally often, a quarter more or less, and times_needed() times in the
+  // mean; ascending; or nothing. They are no more than threads have waited at once: with more of them a
+  // thread would have several, and wait for itself.
   [[nodiscard]] std::optional<Ids> cohort() const;
-  // Returns whether several threads have waited at once since the count began.
-  [[nodiscard]] bool several_waiters() const { return waiters_ > 1; }
+  // Returns whether the tensors that came since the count began may become a cohort.
+  [[nodiscard]] bool may_come() const;
   // Records that a lock on a cohort ended after the cohort came so many times. If that was soon, the next one
   // has to come twice as often, else kLeastTimes.
   void unlocked(std::uint64_t times);

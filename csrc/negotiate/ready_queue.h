@@ -35,7 +35,7 @@ class ReadyQueue {
   // linger of the oldest request ends.
   [[nodiscard]] Deadline next_due() const;
 
-  // Cuts requests into fused operations by the same plan. Nothing: `cache` lacks an id.
+  // Cuts requests into fused operations by the same plan. Nothing: `cache` lacks an id, as one was evicted.
   [[nodiscard]] std::optional<std::vector<std::vector<wire::CacheId>>> cut(
       const std::vector<wire::CacheId>& ids, const ResponseCache& cache) const;
 

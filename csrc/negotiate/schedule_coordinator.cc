@@ -36,12 +36,12 @@ bool ScheduleCoordinator::begin_if_periodic(wire::Order& order, const Cut& cut) 
   const auto cohort = cohorts_.cohort();
   std::optional<Operations> period = cohort ? cut(*cohort) : std::nullopt;
   of_cohort_ = period.has_value();
-  if (!period && !cohorts_.several_waiters()) period = finder_.period();
+  if (!period && !cohorts_.may_come()) period = finder_.period();
   if (!period) return false;
   period_ = period->size();
   locked_by_ = order.sequence;
   keeper_.begin(static_cast<std::size_t>(group_.size()));
-  order.lock = wire::Lock{keeper_.number(), std::move(*period), cohorts_.several_waiters()};
+  order.lock = wire::Lock{keeper_.number(), std::move(*period), of_cohort_};
   return true;
 }
 
@@ -59,10 +59,18 @@ Status ScheduleCoordinator::on_report(int member, const wire::Report& report, Ti
 bool ScheduleCoordinator::write(wire::Order& order) {
   order.freeze = keeper_.take_freeze();
   order.unlock = keeper_.take_unlock();
-  if (order.unlock && of_cohort_) cohorts_.unlocked(*order.unlock / period_);
-  if (order.unlock && !of_cohort_) finder_.unlocked(period_, *order.unlock);
-  if (order.unlock) interrupt();
+  if (order.unlock) unlocked(*order.unlock);
   return order.freeze || order.unlock;
+}
+
+void ScheduleCoordinator::unlocked(std::uint64_t positions) {
+  if (of_cohort_) {
+    cohorts_.unlocked(positions / period_);
+  } else {
+    finder_.unlocked(period_, positions);
+  }
+  interrupt();
+  waiters_ = 0;
 }
 
 Deadline ScheduleCoordinator::next_due() const {

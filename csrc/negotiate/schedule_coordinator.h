@@ -63,6 +63,7 @@ class ScheduleCoordinator {
   [[nodiscard]] std::optional<wire::Abort> fault(TimePoint now) const;
 
  private:
+  void unlocked(std::uint64_t positions);
   [[nodiscard]] std::string silence(TimePoint now) const;
   [[nodiscard]] std::vector<int> silent_ranks() const;
 

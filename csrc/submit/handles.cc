@@ -3,11 +3,6 @@
 #include <utility>
 
 namespace roundelay::submit {
-namespace {
-
-constexpr Duration kUntilWoken = std::chrono::hours(24);
-
-}  // namespace
 
 std::atomic<Handle> HandleTable::next_{1};
 
@@ -33,7 +28,8 @@ bool HandleTable::complete(Handle handle, Status status, TimePoint now) {
       completed = &sleepers.completed;
     }
   }
-  // Without the lock, which a thread that wakes takes first.
+  // Without the lock, which a thread that wakes takes first. At worst a thread wakes that sleeps for another
+  // handle.
   if (completed != nullptr) futex_wake(*completed);
   return true;
 }
@@ -50,14 +46,12 @@ bool HandleTable::sleep_until_done(Handle handle, Deadline deadline) {
   while (true) {
     const FutexWord* completed = nullptr;
     std::uint32_t seen = 0;
-    Duration most = kUntilWoken;
     {
       MutexLock lock(mutex_);
       const auto found = states_.find(handle);
       const bool done = found == states_.end() || found->second.done;
-      if (deadline != Deadline::never()) most = deadline.when() - steady_now();
       Sleepers& sleepers = sleepers_of(handle);
-      if (done || most <= Duration{0}) {
+      if (done || deadline.passed()) {
         sleepers.threads -= counted ? 1 : 0;
         return done;
       }
@@ -65,7 +59,7 @@ bool HandleTable::sleep_until_done(Handle handle, Deadline deadline) {
       completed = &sleepers.completed;
       seen = completed->load();
     }
-    futex_wait(*completed, seen, most);
+    futex_wait(*completed, seen, deadline);
   }
 }
 

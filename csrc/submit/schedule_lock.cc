@@ -39,21 +39,16 @@ bool ScheduleLock::file(const wire::Request& request, TimePoint now) {
   const auto place = static_cast<std::size_t>(position - announced_);
   if (place >= ahead_.size()) ahead_.resize(place + 1, 0);
   ++ahead_[place];
-  if (blocked_++ == 0) blocked_since_ = now;
-  const std::size_t blocked = blocked_;
+  if (gathers_) saved_ -= static_cast<std::int64_t>(blocked_) * (now - std::exchange(counted_until_, now));
+  ++blocked_;
   while (!ahead_.empty() && ahead_.front() == at(announced_).size()) {
+    saved_ += static_cast<std::int64_t>(ahead_.front()) * kSaved;
     blocked_ -= ahead_.front();
     ahead_.pop_front();
     ++announced_;
   }
-  if (gathers_ && blocked_ < blocked) count_saved(blocked - blocked_, now);
-  return true;
-}
-
-// The tensors were announced, and perhaps others are still blocked.
-void ScheduleLock::count_saved(std::size_t tensors, TimePoint now) {
-  saved_ += kSaved * tensors - (now - std::exchange(blocked_since_, now));
   saved_ = std::clamp(saved_, Duration{0}, kMostSaved);
+  return true;
 }
 
 std::optional<std::uint64_t> ScheduleLock::waits_at(const Name& name) const {
@@ -91,7 +86,9 @@ Deadline ScheduleLock::look(TimePoint now) {
     return moved ? Deadline::at(now + kPatience) : Deadline::never();
   }
   if (moved || !waits_since_) waits_since_ = now;
-  if (now < *waits_since_ + kPatience) return Deadline::at(*waits_since_ + kPatience);
+  const bool begins = gathers_ && entered_ < operations_.size();
+  const Deadline end = Deadline::at(*waits_since_ + (begins ? patience() : kPatience));
+  if (!end.passed(now)) return end;
   freeze();
   return Deadline::never();
 }

@@ -29,7 +29,7 @@ class ScheduleLock {
   // is late.
   static constexpr Duration kPatience = std::chrono::seconds(1);
   // A waiter gives other threads this time to submit what comes before its operation, and the time that the
-  // schedule has saved: for each tensor announced kSaved, less the time for which any use was blocked. That
+  // schedule has saved: for each tensor announced kSaved, less the times for which tensors were blocked. That
   // is kMostSaved at most, and at the beginning.
   static constexpr Duration kGathering = std::chrono::microseconds(200);
   static constexpr Duration kSaved = std::chrono::microseconds(100);  // the negotiation of a tensor
@@ -44,14 +44,16 @@ class ScheduleLock {
   [[nodiscard]] std::uint64_t number() const { return number_; }
 
   // Files a use. True: it is part of the schedule. False: the caller negotiates it when the schedule is over.
-  // A use that does not fit freezes an open schedule, so that uses stay in order.
-  bool file(const wire::Request& request, TimePoint now);
+  // A use that does not fit freezes an open schedule, so that uses stay in order. `now` matters while
+  // gathers().
+  bool file(const wire::Request& request, TimePoint now = {});
   void freeze() { frozen_ = active(); }
   // Returns whether a use of `name` is filed and not entered.
   [[nodiscard]] bool filed(const std::string& name) const;
   // Returns whether the filed use of `name` comes after an operation that is not wholly submitted here.
   [[nodiscard]] bool blocked(const std::string& name) const;
   [[nodiscard]] bool any_blocked() const { return blocked_ > 0; }
+  [[nodiscard]] bool gathers() const { return gathers_; }
   // Returns how long a thread that waits for a blocked use sleeps before it freezes the schedule.
   [[nodiscard]] Duration patience() const { return gathers_ ? kGathering + saved_ : Duration{0}; }
 
@@ -64,8 +66,9 @@ class ScheduleLock {
   // Enters the next position and returns the names of its operation. Nothing: may_enter() is false.
   std::optional<Names> enter(std::uint64_t least);
 
-  // Freezes the schedule if a filed use has waited for kPatience. Returns when to call again. Never: after
-  // the next file().
+  // Freezes the schedule if a filed use has waited for kPatience; in the first period of a schedule that
+  // gathers, for patience(): threads that have waited since before begin() do not look. Returns when to call
+  // again. Never: after the next file().
   Deadline look(TimePoint now);
   // Ends the schedule. Returns the uses that were filed and not entered, by position. The caller negotiates
   // them.
@@ -81,7 +84,6 @@ class ScheduleLock {
     friend bool operator==(const Name&, const Name&) = default;
   };
 
-  void count_saved(std::size_t tensors, TimePoint now);
   // Returns the position of use number `use` (from 0).
   [[nodiscard]] std::uint64_t position_of(const Name& name, std::uint64_t use) const;
   [[nodiscard]] const Names& at(std::uint64_t position) const;
@@ -97,8 +99,8 @@ class ScheduleLock {
   std::deque<std::size_t> ahead_;  // number of uses filed at each position from announced_ on
   std::size_t blocked_ = 0;        // sum of ahead_
   bool gathers_ = false;
-  TimePoint blocked_since_{};  // while blocked_ > 0
   Duration saved_{0};
+  TimePoint counted_until_{};                   // saved_ has the times of blocked uses up to here
   std::uint64_t entered_at_look_ = UINT64_MAX;  // entered_ at the last look()
   std::optional<TimePoint> waits_since_;        // the first look() that saw a use wait at this position
 };

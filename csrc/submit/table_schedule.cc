@@ -8,7 +8,7 @@ namespace roundelay::submit {
 // The submitting thread calls it after it has filed the entry: so the table has an entry before a rank can
 // enter it.
 void TensorTable::take_in(const wire::Request& request) {
-  if (!schedule_.file(request, steady_now())) {
+  if (!schedule_.file(request, schedule_.gathers() ? steady_now() : TimePoint{})) {
     queue_.push_back(request);
   } else if (!watched_) {
     watched_ = true;
@@ -21,7 +21,7 @@ void TensorTable::take_in(const wire::Request& request) {
 void TensorTable::announce() {
   scheduled_.store(schedule_.active(), std::memory_order_release);
   schedule_open_.store(schedule_.open(), std::memory_order_release);
-  schedule_gathers_.store(schedule_.patience() > Duration{0}, std::memory_order_release);
+  schedule_gathers_.store(schedule_.gathers(), std::memory_order_release);
   if (schedule_.announced() == announced_ || !schedule_.active()) return;
   announced_ = schedule_.announced();
   announcements_->announce(announcement(schedule_.number(), announced_));

@@ -9,7 +9,6 @@ namespace roundelay::runtime {
 namespace {
 
 constexpr Duration kLongestNap = std::chrono::milliseconds(100);
-constexpr Duration kUntilWoken = std::chrono::hours(24);
 
 }  // namespace
 
@@ -54,8 +53,11 @@ collective::Nap LaneSchedule::driver_nap() {
   constexpr auto kWho = Announcements::Sleeper::kDriver;
   const auto& announcements = waker_.announcements();
   const std::uint32_t seen = announcements->arm(kWho);
-  if (may_enter() || !open() || !look()) return {};
-  return {announcements->doorbell(kWho), seen, kLongestNap};
+  if (may_enter() || !open()) return {};
+  const auto look_again = look();
+  if (!look_again) return {};
+  const Deadline next = look_again->sooner(Deadline::after(kLongestNap));
+  return {announcements->doorbell(kWho), seen, next.when() - steady_now()};
 }
 
 void LaneSchedule::sleep(Deadline deadline) {
@@ -65,9 +67,7 @@ void LaneSchedule::sleep(Deadline deadline) {
   if (waker_.take_woken() || queue_.has_work() || may_enter() || !table_.scheduled()) return;
   const auto look_again = look();
   if (!look_again) return;
-  const Deadline next = look_again->sooner(deadline);
-  const Duration most = next == Deadline::never() ? kUntilWoken : next.when() - steady_now();
-  if (most > Duration{0}) futex_wait(announcements->doorbell(kWho), seen, most);
+  futex_wait(announcements->doorbell(kWho), seen, look_again->sooner(deadline));
 }
 
 // Returns when to look again. Nothing: an operation has waited too long, and the schedule is to end. A driver

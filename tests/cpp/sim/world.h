@@ -103,6 +103,7 @@ class World {
   struct Thread {
     std::size_t next = 0;                                    // use
     std::string waits_for{};                                 // name; empty: it does not wait
+    bool was_impatient = false;                              // in this wait
     std::unique_ptr<submit::Waiters::Scope> counts_there{};  // while it waits
   };
   // A rank in its script.
@@ -146,17 +147,20 @@ class World {
     return true;
   }
 
-  // One thread of the rank goes on. `impatient`: if it waits, it ends the schedule that keeps it waiting.
+  // One thread of the rank goes on. `impatient`: if it waits, it ends a schedule that keeps it waiting. It
+  // can do that once in a wait.
   bool advance_thread(std::size_t r, std::size_t number, bool impatient) {
     std::vector<Thread>& threads = places_[r].threads;
     while (threads.size() < scripts[r].threads) threads.push_back({.next = threads.size()});
     Thread& thread = threads[number];
     Lane& lane = ranks[r]->world();
     if (!thread.waits_for.empty() && lane.in_flight.contains(thread.waits_for)) {
+      if (!impatient || std::exchange(thread.was_impatient, true)) return false;
       const bool was_open = lane.table.schedule_open();
-      if (impatient) lane.waits_for(thread.waits_for);
+      lane.waits_for(thread.waits_for);
       return was_open != lane.table.schedule_open();
     }
+    thread.was_impatient = false;
     thread.counts_there.reset();
     thread.waits_for.clear();
     if (thread.next >= scripts[r].uses.size()) return false;

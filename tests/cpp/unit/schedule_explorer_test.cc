@@ -96,7 +96,7 @@ class Explorer {
       return;  // still in flight
     World world = before;
     Member& member = world.members[m];
-    if (!member.lock.file(script[member.submitted], TimePoint{})) ++member.queued;
+    if (!member.lock.file(script[member.submitted])) ++member.queued;
     ++member.submitted;
     if (member.lock.active()) member.word = announcement(1, member.lock.announced());
     visit(std::move(world));

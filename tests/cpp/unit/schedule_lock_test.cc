@@ -12,6 +12,7 @@ namespace {
 
 using negotiate::request_of;
 using Names = ScheduleLock::Names;
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr TimePoint kStart{std::chrono::hours(1)};
@@ -36,11 +37,11 @@ Names names_of(const std::vector<wire::Request>& requests) {
 TEST_CASE("a position is announced when its members and those before it are here", "[schedule]") {
   ScheduleLock schedule = lock();
   CHECK(schedule.open());
-  CHECK(schedule.file(request_of("n"), kStart));
-  CHECK(schedule.file(request_of("b"), kStart));
+  CHECK(schedule.file(request_of("n")));
+  CHECK(schedule.file(request_of("b")));
   CHECK(schedule.announced() == 0);
   CHECK(schedule.blocked("b"));
-  CHECK(schedule.file(request_of("a"), kStart));
+  CHECK(schedule.file(request_of("a")));
   CHECK(schedule.announced() == 2);
   CHECK_FALSE(schedule.any_blocked());
   CHECK_FALSE(schedule.blocked("n"));
@@ -48,7 +49,7 @@ TEST_CASE("a position is announced when its members and those before it are here
 
 TEST_CASE("a position is entered when all ranks have announced it, in order", "[schedule]") {
   ScheduleLock schedule = lock();
-  for (const char* name : {"a", "b", "n"}) CHECK(schedule.file(request_of(name), kStart));
+  for (const char* name : {"a", "b", "n"}) CHECK(schedule.file(request_of(name)));
   CHECK_FALSE(schedule.enter(0));
   CHECK(schedule.enter(1) == Names{"a", "b"});
   CHECK_FALSE(schedule.enter(1));
@@ -56,33 +57,52 @@ TEST_CASE("a position is entered when all ranks have announced it, in order", "[
   CHECK_FALSE(schedule.enter(9));  // the others are ahead of this rank
 }
 
+ScheduleLock gathering_lock() {
+  ScheduleLock lock;
+  lock.begin(1, {{request_of("a"), request_of("b")}, {request_of("c")}}, true);
+  return lock;
+}
+
 TEST_CASE("a schedule that gathers is as patient as what it has saved", "[schedule]") {
-  using std::chrono::microseconds;
-  ScheduleLock schedule;
-  schedule.begin(1, {{request_of("a"), request_of("b")}}, true);
+  ScheduleLock schedule = gathering_lock();
   const auto round = [&](TimePoint begin, Duration gathering) {
+    CHECK(schedule.file(request_of("c"), begin));
     CHECK(schedule.file(request_of("b"), begin));
     CHECK(schedule.file(request_of("a"), begin + gathering));
   };
-  const Duration most = ScheduleLock::kGathering + ScheduleLock::kMostSaved;
+  const Duration least = ScheduleLock::kGathering, most = least + ScheduleLock::kMostSaved;
   CHECK(schedule.patience() == most);  // threads may do other things when a lock begins
   round(kStart, milliseconds(50));
-  CHECK(schedule.patience() == ScheduleLock::kGathering);  // it never owes anything
-  round(kStart, microseconds(50));
-  CHECK(schedule.patience() == ScheduleLock::kGathering + 2 * ScheduleLock::kSaved - microseconds(50));
-  for (int i = 0; i < 100; ++i) round(kStart, Duration{0});
-  CHECK(schedule.patience() == most);
-
-  CHECK(schedule.file(request_of("b"), kStart));
-  CHECK(schedule.blocked("b"));
+  CHECK(schedule.patience() == least);  // it never owes anything
+  round(kStart + milliseconds(50), microseconds(100));
+  CHECK(schedule.patience() == least + 3 * ScheduleLock::kSaved - 2 * microseconds(100));  // two threads slept
   CHECK(lock().patience() == Duration{0});
+}
+
+// A thread that has waited since before the lock asks nobody for patience.
+TEST_CASE("a schedule that gathers ends soon if its first period does not come", "[schedule]") {
+  ScheduleLock schedule = gathering_lock();
+  CHECK(schedule.file(request_of("a"), kStart));
+  const TimePoint end = kStart + schedule.patience();
+  CHECK(schedule.look(kStart) == Deadline::at(end));
+  CHECK(schedule.look(end - microseconds(1)) == Deadline::at(end));
+  CHECK(schedule.open());
+  CHECK(schedule.look(end) == Deadline::never());
+  CHECK_FALSE(schedule.open());
+
+  ScheduleLock later = gathering_lock();
+  for (const char* name : {"a", "b", "c"}) CHECK(later.file(request_of(name), kStart));
+  CHECK(later.enter(2));
+  CHECK(later.enter(2));
+  CHECK(later.file(request_of("a"), kStart));
+  CHECK(later.look(kStart) == Deadline::at(kStart + ScheduleLock::kPatience));
 }
 
 TEST_CASE("uses of one name go to its positions in order, period after period", "[schedule]") {
   ScheduleLock schedule = lock();
   for (int round = 0; round < 50; ++round) {
     for (const Names& names : {Names{"a", "b"}, Names{"n"}, Names{"c"}, Names{"n"}}) {
-      for (const std::string& name : names) CHECK(schedule.file(request_of(name), kStart));
+      for (const std::string& name : names) CHECK(schedule.file(request_of(name)));
       CHECK(schedule.enter(UINT64_MAX) == names);
     }
   }
@@ -91,14 +111,14 @@ TEST_CASE("uses of one name go to its positions in order, period after period", 
 
 TEST_CASE("a surprise freezes, and what was not entered comes back in order", "[schedule]") {
   ScheduleLock schedule = lock();
-  for (const char* name : {"c", "n", "a", "b"}) CHECK(schedule.file(request_of(name), kStart));
+  for (const char* name : {"c", "n", "a", "b"}) CHECK(schedule.file(request_of(name)));
   CHECK(schedule.enter(1));
-  SECTION("another name") { CHECK_FALSE(schedule.file(request_of("metric"), kStart)); }
-  SECTION("another shape") { CHECK_FALSE(schedule.file(request_of("n", {9}), kStart)); }
-  SECTION("a failed use") { CHECK_FALSE(schedule.file(negotiate::error_of("n"), kStart)); }
+  SECTION("another name") { CHECK_FALSE(schedule.file(request_of("metric"))); }
+  SECTION("another shape") { CHECK_FALSE(schedule.file(request_of("n", {9}))); }
+  SECTION("a failed use") { CHECK_FALSE(schedule.file(negotiate::error_of("n"))); }
   CHECK(schedule.active());
   CHECK_FALSE(schedule.open());
-  CHECK_FALSE(schedule.file(request_of("a"), kStart));  // uses stay in order
+  CHECK_FALSE(schedule.file(request_of("a")));  // uses stay in order
   CHECK(schedule.announced() == 3);
   CHECK(schedule.enter(2) == Names{"n"});
   CHECK(names_of(schedule.end()) == Names{"c"});
@@ -110,15 +130,15 @@ TEST_CASE("what waits for a second is a surprise, what runs is not, and nothing 
   ScheduleLock schedule = lock();
   CHECK(schedule.look(kStart) == Deadline::at(kStart + ScheduleLock::kPatience));
   CHECK(schedule.look(kStart + milliseconds(1000)) == Deadline::never());
-  CHECK(schedule.file(request_of("a"), kStart));
+  CHECK(schedule.file(request_of("a")));
   const TimePoint later = kStart + milliseconds(5000);
   CHECK(schedule.look(later) == Deadline::at(later + ScheduleLock::kPatience));
-  CHECK(schedule.file(request_of("b"), kStart));
+  CHECK(schedule.file(request_of("b")));
   CHECK(schedule.look(later + milliseconds(999)) == Deadline::at(later + ScheduleLock::kPatience));
   CHECK(schedule.open());
   CHECK(schedule.enter(1));
   CHECK(schedule.look(later + milliseconds(1000)) != Deadline::never());
-  CHECK(schedule.file(request_of("n"), kStart));
+  CHECK(schedule.file(request_of("n")));
   const TimePoint last = later + milliseconds(2000);
   static_cast<void>(schedule.look(last));
   CHECK(schedule.open());
@@ -186,6 +206,26 @@ TEST_CASE("a waiter for what all may still announce ends no lock", "[schedule]")
   CHECK(table.schedule_open());
   CHECK(table.waited_for(*third));
   CHECK_FALSE(table.schedule_open());
+}
+
+TEST_CASE("a table asks for patience while other threads may submit what blocks an operation", "[schedule]") {
+  TensorTable table(std::make_shared<AnnouncedWords>(std::make_shared<AnnouncedWords::Words>(2), 0));
+  HandleTable handles;
+  table.begin_schedule(1, {{request_of("a"), request_of("b")}}, {});
+  const auto alone = table.add(entry_of("a"), handles);
+  CHECK_FALSE(table.gathers());
+  CHECK(table.patience(*alone) == Duration{0});
+  table.freeze();
+  table.end_schedule();
+
+  table.begin_schedule(2, {{request_of("a"), request_of("b")}}, {}, true);
+  CHECK(table.gathers());
+  CHECK(table.patience(*alone) >= ScheduleLock::kGathering);
+  const auto last = table.add(entry_of("b"), handles);
+  CHECK(table.patience(*alone) == Duration{0});
+  CHECK(table.patience(*last) == Duration{0});
+  const auto next = table.add(entry_of("c"), handles);  // does not fit: the schedule is frozen
+  CHECK(table.patience(*next) == Duration{0});
 }
 
 TEST_CASE("a table without announcements freezes at once, a closed one has no schedule", "[schedule]") {
