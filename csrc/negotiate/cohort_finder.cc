@@ -25,16 +25,15 @@ void CohortFinder::interrupted() {
 }
 
 bool CohortFinder::may_come() const {
-  return times_.size() >= 2 && times_.size() <= std::min(waiters_, kMostTensors);
+  return waiters_ > 1 && times_.size() <= std::min(waiters_, kMostTensors);
 }
 
 std::optional<CohortFinder::Ids> CohortFinder::cohort() const {
-  if (!may_come() || all_ < needed_ * times_.size()) return std::nullopt;
+  if (!may_come() || times_.size() < 2 || all_ < needed_ * times_.size()) return std::nullopt;
   Ids ids;
   for (const auto& [id, times] : times_) {
     // Threads take turns at random, so that some may be ahead.
-    const std::size_t share = 4 * times * times_.size();
-    if (share < 3 * all_ || share > 5 * all_) return std::nullopt;
+    if (3 * times * times_.size() < 2 * all_ || 2 * times * times_.size() > 3 * all_) return std::nullopt;
     ids.push_back(id);
   }
   return ids;

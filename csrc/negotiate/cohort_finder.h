@@ -19,16 +19,16 @@ class CohortFinder {
   static constexpr std::size_t kMostTensors = 16;
   // The bounds of times_needed().
   static constexpr std::size_t kLeastTimes = 4;
-  static constexpr std::size_t kMostTimes = 192;
+  static constexpr std::size_t kMostTimes = 64;
 
   // Records the tensors of the next operation. `waiters`: so many threads of this rank have waited at once
   // since the last saw().
   void saw(const Ids& tensors, std::size_t waiters);
   // Records something that belongs to no cohort. The count begins anew.
   void interrupted();
-  // Returns the tensors that came equally often, a quarter more or less, and times_needed() times in the
-  // mean; ascending; or nothing. They are no more than threads have waited at once: with more of them a
-  // thread would have several, and wait for itself.
+  // Returns the tensors that came equally often (two thirds of the mean at least, 1.5 times at most), and
+  // times_needed() times in the mean; ascending; or nothing. They are no more than threads have waited at
+  // once: with more of them a thread would have several, and wait for itself.
   [[nodiscard]] std::optional<Ids> cohort() const;
   // Returns whether the tensors that came since the count began may become a cohort.
   [[nodiscard]] bool may_come() const;

@@ -32,7 +32,7 @@ class ScheduleLock {
   // schedule has saved: for each tensor announced kSaved, less the times for which tensors were blocked. That
   // is kMostSaved at most, and at the beginning.
   static constexpr Duration kGathering = std::chrono::microseconds(200);
-  static constexpr Duration kSaved = std::chrono::microseconds(100);  // the negotiation of a tensor
+  static constexpr Duration kSaved = std::chrono::microseconds(200);  // the negotiation of a tensor
   static constexpr Duration kMostSaved = std::chrono::milliseconds(2);
 
   // Begins schedule `number` at position 0. `gathers`: several threads submit.
