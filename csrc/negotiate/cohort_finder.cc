@@ -33,7 +33,7 @@ std::optional<CohortFinder::Ids> CohortFinder::cohort() const {
   Ids ids;
   for (const auto& [id, times] : times_) {
     // Threads take turns at random, so that some may be ahead.
-    if (3 * times * times_.size() < 2 * all_ || 2 * times * times_.size() > 3 * all_) return std::nullopt;
+    if (2 * times * times_.size() <= all_ || times * times_.size() >= 2 * all_) return std::nullopt;
     ids.push_back(id);
   }
   return ids;
