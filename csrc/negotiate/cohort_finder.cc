@@ -25,15 +25,18 @@ void CohortFinder::interrupted() {
 }
 
 bool CohortFinder::may_come() const {
-  return waiters_ > 1 && times_.size() <= std::min(waiters_, kMostTensors);
+  const bool early = all_ < kMostTensors;  // more threads may wait at once soon
+  return waiters_ > 1 && (early || times_.size() <= std::min(waiters_, kMostTensors));
 }
 
 std::optional<CohortFinder::Ids> CohortFinder::cohort() const {
-  if (!may_come() || times_.size() < 2 || all_ < needed_ * times_.size()) return std::nullopt;
+  const std::size_t tensors = times_.size();
+  if (tensors < 2 || tensors > std::min(waiters_, kMostTensors) || all_ < needed_ * tensors)
+    return std::nullopt;
   Ids ids;
   for (const auto& [id, times] : times_) {
-    // Threads take turns at random, so that some may be ahead.
-    if (2 * times * times_.size() <= all_ || times * times_.size() >= 2 * all_) return std::nullopt;
+    // Threads take turns at random, so that some may be behind.
+    if (2 * times * tensors < all_) return std::nullopt;
     ids.push_back(id);
   }
   return ids;

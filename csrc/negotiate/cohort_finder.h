@@ -26,7 +26,7 @@ class CohortFinder {
   void saw(const Ids& tensors, std::size_t waiters);
   // Records something that belongs to no cohort. The count begins anew.
   void interrupted();
-  // Returns the tensors that came equally often (more than half as often as the mean, less than twice), and
+  // Returns the tensors that came equally often (half as often as the mean at least), and
   // times_needed() times in the mean; ascending; or nothing. They are no more than threads have waited at
   // once: with more of them a thread would have several, and wait for itself.
   [[nodiscard]] std::optional<Ids> cohort() const;

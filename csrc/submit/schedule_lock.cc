@@ -39,7 +39,8 @@ bool ScheduleLock::file(const wire::Request& request, TimePoint now) {
   const auto place = static_cast<std::size_t>(position - announced_);
   if (place >= ahead_.size()) ahead_.resize(place + 1, 0);
   ++ahead_[place];
-  if (gathers_) saved_ -= static_cast<std::int64_t>(blocked_) * (now - std::exchange(counted_until_, now));
+  if (blocked_ > 0) saved_ -= now - counted_until_;
+  counted_until_ = now;
   ++blocked_;
   while (!ahead_.empty() && ahead_.front() == at(announced_).size()) {
     saved_ += static_cast<std::int64_t>(ahead_.front()) * kSaved;
@@ -87,7 +88,7 @@ Deadline ScheduleLock::look(TimePoint now) {
   }
   if (moved || !waits_since_) waits_since_ = now;
   const bool begins = gathers_ && entered_ < operations_.size();
-  const Deadline end = Deadline::at(*waits_since_ + (begins ? patience() : kPatience));
+  const Deadline end = Deadline::at(*waits_since_ + (begins ? kBeginning : kPatience));
   if (!end.passed(now)) return end;
   freeze();
   return Deadline::never();

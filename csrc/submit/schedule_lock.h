@@ -29,11 +29,13 @@ class ScheduleLock {
   // is late.
   static constexpr Duration kPatience = std::chrono::seconds(1);
   // A waiter gives other threads this time to submit what comes before its operation, and the time that the
-  // schedule has saved: for each tensor announced kSaved, less the times for which tensors were blocked. That
-  // is kMostSaved at most, and at the beginning.
+  // schedule has saved: for each tensor announced kSaved, less the time for which any tensor was blocked.
+  // That is kMostSaved at most, and at the beginning.
   static constexpr Duration kGathering = std::chrono::microseconds(200);
-  static constexpr Duration kSaved = std::chrono::microseconds(200);  // the negotiation of a tensor
+  static constexpr Duration kSaved = std::chrono::microseconds(100);  // the negotiation of a tensor
   static constexpr Duration kMostSaved = std::chrono::milliseconds(2);
+  // Threads that have waited since before begin() are given this time.
+  static constexpr Duration kBeginning = std::chrono::milliseconds(20);
 
   // Begins schedule `number` at position 0. `gathers`: several threads submit.
   void begin(std::uint64_t number, const Operations& operations, bool gathers = false);
@@ -67,7 +69,7 @@ class ScheduleLock {
   std::optional<Names> enter(std::uint64_t least);
 
   // Freezes the schedule if a filed use has waited for kPatience; in the first period of a schedule that
-  // gathers, for patience(): threads that have waited since before begin() do not look. Returns when to call
+  // gathers, for kBeginning. Returns when to call
   // again. Never: after the next file().
   Deadline look(TimePoint now);
   // Ends the schedule. Returns the uses that were filed and not entered, by position. The caller negotiates
@@ -100,7 +102,7 @@ class ScheduleLock {
   std::size_t blocked_ = 0;        // sum of ahead_
   bool gathers_ = false;
   Duration saved_{0};
-  TimePoint counted_until_{};                   // saved_ has the times of blocked uses up to here
+  TimePoint counted_until_{};                   // saved_ has the time of blocked uses up to here
   std::uint64_t entered_at_look_ = UINT64_MAX;  // entered_ at the last look()
   std::optional<TimePoint> waits_since_;        // the first look() that saw a use wait at this position
 };
