@@ -5,14 +5,15 @@
 namespace roundelay::negotiate {
 namespace {
 
-constexpr std::uint64_t kLasting =
-    16;  // a lock lasted if it ran so many times the repetitions that it needed
+// A lock lasted if the cohort came so many times as often as it had to before the lock.
+constexpr std::uint64_t kLasting = 16;
 
 }  // namespace
 
 void CohortFinder::saw(const Ids& tensors, std::size_t waiters) {
   // A tensor that comes more rarely than others is in no cohort. It must not hide one for longer than this.
   if (times_.size() > kMostTensors || all_ >= 2 * needed_ * times_.size()) interrupted();
+  if (tensors.size() > kMostTensors) return interrupted();
   waiters_ = std::max(waiters_, waiters);
   for (const wire::CacheId id : tensors) ++times_[id];
   all_ += tensors.size();

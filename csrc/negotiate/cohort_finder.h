@@ -26,9 +26,9 @@ class CohortFinder {
   void saw(const Ids& tensors, std::size_t waiters);
   // Records something that belongs to no cohort. The count begins anew.
   void interrupted();
-  // Returns the tensors that came equally often (half as often as the mean at least), and
-  // times_needed() times in the mean; ascending; or nothing. They are no more than threads have waited at
-  // once: with more of them a thread would have several, and wait for itself.
+  // Returns the tensors that came since the count began, ascending, if they came times_needed() times in the
+  // mean, and each at least half as often. Nothing, too, if they are more than threads have waited at once: a
+  // thread would have several of them, and wait for itself.
   [[nodiscard]] std::optional<Ids> cohort() const;
   // Returns whether the tensors that came since the count began may become a cohort.
   [[nodiscard]] bool may_come() const;

@@ -55,6 +55,7 @@ class ScheduleLock {
   // Returns whether the filed use of `name` comes after an operation that is not wholly submitted here.
   [[nodiscard]] bool blocked(const std::string& name) const;
   [[nodiscard]] bool any_blocked() const { return blocked_ > 0; }
+  // Returns whether several threads submit.
   [[nodiscard]] bool gathers() const { return gathers_; }
   // Returns how long a thread that waits for a blocked use sleeps before it freezes the schedule.
   [[nodiscard]] Duration patience() const { return gathers_ ? kGathering + saved_ : Duration{0}; }
@@ -69,8 +70,7 @@ class ScheduleLock {
   std::optional<Names> enter(std::uint64_t least);
 
   // Freezes the schedule if a filed use has waited for kPatience; in the first period of a schedule that
-  // gathers, for kBeginning. Returns when to call
-  // again. Never: after the next file().
+  // gathers, for kBeginning. Returns when to call again. Never: after the next file().
   Deadline look(TimePoint now);
   // Ends the schedule. Returns the uses that were filed and not entered, by position. The caller negotiates
   // them.
@@ -101,7 +101,7 @@ class ScheduleLock {
   std::deque<std::size_t> ahead_;  // number of uses filed at each position from announced_ on
   std::size_t blocked_ = 0;        // sum of ahead_
   bool gathers_ = false;
-  Duration saved_{0};
+  Duration saved_{0};                           // what the schedule has saved, as kSaved says
   TimePoint counted_until_{};                   // saved_ has the time of blocked uses up to here
   std::uint64_t entered_at_look_ = UINT64_MAX;  // entered_ at the last look()
   std::optional<TimePoint> waits_since_;        // the first look() that saw a use wait at this position

@@ -97,11 +97,8 @@ TEST_CASE("threads of equal loops become a cohort, and go on when one of them en
   world.run([&](Session& session, int rank) {
     return in_threads(4, 1, [&](std::size_t thread) -> std::string {
       for (std::size_t round = 0; round < 200 + 40 * thread; ++round) {
-        Flight flight{std::vector<float>(16, static_cast<float>(rank + 1))};
-        flight.blocking = thread % 2 == 0;
-        const Status s = take_off(session, "loop " + std::to_string(thread), flight);
-        if (!s.ok()) return s.message();
-        const std::string wrong = land(session, flight, static_cast<float>(size * (size + 1) / 2));
+        const bool blocking = thread % 2 == 0;
+        const std::string wrong = sum_once(session, rank, "loop " + std::to_string(thread), size, blocking);
         if (!wrong.empty()) return wrong;
       }
       return {};

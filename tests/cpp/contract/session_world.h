@@ -221,8 +221,10 @@ inline std::string land(runtime::Session& session, const Flight& flight, float e
 }
 
 // Runs one blocking allreduce of rank + 1. Returns the error, "" if there is none.
-inline std::string sum_once(runtime::Session& session, int rank, const std::string& name, int size) {
+inline std::string sum_once(runtime::Session& session, int rank, const std::string& name, int size,
+                            bool blocking = false) {
   Flight flight{std::vector<float>(16, static_cast<float>(rank + 1))};
+  flight.blocking = blocking;
   if (const Status s = take_off(session, name, flight); !s.ok()) return s.message();
   return land(session, flight, static_cast<float>(size * (size + 1) / 2));
 }

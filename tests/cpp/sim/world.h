@@ -266,8 +266,9 @@ class World {
         moved = ranks[r]->run_lane(id) || moved;
       }
       moved = advance(r) || moved;
+      if (scripts[r].threads == 1) continue;
       for (std::size_t thread = 0; thread < scripts[r].threads; ++thread) {
-        if (scripts[r].threads > 1) moved = advance_thread(r, thread, true) || moved;
+        moved = advance_thread(r, thread, true) || moved;
       }
     }
     return moved;

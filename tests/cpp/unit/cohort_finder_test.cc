@@ -100,46 +100,35 @@ TEST_CASE("a lock that ends soon asks for more repetitions, and one that lasts f
   CHECK(finder.times_needed() == CohortFinder::kLeastTimes);
 }
 
-// Threads of both ranks sum "a" and "b" in fp32, and "c" in fp64. Returns the lock that comes, if one does.
-std::optional<wire::Lock> lock_of_threads(std::size_t waiters) {
+// Both ranks sum each letter in turn, "c" in fp64 and the others in fp32. Returns the lock that comes, if one
+// does.
+std::optional<wire::Lock> lock_after(const std::string& letters, std::size_t waiters) {
   CoordinatorOptions options = eager();
   options.schedule_lock = true;
   Desk desk(options);
-  for (const char* letters : {"abc", "bca", "cab", "acb", "bac", "cba"}) {
-    for (const char letter : std::string(letters)) {
-      wire::Request request = request_of(std::string(1, letter));
-      if (letter == 'c') request.dtype = DType::kFloat64;
-      desk.coordinator.note_waiters(waiters);
-      desk.everyone({request});
-      if (const auto order = desk.order(); order && order->lock) return order->lock;
-    }
+  for (const char letter : letters) {
+    wire::Request request = request_of(std::string(1, letter));
+    if (letter == 'c') request.dtype = DType::kFloat64;
+    desk.coordinator.note_waiters(waiters);
+    desk.everyone({request});
+    if (const auto order = desk.order(); order && order->lock) return order->lock;
   }
   return std::nullopt;
 }
 
 TEST_CASE("a cohort is locked as the operations that its tensors fuse into", "[schedule]") {
-  const auto lock = lock_of_threads(3);
+  const std::string letters = "abcbcacabacbbaccba";
+  const auto lock = lock_after(letters, 3);
   REQUIRE(lock);
   CHECK(lock->gathers);
   CHECK(lock->operations == std::vector<Ids>{{1, 2}, {3}});
-  CHECK_FALSE(lock_of_threads(1));
-  CHECK_FALSE(lock_of_threads(2));
+  CHECK_FALSE(lock_after(letters, 1));
+  CHECK_FALSE(lock_after(letters, 2));
 }
 
-// A program whose threads wait at once, but for too many tensors, is locked by its sequence.
+// Threads wait at once, but for too many tensors.
 TEST_CASE("a sequence of more tensors than threads wait for is locked as it is", "[schedule]") {
-  CoordinatorOptions options = eager();
-  options.schedule_lock = true;
-  Desk desk(options);
-  std::optional<wire::Lock> lock;
-  for (int step = 0; step < 6 && !lock; ++step) {
-    for (const char letter : std::string("abcdef")) {
-      desk.coordinator.note_waiters(2);
-      desk.everyone({request_of(std::string(1, letter))});
-      const auto order = desk.order();
-      if (order && order->lock) lock = order->lock;
-    }
-  }
+  const auto lock = lock_after("abcdefabcdefabcdefabcdefabcdefabcdef", 2);
   REQUIRE(lock);
   CHECK_FALSE(lock->gathers);
   CHECK(lock->operations.size() == 6);
