@@ -178,10 +178,10 @@ def test_room_is_left_for_other_programs(
 ) -> None:
     cache = DataCache(source, tmp_path / "disk", memory=0)
     little = SimpleNamespace(f_bavail=5, f_frsize=4096, f_blocks=120)
-    monkeypatch.setattr(os, "statvfs", lambda _path: little)
-    with pytest.warns(RuntimeWarning, match=r"has only 0.01953 MiB left"):
-        check(cache, source)
-    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "statvfs", lambda _path: little)
+        with pytest.warns(RuntimeWarning, match=r"has only 0.01953 MiB left"):
+            check(cache, source)
     assert cache.stats().disk.kept == 8  # the probes
 
 

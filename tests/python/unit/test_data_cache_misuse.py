@@ -15,7 +15,7 @@ import pytest
 from torch.utils.data import IterableDataset
 
 from far_source import FarSource, another_job, check, node_memory, source
-from roundelay.torch.data import DataCache
+from roundelay.torch.data import DataCache, disk_folder, locks
 from roundelay.torch.data import cache as cache_module
 from roundelay.torch.data.arguments import bytes_of
 
@@ -41,12 +41,33 @@ def test_a_directory_belongs_to_one_cache(
     ):
         DataCache(source, tmp_path / "disk")
     another_job(monkeypatch)
+    monkeypatch.setattr(disk_folder, "_ENDING_LIMIT_S", 0.1)
     with pytest.raises(RuntimeError, match=r"is in use by another job that runs, rank 0 .*of its own"):
         DataCache(source, tmp_path / "disk")
     check(cache, source)
     del cache
     gc.collect()
     DataCache(source, tmp_path / "disk")
+
+
+@pytest.mark.usefixtures("node_memory")
+def test_a_killed_job_that_still_has_its_lock_is_waited_for(
+    tmp_path: Path, source: FarSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DataCache(source, tmp_path / "disk")  # writes who has the directory, and is gone at once
+    still = locks.lock(disk_folder.inside(tmp_path / "disk"), 0.0, shared=True)
+    another_job(monkeypatch)
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            locks.release(still)
+
+    monkeypatch.setattr("roundelay.torch.data.locks.time.sleep", sleep)
+    cache = DataCache(source, tmp_path / "disk")
+    assert len(pauses) == 3
+    check(cache, source)
 
 
 @pytest.mark.usefixtures("node_memory")

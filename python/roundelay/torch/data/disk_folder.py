@@ -22,6 +22,7 @@ from roundelay.torch.data.locks import held, lock, lock_unused, release, share
 from roundelay.torch.data.store import NoRoomError, StoreError, flush, remove_files, store_at
 
 _GATE_LIMIT_S = 30.0
+_ENDING_LIMIT_S = 5.0  # a killed process has its locks until the kernel has freed what it used
 _PROBES = 8  # samples whose hashes tell sources apart
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -66,6 +67,9 @@ class DiskFolder:
     def _locked(self, said: dict[str, Any], owner: dict[str, Any]) -> int:
         """Returns a shared lock of the folder. Needs the lock of the directory."""
         own = lock_unused(self.path)
+        there = _read(self._owner) or {}
+        if own is None and there.get("job") != owner["job"]:
+            own = lock_unused(self.path, _ENDING_LIMIT_S)
         if own is not None:
             try:
                 _write(self._owner, said)
@@ -74,7 +78,6 @@ class DiskFolder:
                 release(own)
                 raise
             return own
-        there = _read(self._owner) or {}
         if {name: there.get(name) for name in owner} != owner:
             whose = "another job that runs"
             if there.get("job") == owner["job"]:

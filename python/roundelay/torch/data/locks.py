@@ -78,9 +78,9 @@ def held(path: Path, limit_s: float) -> Iterator[None]:
         release(descriptor)
 
 
-def lock_unused(path: Path) -> int | None:
-    """Returns an exclusive lock at once, or None if another process has a lock, or the path is gone."""
+def lock_unused(path: Path, limit_s: float = 0.0) -> int | None:
+    """Returns an exclusive lock, or None if another process has a lock all the time, or the path is gone."""
     try:
-        return lock(path, 0.0)
+        return lock(path, limit_s)
     except (TimeoutError, FileNotFoundError):
         return None

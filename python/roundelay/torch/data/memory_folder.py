@@ -1,7 +1,7 @@
 """A cache's folder in node memory: the processes of one node compare their arguments and keep samples there.
 
-The ranks that made the cache lock the folder. The last one that leaves removes it. The next cache that this
-user makes on the node removes the folders of jobs that were killed.
+The ranks that made the cache lock the folder. The last one that leaves removes it. Any cache of this user on
+the node removes the folders of jobs that were killed, when it is made and when it ends.
 """
 
 from __future__ import annotations
@@ -33,12 +33,10 @@ class MemoryFolder:
         """Makes or finds the folder. number: counts the caches of a process. Raises RuntimeError."""
         self._member, self._number = member, number
         key = hashlib.sha256(f"{member.job}\n{member.node}\n{number}".encode()).hexdigest()
-        prefix = f"roundelay-data-{os.getuid()}-"
-        self.path = NODE_MEMORY / f"{prefix}{key[:16]}"
+        self.path = NODE_MEMORY / f"{_prefix()}{key[:16]}"
         try:
             with held(NODE_MEMORY, _GATE_LIMIT_S):
-                for folder in NODE_MEMORY.glob(f"{prefix}*"):
-                    _remove_unused(folder)
+                _remove_unused()
                 self.path.mkdir(mode=0o700, exist_ok=True)
                 if not _is_own(self.path):
                     raise PermissionError(f"{self.path} belongs to another user")
@@ -91,7 +89,7 @@ class MemoryFolder:
         """Removes the folder unless other ranks use it. If that fails, a later cache removes it."""
         release(self._lock)
         with suppress(OSError), held(NODE_MEMORY, _GATE_LIMIT_S):
-            _remove_unused(self.path)
+            _remove_unused()
 
     def _touched(self, name: str) -> Path:
         path = self.path / name
@@ -116,12 +114,17 @@ def objection(folder: Path) -> Path:
     return folder / _DISAGREEMENT
 
 
-def _remove_unused(folder: Path) -> None:
-    """Removes a folder that no process has locked. Needs the lock of NODE_MEMORY."""
-    own = lock_unused(folder) if _is_own(folder) else None
-    if own is not None:
-        shutil.rmtree(folder, ignore_errors=True)
-        release(own)
+def _prefix() -> str:
+    return f"roundelay-data-{os.getuid()}-"
+
+
+def _remove_unused() -> None:
+    """Removes the folders that no process has locked. Needs the lock of NODE_MEMORY."""
+    for folder in NODE_MEMORY.glob(f"{_prefix()}*"):
+        own = lock_unused(folder) if _is_own(folder) else None
+        if own is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            release(own)
 
 
 def _is_own(folder: Path) -> bool:
