@@ -90,7 +90,7 @@ def verify(folder: Path, progress: mmap.mmap) -> None:
     stats = cache.stats()
     assert stats.disk.hits == kept, (stats.disk.hits, kept)
     del cache
-    assert not list(memory_folder.NODE_MEMORY.iterdir()), "memory was left behind, this job's or the killed one's"
+    assert not list(memory_folder.NODE_MEMORY.iterdir()), "this job or the killed one left memory behind"
 
 
 def ended(pid: int) -> int:
