@@ -1,6 +1,8 @@
 # Everything from a fresh clone: `make train`, `make test`. Needs Python 3, a C++ compiler and make.
 PYTHON ?= python3
-JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+CORES := $(shell nproc 2>/dev/null || echo 2)
+# As ninja itself chooses: a build beside other work gets more of the cores.
+JOBS ?= $(shell expr $(CORES) + 2)
 NP ?= 2
 # ninja's own progress on a terminal; in a log what fails is enough.
 QUIET := $(if $(MAKE_TERMOUT),,-- --quiet)
@@ -75,7 +77,7 @@ train: build  ## train a digit classifier on real data with NP=2 processes
 
 # Tests often wait: for a death to be noticed, for a rank that is late. Without the slow Python tests the C++ tests do
 # less too: fewer programs, smaller groups of threads, fewer seeds, no waits for clocks.
-TEST_JOBS ?= $(shell expr $(JOBS) + 1)
+TEST_JOBS ?= $(shell expr $(CORES) + 1)
 TESTS ?= not slow and not nightly
 LESS := $(findstring not slow,$(TESTS))
 test: test-cpp test-python  ## the short tests, C++ and Python; CI and make nightly have the long ones
@@ -102,7 +104,7 @@ lint: build $(STAMPS)/test-packages  ## format, types, include rules, sizes, cla
 	@mypy
 	@$(PY) tools/check_layers.py && $(PY) tools/check_size.py && $(PY) tools/check_classes.py && $(PY) tools/check_words.py && $(PY) tools/check_stub.py && $(PY) tools/check_imports.py
 	@cmake --preset files $(CMAKE_FLAGS) >/dev/null
-	@$(PY) tools/run_tidy.py --seconds $(TIDY_SECONDS) --jobs $(JOBS)
+	@$(PY) tools/run_tidy.py --seconds $(TIDY_SECONDS) --jobs $(CORES)
 
 format: $(STAMPS)/test-packages  ## put C++ and Python into the house style
 	@clang-format -i $(CXX_FILES)
@@ -148,7 +150,7 @@ coverage: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## the l
 	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
 	@find $(COVERED) -name '*.gcda' -delete && rm -rf $(COVERED)/python && mkdir -p $(COVERED)/python
 	@ctest --test-dir $(COVERED) --output-on-failure --no-tests=error -j $(TEST_JOBS) -R '^(unit|contract)'
-	@$(PY) -m gcovr --filter csrc/ --object-directory $(COVERED) -j $(JOBS) --txt $(COVERED)/cpp.txt --print-summary
+	@$(PY) -m gcovr --filter csrc/ --object-directory $(COVERED) -j $(CORES) --txt $(COVERED)/cpp.txt --print-summary
 	@$(PY) -m coverage run -m pytest -q $(COVERAGE_TESTS)
 	@$(PY) -m coverage combine -q; $(PY) -m coverage report >$(COVERED)/python.txt; tail -n 3 $(COVERED)/python.txt
 	@echo "by file: $(COVERED)/cpp.txt, $(COVERED)/python.txt"

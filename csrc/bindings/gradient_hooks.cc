@@ -1,5 +1,4 @@
 // The hooks on an optimizer's parameters, which autograd calls hundreds of times in a step.
-#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <memory>
@@ -23,7 +22,7 @@ using adapter::HookRules;
 struct BeforeHook {
   std::shared_ptr<Gradient> gradient;
 
-  PyObject* operator()(PyObject* /*gradient*/) const {
+  PyObject* operator()(const at::Tensor& /*gradient*/) const {
     check(gradient->make_room());
     return Py_NewRef(Py_None);
   }
@@ -36,10 +35,10 @@ struct AfterHook {
   std::shared_ptr<HookRules> rules;
   py::object arrived;
 
-  PyObject* operator()(PyObject* parameter) const {
+  PyObject* operator()(const at::Tensor& parameter) const {
     if (!gradient->count_pass(*rules)) return Py_NewRef(Py_None);
-    if (rules->marking) mark(THPVariable_Unpack(parameter));
-    if (rules->skip_python() && arrived_in_bucket(THPVariable_Unpack(parameter))) return Py_NewRef(Py_None);
+    if (rules->marking) mark(parameter);
+    if (rules->skip_python() && arrived_in_bucket(parameter)) return Py_NewRef(Py_None);
     return PyObject_CallNoArgs(arrived.ptr());
   }
 
@@ -65,12 +64,13 @@ struct AfterHook {
 // The type's call slot. A __call__ that pybind11 binds would cost as much as the hook's work.
 template <typename Hook>
 PyObject* call(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
-  if (PyTuple_GET_SIZE(arguments) != 1 || !THPVariable_Check(PyTuple_GET_ITEM(arguments, 0))) {
+  py::detail::make_caster<at::Tensor> tensor;
+  if (PyTuple_GET_SIZE(arguments) != 1 || !tensor.load(PyTuple_GET_ITEM(arguments, 0), false)) {
     PyErr_SetString(PyExc_TypeError, "a gradient's hook takes one tensor");
     return nullptr;
   }
   try {
-    return py::handle(self).cast<const Hook&>()(PyTuple_GET_ITEM(arguments, 0));
+    return py::handle(self).cast<const Hook&>()(static_cast<const at::Tensor&>(tensor));
   } catch (const py::cast_error& error) {  // the hook was made without its constructor
     PyErr_SetString(PyExc_TypeError, error.what());
   } catch (...) {
