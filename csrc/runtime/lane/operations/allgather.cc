@@ -3,9 +3,9 @@
 namespace roundelay::runtime {
 namespace {
 
-std::string check(const submit::Entry& entry, const Group&) { return needs_dimensions(entry); }
+std::string check_allgather(const submit::Entry& entry, const Group&) { return needs_dimensions(entry); }
 
-Status prepare(DeviceBuffers& buffers, const Batch& batch, collective::AllgatherCall& call) {
+Status prepare_allgather(DeviceBuffers& buffers, const Batch& batch, collective::AllgatherCall& call) {
   const Piece& piece = batch.pieces.front();
   const std::size_t row = row_bytes(piece.shape(), piece.dtype());
   std::int64_t rows = 0;
@@ -22,9 +22,9 @@ Status prepare(DeviceBuffers& buffers, const Batch& batch, collective::Allgather
   return {};
 }
 
-collective::Task run(DeviceBuffers& buffers, Batch& batch) {
+collective::Task run_allgather(DeviceBuffers& buffers, Batch& batch) {
   collective::Call call;
-  Status ready = prepare(buffers, batch, new_call<collective::AllgatherCall>(call, batch));
+  Status ready = prepare_allgather(buffers, batch, new_call<collective::AllgatherCall>(call, batch));
   if (!ready.ok()) co_return ready;
   co_await collective::Calling(buffers.fabric(), call);
   co_return Status();
@@ -32,6 +32,6 @@ collective::Task run(DeviceBuffers& buffers, Batch& batch) {
 
 }  // namespace
 
-const OperationSteps kAllgatherSteps = {check, run};
+const OperationSteps kAllgatherSteps = {check_allgather, run_allgather};
 
 }  // namespace roundelay::runtime

@@ -6,7 +6,7 @@ namespace {
 
 using collective::AllreduceCall;
 
-std::string check(const submit::Entry& entry, const Group&) {
+std::string check_allreduce(const submit::Entry& entry, const Group&) {
   const wire::Request& request = entry.request;
   const auto op = request.reduce_op;
   if (static_cast<int>(op) >= kReduceOpCount)
@@ -66,7 +66,7 @@ Status pack(DeviceBuffers& buffers, Batch& batch, fuse::Layout& layout, Allreduc
   return buffers.pack(items, *buffer);
 }
 
-Status prepare(DeviceBuffers& buffers, Batch& batch, Work& work, AllreduceCall& call) {
+Status prepare_allreduce(DeviceBuffers& buffers, Batch& batch, Work& work, AllreduceCall& call) {
   call.dtype = batch.pieces.front().dtype();
   call.stream = buffers.stream();
   collective::Fabric& fabric = buffers.fabric();
@@ -91,10 +91,10 @@ Status unpack(DeviceBuffers& buffers, const Batch& batch, const fuse::Layout& la
   return buffers.unpack(items, batch.fusion);
 }
 
-collective::Task run(DeviceBuffers& buffers, Batch& batch) {
+collective::Task run_allreduce(DeviceBuffers& buffers, Batch& batch) {
   Work work;
   collective::Call call;
-  Status ready = prepare(buffers, batch, work, new_call<AllreduceCall>(call, batch));
+  Status ready = prepare_allreduce(buffers, batch, work, new_call<AllreduceCall>(call, batch));
   if (!ready.ok()) co_return ready;
   co_await collective::Calling(buffers.fabric(), call);
   co_return unpack(buffers, batch, work.layout);
@@ -110,6 +110,6 @@ bool goes_over_levels(const Batch& batch, int members) {
   return collective::blueconnect::fits(call);
 }
 
-const OperationSteps kAllreduceSteps = {check, run};
+const OperationSteps kAllreduceSteps = {check_allreduce, run_allreduce};
 
 }  // namespace roundelay::runtime

@@ -17,7 +17,7 @@ std::string text_of(const std::vector<std::int64_t>& splits) {
   return text + "]";
 }
 
-std::string check(const submit::Entry& entry, const Group& group) {
+std::string check_alltoall(const submit::Entry& entry, const Group& group) {
   std::string wrong = needs_dimensions(entry);
   if (!wrong.empty()) return wrong;
   const auto& splits = entry.splits;
@@ -65,7 +65,7 @@ Status exchange_rows(DeviceBuffers& buffers, const Piece& piece, const Rows& sen
   return {};
 }
 
-collective::Task run(DeviceBuffers& buffers, Batch& batch) {
+collective::Task run_alltoall(DeviceBuffers& buffers, Batch& batch) {
   // A medium may write to `received`, and read `sent`, after a fault: the frame keeps them.
   const Rows sent = batch.entries.front()->splits;
   Rows received(sent.size());
@@ -82,6 +82,6 @@ collective::Task run(DeviceBuffers& buffers, Batch& batch) {
 
 }  // namespace
 
-const OperationSteps kAlltoallSteps = {check, run};
+const OperationSteps kAlltoallSteps = {check_alltoall, run_alltoall};
 
 }  // namespace roundelay::runtime

@@ -3,9 +3,9 @@
 namespace roundelay::runtime {
 namespace {
 
-std::string check(const submit::Entry&, const Group&) { return {}; }
+std::string check_barrier(const submit::Entry&, const Group&) { return {}; }
 
-collective::Task run(DeviceBuffers& buffers, Batch& batch) {
+collective::Task run_barrier(DeviceBuffers& buffers, Batch& batch) {
   collective::Call call;
   new_call<collective::BarrierCall>(call, batch);
   co_await collective::Calling(buffers.host_fabric(), call);
@@ -14,6 +14,6 @@ collective::Task run(DeviceBuffers& buffers, Batch& batch) {
 
 }  // namespace
 
-const OperationSteps kBarrierSteps = {check, run};
+const OperationSteps kBarrierSteps = {check_barrier, run_barrier};
 
 }  // namespace roundelay::runtime

@@ -5,14 +5,14 @@
 namespace roundelay::runtime {
 namespace {
 
-std::string check(const submit::Entry& entry, const Group& group) {
+std::string check_broadcast(const submit::Entry& entry, const Group& group) {
   const int root = entry.request.root;
   if (std::find(group.ranks.begin(), group.ranks.end(), root) != group.ranks.end()) return {};
   return "root_rank " + std::to_string(root) + " is not a rank of this process set, which has " +
          std::to_string(group.size()) + " ranks";
 }
 
-Status prepare(DeviceBuffers& buffers, const Batch& batch, collective::BroadcastCall& call) {
+Status prepare_broadcast(DeviceBuffers& buffers, const Batch& batch, collective::BroadcastCall& call) {
   const Group& group = buffers.fabric().group();
   const submit::Part& part = batch.pieces.front().tensor();
   const auto root = std::find(group.ranks.begin(), group.ranks.end(), batch.request().root);
@@ -25,9 +25,9 @@ Status prepare(DeviceBuffers& buffers, const Batch& batch, collective::Broadcast
   return {};
 }
 
-collective::Task run(DeviceBuffers& buffers, Batch& batch) {
+collective::Task run_broadcast(DeviceBuffers& buffers, Batch& batch) {
   collective::Call call;
-  Status ready = prepare(buffers, batch, new_call<collective::BroadcastCall>(call, batch));
+  Status ready = prepare_broadcast(buffers, batch, new_call<collective::BroadcastCall>(call, batch));
   if (!ready.ok()) co_return ready;
   co_await collective::Calling(buffers.fabric(), call);
   co_return Status();
@@ -35,6 +35,6 @@ collective::Task run(DeviceBuffers& buffers, Batch& batch) {
 
 }  // namespace
 
-const OperationSteps kBroadcastSteps = {check, run};
+const OperationSteps kBroadcastSteps = {check_broadcast, run_broadcast};
 
 }  // namespace roundelay::runtime

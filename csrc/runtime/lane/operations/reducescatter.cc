@@ -3,7 +3,7 @@
 namespace roundelay::runtime {
 namespace {
 
-std::string check(const submit::Entry& entry, const Group&) {
+std::string check_reducescatter(const submit::Entry& entry, const Group&) {
   const wire::Request& request = entry.request;
   const auto op = request.reduce_op;
   if (op != ReduceOp::kAverage && op != ReduceOp::kSum) {
@@ -20,7 +20,8 @@ std::string check(const submit::Entry& entry, const Group&) {
 }
 
 // If the rows do not divide evenly, the first members get one row more.
-Status prepare(DeviceBuffers& buffers, const Batch& batch, collective::ReducescatterCall& call) {
+Status prepare_reducescatter(DeviceBuffers& buffers, const Batch& batch,
+                             collective::ReducescatterCall& call) {
   const Group& group = buffers.fabric().group();
   const Piece& piece = batch.pieces.front();
   const std::size_t row = row_bytes(piece.shape(), piece.dtype());
@@ -42,9 +43,9 @@ Status prepare(DeviceBuffers& buffers, const Batch& batch, collective::Reducesca
   return {};
 }
 
-collective::Task run(DeviceBuffers& buffers, Batch& batch) {
+collective::Task run_reducescatter(DeviceBuffers& buffers, Batch& batch) {
   collective::Call call;
-  Status ready = prepare(buffers, batch, new_call<collective::ReducescatterCall>(call, batch));
+  Status ready = prepare_reducescatter(buffers, batch, new_call<collective::ReducescatterCall>(call, batch));
   if (!ready.ok()) co_return ready;
   co_await collective::Calling(buffers.fabric(), call);
   co_return Status();
@@ -52,6 +53,6 @@ collective::Task run(DeviceBuffers& buffers, Batch& batch) {
 
 }  // namespace
 
-const OperationSteps kReducescatterSteps = {check, run};
+const OperationSteps kReducescatterSteps = {check_reducescatter, run_reducescatter};
 
 }  // namespace roundelay::runtime

@@ -13,7 +13,7 @@ int first_present(const std::vector<int>& absent) {
   return member;
 }
 
-std::string check(const submit::Entry&, const Group&) { return {}; }
+std::string check_nothing(const submit::Entry&, const Group&) { return {}; }
 
 // Makes `call` the one in which the first present member tells the others a number.
 void tell(const Batch& batch, std::int64_t& number, collective::Call& call) {
@@ -44,7 +44,7 @@ collective::Task skip(DeviceBuffers& buffers, Batch& batch) {
 
 }  // namespace
 
-const OperationSteps kTellCountSteps = {check, tell_count};
-const OperationSteps kSkipSteps = {check, skip};
+const OperationSteps kTellCountSteps = {check_nothing, tell_count};
+const OperationSteps kSkipSteps = {check_nothing, skip};
 
 }  // namespace roundelay::runtime
