@@ -144,7 +144,7 @@ nightly: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## everyt
 COVERAGE_TESTS ?= tests/python/unit
 COVERED := build/coverage
 $(STAMPS)/coverage-packages: $(STAMPS)/test-packages tools/requirements-coverage.txt
-	@$(PY) -m pip install --quiet -r tools/requirements-coverage.txt || $(call cure,pip could not install tools/requirements-coverage.txt,check the network and call make again)
+	@$(PIP_INSTALL) -r tools/requirements-coverage.txt || $(call cure,pip could not install tools/requirements-coverage.txt,check the network and call make again)
 	@touch $@
 
 coverage: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## the lines that tests reach: C++ unit and contract, Python unit and its ranks
