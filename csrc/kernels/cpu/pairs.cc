@@ -30,16 +30,17 @@ void write_indices(const Pairs& pairs, std::span<const std::int64_t> indices) {
 
 template <typename Real>
 void take_values(const Pairs& pairs, const Kept& kept, std::span<const std::int64_t> indices) {
-  auto* const residual = reinterpret_cast<Real*>(kept.residual);
-  auto* const momentum = reinterpret_cast<Real*>(kept.momentum);
+  const auto place = [](std::byte* array, std::int64_t index) {
+    return array + static_cast<std::size_t>(index) * sizeof(Real);
+  };
   std::array<Real, kGroup> values;
   for (std::size_t begin = 0; begin < indices.size(); begin += kGroup) {
     const auto group = indices.subspan(begin, std::min(kGroup, indices.size() - begin));
-    for (std::size_t i = 0; i < group.size(); ++i) values[i] = residual[group[i]];
+    for (std::size_t i = 0; i < group.size(); ++i) values[i] = load<Real>(place(kept.residual, group[i]));
     take(pairs.values + begin * size_of(pairs.type), values.data(), group.size(), pairs.type);
-    for (std::size_t i = 0; i < group.size(); ++i) residual[group[i]] = values[i];
-    if (momentum == nullptr) continue;
-    for (const std::int64_t index : group) momentum[index] = 0;
+    for (std::size_t i = 0; i < group.size(); ++i) store(place(kept.residual, group[i]), values[i]);
+    if (kept.momentum == nullptr) continue;
+    for (const std::int64_t index : group) store(place(kept.momentum, index), Real{0});
   }
 }
 
@@ -78,7 +79,7 @@ class IndexReader {
 };
 
 template <typename Real>
-bool add_values(Real* sums, const Pairs& pairs, Scale prescale) {
+bool add_values(std::byte* sums, const Pairs& pairs, Scale prescale) {
   IndexReader reader(pairs);
   if (!reader.fits()) return false;
   const DType type = residual_type(pairs.type);
@@ -90,8 +91,8 @@ bool add_values(Real* sums, const Pairs& pairs, Scale prescale) {
     cast(values.data(), type, pairs.values + begin * size_of(pairs.type), pairs.type, count);
     if (!prescale.identity()) scale_copy(values.data(), values.data(), count, type, prescale);
     for (std::size_t i = 0; i < count; ++i) {
-      Real& sum = sums[indices[i]];
-      sum = same_nan(sum + values[i]);
+      std::byte* const sum = sums + indices[i] * sizeof(Real);
+      store(sum, same_nan(load<Real>(sum) + values[i]));
     }
   }
   return true;
@@ -110,8 +111,8 @@ void take_pairs(const Pairs& pairs, const Kept& kept, std::span<const std::int64
 
 bool add_pairs(void* sums, const Pairs& pairs, Scale prescale) {
   if (residual_type(pairs.type) == DType::kFloat64)
-    return add_values(static_cast<double*>(sums), pairs, prescale);
-  return add_values(static_cast<float*>(sums), pairs, prescale);
+    return add_values<double>(static_cast<std::byte*>(sums), pairs, prescale);
+  return add_values<float>(static_cast<std::byte*>(sums), pairs, prescale);
 }
 
 }  // namespace roundelay::kernels
