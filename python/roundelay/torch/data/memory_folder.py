@@ -86,7 +86,10 @@ class MemoryFolder:
         raise ValueError(file.read_text())
 
     def leave(self) -> None:
-        """Removes the folder unless other ranks use it. If that fails, a later cache removes it."""
+        """Removes the folder unless other ranks use it, and the folders of killed jobs.
+
+        If that fails, a later cache removes them.
+        """
         release(self._lock)
         with suppress(OSError), held(NODE_MEMORY, _GATE_LIMIT_S):
             _remove_unused()
