@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -69,16 +70,23 @@ class Rig:
         mbit: what a node can send, and receive, in a second; None: as fast as the machine is.
         dead_end: nodes have a docker0 as well, of the same address everywhere, that leads nowhere.
         burst: bytes that a link that was idle lets pass at once.
+        first_retransmission_s: after which TCP sends again what has no answer; None: what Linux chooses.
 
     """
 
     def __init__(
-        self, nodes: int = 2, mbit: int | None = 1000, dead_end: bool = False, burst: int = _BURST
+        self,
+        nodes: int = 2,
+        mbit: int | None = 1000,
+        dead_end: bool = False,
+        burst: int = _BURST,
+        first_retransmission_s: float | None = None,
     ) -> None:
         self.nodes = nodes
         self.mbit = mbit
         self.dead_end = dead_end
         self.burst = burst
+        self.first_retransmission_s = first_retransmission_s
         self._folder = tempfile.TemporaryDirectory(prefix="roundelay-rig-")
         self._holders: list[subprocess.Popen[bytes]] = []
         self._machine: list[str] = []  # a command's first words: run it in the rig, on no node
@@ -124,14 +132,20 @@ class Rig:
         return Path(self._folder.name) / "bin"
 
     def cut(self, node: int) -> None:
-        """Take a node off the network."""
-        self._text([*self._machine, "ip", "link", "set", f"port{node}", "down"])
+        """Take a node off the network for good; its own interface stays up."""
+        self._text([*self._machine, *self._unplug(node)])
         self._cut_mark(node).touch()
 
-    def mend(self, node: int) -> None:
-        """Put a node back on the network."""
-        self._text([*self._machine, "ip", "link", "set", f"port{node}", "up"])
-        self._cut_mark(node).unlink()
+    def interrupt(self, node: int, seconds: float) -> None:
+        """Take a node off the network for so long, however busy the machine is."""
+        plug = ["ip", "link", "set", f"port{node}", "master", self._switch_of(node)]
+        program = f"{shlex.join(self._unplug(node))} && sleep {seconds} && {shlex.join(plug)}"
+        self._text([*self._machine, "nice", "--adjustment=-20", "sh", "-c", program])
+
+    @staticmethod
+    def _unplug(node: int) -> list[str]:
+        # An interface that goes down tells of it up to a second after it is up again; a switch does not.
+        return ["ip", "link", "set", f"port{node}", "nomaster"]
 
     def _cut_mark(self, node: int) -> Path:
         return Path(self._folder.name) / f"cut.{self.host(node)}"
@@ -223,6 +237,10 @@ class Rig:
         ):
             self._text([*self.on(node), *command])
         self._shape(self.on(node), "eth0", self.mbit)
+        if self.first_retransmission_s is not None:
+            after = f"{self.first_retransmission_s * 1000:.0f}ms"
+            network = ["10.77.0.0/24", "dev", "eth0", "src", self.address(node)]
+            self._text([*self.on(node), "ip", "route", "replace", *network, "rto_min", after])
         if self.dead_end:
             self._add_dead_end(self.on(node))
 

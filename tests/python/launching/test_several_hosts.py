@@ -128,8 +128,20 @@ WAITING = (
 UNTIL_ENOUGH = (
     WORK
     + """
+import threading
+said = []
+def say_something():  # at any moment a report of each rank is under way
+    for number in range(200):
+        said.append(hvd.allreduce_async(torch.ones(1), name=f"said.{number}"))
+        time.sleep(0.05)
+speaker = threading.Thread(target=say_something)
+speaker.start()
 begun()
-while not hvd.allreduce(torch.tensor((here / "enough").exists()), op=hvd.Max): next(rest)
+while not hvd.allreduce(torch.tensor((here / "enough").exists()), op=hvd.Max):
+    next(rest)
+    (here / f"step.{hvd.rank()}").touch()
+speaker.join()
+for handle in said: hvd.synchronize(handle)
 print("went on")
 """
 )
@@ -204,14 +216,20 @@ def test_a_host_that_is_lost(program: Path, lost: int, work: str) -> None:
         assert float(said[1]) < NOTICED_S * crowd(), said[0]
 
 
-def test_a_link_that_comes_back_and_a_process_that_goes_on(rig: Rig, program: Path) -> None:
+def wait_for_steps(folder: Path, nodes: int, ended: Future[list[tuple[int, str]]]) -> None:
+    """Returns when each rank has ended a step that ended after the call."""
+    begin = time.time()
+    while sum(path.stat().st_mtime > begin for path in folder.glob("step.*")) < nodes:
+        assert not ended.done(), ended.result()
+        time.sleep(0.05)
+
+
+def test_a_link_that_comes_back_and_a_process_that_goes_on(program: Path) -> None:
     program.write_text(CORE + UNTIL_ENOUGH)
-    with at_work(rig, program) as ended:
+    with Rig(nodes=3, mbit=None, first_retransmission_s=0.35) as rig, at_work(rig, program) as ended:
         for node in (0, 2):
-            rig.cut(node)
-            time.sleep(3)
-            rig.mend(node)
-            time.sleep(1)
+            rig.interrupt(node, 3.0)  # pauses that double try again after 2.5 s and then after 5.3 s
+            wait_for_steps(program.parent, rig.nodes, ended)
         pid = int((program.parent / "runs.1").read_text())
         rig.signal(1, pid, signal.SIGSTOP)
         time.sleep(NOTICED_S + 2)

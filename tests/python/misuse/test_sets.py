@@ -19,8 +19,8 @@ pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
 ENVIRONMENT = {
     "HOROVOD_DYNAMIC_PROCESS_SETS": "1",
-    "ROUNDELAY_STALL_CHECK_TIME_SECONDS": "3",
-    "ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS": "4",
+    "ROUNDELAY_STALL_CHECK_TIME_SECONDS": "30",
+    "ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS": "40",
 }
 
 
