@@ -57,8 +57,12 @@ STEPS = {
     ),
     "cuda": Step("all that is CUDA compiles", (make("cuda"),)),
     "cpp": Step("C++ tests", (make("test-cpp", "TESTS="),)),
-    "python": Step("Python tests, the long ones too", (make("test-python", "TESTS="),)),
-    "busy": Step("the same with all cores kept busy", (make("test-python", "TESTS="),), busy_cores),
+    # CI runs nearly all of them on cores that nothing else uses.
+    "python": Step(
+        "Python tests, the long ones too, with all cores kept busy",
+        (make("test-python", "TESTS="),),
+        busy_cores,
+    ),
     "tsan": Step("ThreadSanitizer", (make("tsan"),)),
     "asan": Step("AddressSanitizer", (make("asan"),)),
     "ubsan": Step("UndefinedBehaviorSanitizer", (make("ubsan"),)),

@@ -67,7 +67,7 @@ def kept(training: Training) -> list[torch.Tensor]:
 
 def check_the_levels() -> None:
     levels = levels_here()
-    even = hvd.size() % 2 == 0 or hvd.cross_size() == 1
+    even = hvd.is_homogeneous()
     assert levels.members == (hvd.local_size() if even else 1)
     assert levels.nodes == (hvd.cross_size() if even else hvd.size())
     assert levels.place == (hvd.local_rank() if even else 0)

@@ -95,23 +95,33 @@ def test_a_cache_that_could_not_be_flushed_leaves_its_directory(
     check(DataCache(source, tmp_path / "disk"), source)
 
 
+class Ranks:
+    """Makes caches as one rank or another of a node; each counts its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self._numbers: dict[int, tuple[Iterator[int], list[int]]] = {}
+
+    def make(self, rank: int, dataset: FarSource, **options: Any) -> DataCache:
+        another_job(self._monkeypatch, rank=rank)
+        numbers, free = self._numbers.setdefault(rank, (itertools.count(1), []))
+        self._monkeypatch.setattr(cache_module, "_numbers", numbers)
+        self._monkeypatch.setattr(cache_module, "_free", free)
+        return DataCache(dataset, **options)
+
+
 @pytest.mark.usefixtures("node_memory")
 def test_ranks_with_different_arguments_all_hear_of_it(
     source: FarSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def rank(number: int, **options: Any) -> DataCache:
-        another_job(monkeypatch, rank=number)
-        monkeypatch.setattr(cache_module, "_numbers", iter([1]))
-        monkeypatch.setattr(cache_module, "_free", [])
-        return DataCache(source, **options)
-
-    caches = [rank(0), rank(1)]
+    ranks = Ranks(monkeypatch)
+    caches = [ranks.make(0, source), ranks.make(1, source)]
     assert caches[0]._cache._storage == caches[1]._cache._storage
     text = rf"number 1 of the ranks on node node .* memory is 4294967296 on rank 0 .* and {MIB} on rank 2 "
     with pytest.raises(ValueError, match=text):
-        rank(2, memory=MIB)
+        ranks.make(2, source, memory=MIB)
     with pytest.raises(ValueError, match=text):  # the first text
-        rank(3, version="2")
+        ranks.make(3, source, version="2")
     for cache in caches:
         with pytest.raises(ValueError, match=text):
             cache[0]
@@ -121,19 +131,25 @@ def test_ranks_with_different_arguments_all_hear_of_it(
 def test_an_attempt_that_failed_on_one_rank_does_not_count(
     tmp_path: Path, source: FarSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    numbers: dict[int, tuple[Iterator[int], list[int]]] = {rank: (itertools.count(1), []) for rank in (0, 1)}
-
-    def rank(number: int, dataset: FarSource) -> DataCache:
-        another_job(monkeypatch, rank=number)
-        monkeypatch.setattr(cache_module, "_numbers", numbers[number][0])
-        monkeypatch.setattr(cache_module, "_free", numbers[number][1])
-        return DataCache(dataset, tmp_path / "disk")
-
+    ranks, disk = Ranks(monkeypatch), tmp_path / "disk"
     with pytest.raises(ConnectionError):
-        rank(0, Absent(tmp_path))
-    first, again = rank(1, source), rank(0, source)
+        ranks.make(0, Absent(tmp_path), directory=disk)
+    first, again = ranks.make(1, source, directory=disk), ranks.make(0, source, directory=disk)
     assert again._cache._storage == first._cache._storage
     assert DataCache(source)._cache._storage.folder != again._cache._storage.folder  # the number is taken
+    check(again, source)
+
+
+@pytest.mark.usefixtures("node_memory")
+def test_after_a_disagreement_the_ranks_make_the_next_cache_together(
+    source: FarSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks = Ranks(monkeypatch)
+    refused = ranks.make(0, source)
+    with pytest.raises(ValueError, match="different arguments"):
+        ranks.make(1, source, memory=MIB)
+    first, again = ranks.make(0, source), ranks.make(1, source)
+    assert again._cache._storage == first._cache._storage != refused._cache._storage
     check(again, source)
 
 

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 from roundelay.torch.data import arguments, disk_folder, job
 from roundelay.torch.data.counters import CacheStats
 from roundelay.torch.data.disk_folder import DiskFolder
-from roundelay.torch.data.memory_folder import MemoryFolder
+from roundelay.torch.data.memory_folder import DisagreementError, MemoryFolder
 from roundelay.torch.data.node_cache import NodeCache, Storage
 from roundelay.torch.data.store import NoRoomError, lmdb_module
 
@@ -61,6 +61,8 @@ class DataCache(Dataset[Any]):
         number = _next_number()
         try:
             self._find_or_make(given, number)
+        except DisagreementError:
+            raise  # the other ranks have a cache of this number, and make the next one under the next
         except BaseException:
             _free.append(number)
             raise

@@ -26,6 +26,10 @@ _PREPARE_LIMIT_S = 600.0  # the first rank may read some samples from a slow sou
 _DISAGREEMENT = "disagreement"
 
 
+class DisagreementError(ValueError):
+    """The ranks of a node gave one cache different arguments."""
+
+
 class MemoryFolder:
     """This process's part in the folder of one cache of its job and node."""
 
@@ -47,7 +51,7 @@ class MemoryFolder:
     def agree(self, arguments: Arguments, prepare: Callable[[], bool]) -> bool:
         """Compares the arguments with those of the node's first rank. Returns the result of its ``prepare``.
 
-        Raises ValueError if they differ. Processes that read already find the text in ``objection``.
+        Raises DisagreementError if they differ. Processes that read already find the text in ``objection``.
         """
         agreed = self.path / "agreed"
         gate = self._touched("gate")
@@ -71,7 +75,7 @@ class MemoryFolder:
             release(taken)
 
     def _compare(self, arguments: Arguments, said: dict[str, Any]) -> None:
-        """Raises ValueError if the arguments differ from the first rank's. All ranks get the first text."""
+        """Raises DisagreementError if the arguments differ from the first rank's; all get the first text."""
         first = Arguments(**said["arguments"])
         differences = first.differences(arguments, said["rank"], self._member.words)
         if not differences:
@@ -83,7 +87,7 @@ class MemoryFolder:
                 f"arguments: {differences}. All ranks must make the same caches in the same order"
             )
             self._write(file, text)
-        raise ValueError(file.read_text())
+        raise DisagreementError(file.read_text())
 
     def leave(self) -> None:
         """Removes the folder unless other ranks use it, and the folders of killed jobs.
