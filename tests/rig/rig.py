@@ -144,7 +144,7 @@ class Rig:
 
     @staticmethod
     def _unplug(node: int) -> list[str]:
-        # An interface that goes down tells of it up to a second after it is up again; a switch does not.
+        # Linux uses an interface up to a second after it is up again, and a switch its port at once.
         return ["ip", "link", "set", f"port{node}", "nomaster"]
 
     def _cut_mark(self, node: int) -> Path:

@@ -217,7 +217,7 @@ def test_a_host_that_is_lost(program: Path, lost: int, work: str) -> None:
 
 
 def wait_for_steps(folder: Path, nodes: int, ended: Future[list[tuple[int, str]]]) -> None:
-    """Returns when each rank has ended a step that ended after the call."""
+    """Returns when each rank has ended a step since the call."""
     begin = time.time()
     while sum(path.stat().st_mtime > begin for path in folder.glob("step.*")) < nodes:
         assert not ended.done(), ended.result()
@@ -228,7 +228,7 @@ def test_a_link_that_comes_back_and_a_process_that_goes_on(program: Path) -> Non
     program.write_text(CORE + UNTIL_ENOUGH)
     with Rig(nodes=3, mbit=None, first_retransmission_s=0.35) as rig, at_work(rig, program) as ended:
         for node in (0, 2):
-            rig.interrupt(node, 3.0)  # pauses that double try again after 2.5 s and then after 5.3 s
+            rig.interrupt(node, 3.0)  # TCP without a bound sends again after 2.5 s and then after 5.3 s
             wait_for_steps(program.parent, rig.nodes, ended)
         pid = int((program.parent / "runs.1").read_text())
         rig.signal(1, pid, signal.SIGSTOP)

@@ -57,6 +57,7 @@ def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     table.main(["--quick", "--output", str(tmp_path)])
     out = capsys.readouterr().out
     assert all(f"measured {name} in " in out for name in ROWS)
+    assert out.count("25 MiB fp32, in") >= 2  # in both tables, which fold the rest of the name
     rows = json.loads((tmp_path / "table.json").read_text())["rows"]
     assert list(rows) == list(ROWS)
     results = document.results(rows)

@@ -62,7 +62,7 @@ class DataCache(Dataset[Any]):
         try:
             self._find_or_make(given, number)
         except DisagreementError:
-            raise  # the other ranks have a cache of this number, and make the next one under the next
+            raise  # the other ranks made a cache of this number, so the number is taken
         except BaseException:
             _free.append(number)
             raise
