@@ -11,9 +11,9 @@ NODES = """
 node, place = divmod(int(os.environ["RANK"]), 2)
 os.environ.update(ROUNDELAY_NODE_ID=str(node), LOCAL_RANK=str(place))
 """
-# Rank 0 has sent, and rank 2 has not: so the transfer is under way when the ranks of its node die.
+# Rank 0 waits for its transfer, which rank 2 never begins, when the ranks of the other node die.
 BODY = """
-SENT = Path(sys.argv[1], "sent")
+WAITS = Path(sys.argv[1], "waits")
 weight = torch.nn.Parameter(torch.zeros(1 << 16))
 strategy = hvd.strategies.DASO(2, 1, warmup_epochs=0, cooldown_epochs=0, total_epochs=1)
 plain = torch.optim.SGD([weight], lr=1.0)
@@ -23,10 +23,13 @@ def step():
     (weight * (rank + 1)).sum().backward()
     optimizer.step()
 if rank >= 2:
-    while not SENT.exists(): time.sleep(0.01)
+    while not WAITS.exists(): time.sleep(0.01)
     die()
+def tell():
+    while hvd.stats()["late_merges"] == 0: time.sleep(0.01)
+    WAITS.touch()
 step()
-if rank == 0: SENT.touch()
+if rank == 0: threading.Thread(target=tell, daemon=True).start()
 with watched():
     step()
 """
