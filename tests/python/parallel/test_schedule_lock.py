@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import resource
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
 import roundelay.torch as hvd
-from meeting import meeting
+from meeting import PATIENCE_S, meeting
 from ranks import run_checks
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
@@ -67,15 +68,50 @@ class _Training:
         for index, (parameter, _) in enumerate(factors):
             assert gradient_of(parameter) == [sum_of_ranks() * (index + 1)] * 3
 
+    def until_locked(self) -> None:
+        """Steps until two in a row are locked. All ranks stop at the same step, as they count the same."""
+        in_a_row = 0
+        for _ in range(100):
+            with _counted() as work:
+                self.step()
+            in_a_row = in_a_row + 1 if work["locked_operations"] >= 2 else 0
+            if in_a_row == 2 or not LOCKS:
+                return
+        raise AssertionError("the steps are not locked")
+
+
+def _steps(step: Callable[[], object], number: int) -> float:
+    """Takes so many steps, and returns how long the slowest of them took, in seconds."""
+    times = [time.monotonic()]
+    for _ in range(number):
+        step()
+        times.append(time.monotonic())
+    return max(end - begin for begin, end in itertools.pairwise(times))
+
+
+def _locked_steps(
+    start: Callable[[], Callable[[], object]], number: int, first: Callable[[], object] = lambda: None
+) -> dict[str, int]:
+    """What was counted in so many steps, after enough steps for a lock, and `first`.
+
+    start: begins a new job and returns its step. If a rank that is late for a second has ended the lock, the
+    count is no use: all ranks begin again, twice at most.
+    """
+    for _ in range(3):
+        step = start()
+        slowest = _steps(step, 8)
+        first()
+        with _counted() as work:
+            slowest = max(slowest, _steps(step, number))
+        # Nobody is in what comes next before all have counted.
+        slowest = max(slowest, _steps(step, 1))
+        if not hvd.allreduce(torch.tensor(slowest > 0.5), op=hvd.Max).item():
+            break
+    return work
+
 
 def check_training_is_locked() -> None:
-    training = _Training()
-    for _ in range(8):  # until it is
-        training.step()
-    with _counted() as work:
-        for _ in range(20):
-            training.step()
-    training.step()  # nobody is in what comes next before all have counted
+    work = _locked_steps(lambda: _Training().step, 20)
     if LOCKS:
         assert work["locked_operations"] >= 40, work
         assert work["schedule_unlocks"] == 0, work
@@ -135,15 +171,25 @@ def check_a_layer_that_is_unused_now_and_then() -> None:
         training.step(used=3 if step % 10 == 9 else None)
 
 
+def _wait_for_more_unlocks(unlocks: int) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while LOCKS and hvd.stats()["schedule_unlocks"] == unlocks:
+        assert time.monotonic() < end, "nobody ends the lock"
+        time.sleep(0.01)
+
+
 def check_only_one_rank_works_for_a_while() -> None:
-    """The others wait for longer than a lock's patience, and go on when it comes."""
+    """The others wait for longer than a lock's patience, which ends it, and go on when rank 0 comes."""
     training = _Training()
-    for _ in range(10):
-        training.step()
-    with _counted() as work:
-        if hvd.rank() == 0:
-            time.sleep(1.5)
-        training.step()
+    with meeting() as ranks:
+        training.until_locked()
+        with _counted() as work:
+            unlocks = hvd.stats()["schedule_unlocks"]
+            ranks.tell("counts")
+            ranks.wait_for("counts", *range(hvd.size()))
+            if hvd.rank() == 0:
+                _wait_for_more_unlocks(unlocks)
+            training.step()
     if LOCKS:
         assert work["schedule_unlocks"] == 1, work
     for _ in range(3):
@@ -180,6 +226,13 @@ def check_a_locked_process_set() -> None:
     assert hvd.remove_process_set(evens)
 
 
+def _kill_once_it_waits(exposed_ns: int) -> None:
+    """Sends SIGUSR1 when the program has waited 0.2 s longer than that for an operation, and still waits."""
+    while hvd.stats()["exposed_ns"] < exposed_ns + 200_000_000:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
 def check_signals_while_a_peer_is_late() -> None:
     with meeting() as ranks:
         for _ in range(10):
@@ -190,7 +243,8 @@ def check_signals_while_a_peer_is_late() -> None:
                 raise KeyboardInterrupt
 
             previous = signal.signal(signal.SIGUSR1, interrupt)
-            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            exposed = hvd.stats()["exposed_ns"]
+            threading.Thread(target=_kill_once_it_waits, args=(exposed,), daemon=True).start()
             with pytest.raises(KeyboardInterrupt):
                 hvd.allreduce(torch.ones(2), name="late")
             signal.signal(signal.SIGUSR1, previous)
@@ -203,17 +257,27 @@ def check_signals_while_a_peer_is_late() -> None:
 
 
 def check_a_locked_rank_that_does_nothing_sleeps() -> None:
-    _start_again()
-    for _ in range(10):
-        hvd.allreduce(torch.ones(2), name="idle")
-    time.sleep(2.5)  # the lane's thread has looked once more
-    use = resource.getrusage(resource.RUSAGE_SELF)
-    time.sleep(2.0)
-    now = resource.getrusage(resource.RUSAGE_SELF)
-    assert now.ru_nvcsw - use.ru_nvcsw <= 5
-    with _counted() as work:
-        for _ in range(5):
-            hvd.allreduce(torch.ones(2), name="idle")
+    def step() -> torch.Tensor:
+        return hvd.allreduce(torch.ones(2), name="idle")
+
+    def start() -> Callable[[], object]:
+        _start_again()
+        return step
+
+    attempts = itertools.count()
+    with meeting() as ranks:
+
+        def do_nothing() -> None:
+            time.sleep(2.5)  # the lane's thread has looked once more
+            use = resource.getrusage(resource.RUSAGE_SELF)
+            time.sleep(2.0)
+            now = resource.getrusage(resource.RUSAGE_SELF)
+            assert now.ru_nvcsw - use.ru_nvcsw <= 5
+            event = f"did nothing.{next(attempts)}"
+            ranks.tell(event)
+            ranks.wait_for(event, *range(hvd.size()))
+
+        work = _locked_steps(start, 5, do_nothing)
     if LOCKS:
         assert work["locked_operations"] == 5, work
 
