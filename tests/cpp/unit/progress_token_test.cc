@@ -7,6 +7,7 @@
 
 #include "runtime/lane/progress_token.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/threads.h"
 
 namespace roundelay::runtime {
 namespace {
@@ -61,13 +62,16 @@ TEST_CASE("a second driver is refused at once, also while the first still waits"
 
   std::optional<BackgroundHold> background(std::in_place, token);
   std::atomic<bool> driving{false};
+  std::atomic<pid_t> thread{0};
   std::thread first([&] {
+    thread = ::gettid();
     DriverHold driver(token);
     driving = static_cast<bool>(driver);
   });
-  // This driver must come after the first has queued; otherwise it would wait for the background thread
-  // itself.
-  std::this_thread::sleep_for(milliseconds(20));
+  // This driver must come after the first has queued, and so sleeps; otherwise it would wait for the
+  // background thread itself.
+  while (thread == 0) std::this_thread::yield();
+  testing::wait_until_asleep(thread);
   CHECK_FALSE(driving);
   CHECK_FALSE(DriverHold(token));
   background.reset();
