@@ -22,6 +22,7 @@ class MemoryStore final : public KeyValueStore {
     if (gone_) return Status::aborted("the store is gone");
     values_[key] = Bytes(value.begin(), value.end());
     changed_.notify_all();
+    while (values_.size() < least_) changed_.wait_until(mutex_, Deadline::never());
     return {};
   }
   Result<bool> wait(const std::vector<std::string>& keys, Deadline deadline) override {
@@ -53,6 +54,11 @@ class MemoryStore final : public KeyValueStore {
     for (const auto& [key, value] : values_) all.push_back(key);
     return all;
   }
+  // Lets set() return only when there are so many values. Ranks that set one each so wait for each other.
+  void wait_for(std::size_t values) {
+    MutexLock lock(mutex_);
+    least_ = values;
+  }
   void end() {
     MutexLock lock(mutex_);
     gone_ = true;
@@ -68,6 +74,7 @@ class MemoryStore final : public KeyValueStore {
   CondVar changed_;
   std::map<std::string, Bytes> values_ GUARDED_BY(mutex_);
   bool gone_ GUARDED_BY(mutex_) = false;
+  std::size_t least_ GUARDED_BY(mutex_) = 0;
 };
 
 Rendezvous place(int rank, int size, const std::string& job = "job/0") {
@@ -146,6 +153,7 @@ TEST_CASE("store: ranks go through several inits, each at its own speed", "[boot
 
 TEST_CASE("store: missing ranks are named, and who comes late hears of it", "[bootstrap]") {
   const auto store = std::make_shared<MemoryStore>();
+  store->wait_for(2);  // neither gives up before the other has come
   const auto seen = run(4, [&](int rank) {
     return rank % 2 == 1 ? std::string() : take_part(store, place(rank, 4), 1, milliseconds(200));
   });
@@ -153,6 +161,7 @@ TEST_CASE("store: missing ranks are named, and who comes late hears of it", "[bo
     const std::string& text = seen[static_cast<std::size_t>(rank)];
     CHECK(text.find("ranks 1, 3 of 4 did not come to init() within 0.2 s (ROUNDELAY_START_TIMEOUT)") == 0);
   }
+  store->wait_for(0);
   const TimePoint begin = steady_now();
   const std::string late = take_part(store, place(1, 4), 1, seconds(20));
   CHECK(late.find("ranks 1, 3 of 4 did not come to init()") == 0);
@@ -164,6 +173,7 @@ TEST_CASE("store: missing ranks are named, and who comes late hears of it", "[bo
 
 TEST_CASE("store: a rank that leaves in the middle is named", "[bootstrap]") {
   const auto store = std::make_shared<MemoryStore>();
+  store->wait_for(2);  // rank 0 does not give up before rank 1 has come
   const auto seen = run(
       2, [&](int rank) { return take_part(store, place(rank, 2), 1, milliseconds(300), rank == 0 ? 3 : 1); });
   CHECK(seen[0].find("rank 1 of 2 came to init() but got stuck") == 0);
