@@ -14,7 +14,7 @@ TEST_CASE("a rank that stops inside a set's operation is named after rank 0 has 
           "[session][sets][slow]") {
   const int silent = GENERATE(1, 2);
   Config config;
-  config.progress_timeout = milliseconds(150);
+  config.progress_timeout = std::chrono::seconds(1);
   config.log_level = LogLevel::kError;
   Trip last_of_silent(filled<float>({4}, 1.0F), 1);  // may never be ordered there; nobody waits for it
   SessionWorld world(3, config);

@@ -145,9 +145,12 @@ TEST_CASE("blocking calls of one name, and polled ones, go by schedule", "[sessi
 
 TEST_CASE("a peer that is late ends the lock, and is waited for", "[session][lock][slow]") {
   LockingWorld world(2, one_by_one());
-  world.run([](Session& session, int rank) -> std::string {
+  world.run([&](Session& session, int rank) -> std::string {
     for (int round = 0; round < 12; ++round) {
-      if (round == 10 && rank == 1) std::this_thread::sleep_for(milliseconds(1500));
+      // Rank 1 is late until the lock has ended.
+      const Deadline limit = Deadline::after(seconds(60));
+      while (round == 10 && rank == 1 && world.count(1, "schedule_unlocks") == 0 && !limit.passed())
+        std::this_thread::sleep_for(milliseconds(10));
       if (std::string wrong = sum_once(session, rank, "late", 2); !wrong.empty()) return wrong;
     }
     return {};
@@ -175,8 +178,8 @@ TEST_CASE("a rank that leaves a locked schedule ends it for all", "[session][loc
 
 TEST_CASE("a coordinator that stops under a lock is named", "[session][lock][slow]") {
   Config config = one_by_one();
-  config.stall_check_time = milliseconds(200);
-  config.stall_shutdown_time = milliseconds(400);
+  config.stall_check_time = seconds(1);
+  config.stall_shutdown_time = seconds(3);  // before the lock, no rank is so late on a busy machine
   const int stopped = GENERATE(0, 1);
   LockingWorld world(2, config);
   world.run([&](Session& session, int rank) -> std::string {

@@ -1,16 +1,15 @@
 // Process sets through whole sessions: added, used side by side, removed, and all their failures.
 #include <algorithm>
-#include <filesystem>
 #include <random>
 
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/session_trip.h"
+#include "tests/cpp/threads.h"
 
 namespace roundelay::contract {
 namespace {
 
 using runtime::Session;
-using std::chrono::milliseconds;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -20,13 +19,9 @@ bool member(const std::vector<int>& ranks, int rank) {
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
-std::ptrdiff_t entries_of(const char* folder) {
-  return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
-}
-
 Config quick() {
   Config config;
-  config.progress_timeout = milliseconds(150);
+  config.progress_timeout = std::chrono::seconds(1);
   config.start_timeout = std::chrono::seconds(20);
   config.log_level = LogLevel::kError;
   return config;
@@ -201,11 +196,11 @@ TEST_CASE("adding, using and removing leaves no thread, descriptor or handle", "
     });
   };
   cycles(4);
-  const auto threads = entries_of("/proc/self/task");
-  const auto descriptors = entries_of("/proc/self/fd");
+  const auto threads = testing::threads_now();
+  const auto descriptors = testing::entries_of("/proc/self/fd");
   cycles(1000);
-  CHECK(entries_of("/proc/self/task") == threads);
-  CHECK(entries_of("/proc/self/fd") == descriptors);
+  CHECK(testing::threads_end(threads));
+  CHECK(testing::entries_of("/proc/self/fd") == descriptors);
   CHECK(world.hubs.latest() == nullptr);  // nothing holds the last set's medium
   world.shutdown();
 }
