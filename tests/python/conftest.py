@@ -2,7 +2,7 @@
 
 One thread, as ranks share the cores. Tests of one number of ranks come together, as these ranks stay. Of a
 test with several sets of parameters `make test` takes one, if it starts jobs: all do that are not in `unit`.
-In CI there is a limit to what may be skipped.
+In CI there is a limit to what may be skipped. Hypothesis measures no times: a busy machine stretches any.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import short_runs
@@ -20,6 +21,10 @@ from short_runs import Run
 UNIT = Path(__file__).parent / "unit"
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

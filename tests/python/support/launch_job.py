@@ -76,9 +76,10 @@ class Job:
 
     def wait_ready(self, count: int) -> list[int]:
         """Waits until all ranks run, and returns their pids."""
-        expect(lambda: len(list(self.folder.glob("ready.*"))) == count, LIMIT_S, "the ranks did not start")
-        time.sleep(0.1)  # a file may exist but still be empty
-        return [int((self.folder / f"ready.{rank}").read_text()) for rank in range(count)]
+        files = [self.folder / f"ready.{rank}" for rank in range(count)]
+        # A file may exist and still be empty.
+        expect(lambda: all(file.exists() and file.read_text() for file in files), LIMIT_S, "not all run")
+        return [int(file.read_text()) for file in files]
 
     def seconds_since_failure(self) -> float:
         return time.time() - float((self.folder / "failed_at").read_text())

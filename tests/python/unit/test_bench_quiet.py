@@ -35,24 +35,29 @@ def test_the_share_of_others(after: Reading, share: float) -> None:
 
 
 def _burning(seconds: float) -> str:
-    return f"import time\nwhile time.process_time() < {seconds}: pass\nprint(flush=True)\ninput()"
+    begin = "import time\nbegin = time.process_time()\n"
+    return f"{begin}while time.process_time() - begin < {seconds}: pass\nprint(flush=True)\ninput()"
 
 
 @pytest.mark.parametrize("ours", [False, True])
 def test_the_clocks_of_a_process_that_works(ours: bool) -> None:
+    program = f"input()\n{_burning(0.3)}"  # it works between the two readings
     with subprocess.Popen(
-        [sys.executable, "-c", _burning(0.3)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
         own = (os.getpid(), child.pid) if ours else (os.getpid(),)
         watch = Watch(own.__contains__)
         before = watch.read()
+        assert child.stdin is not None
         assert child.stdout is not None
+        child.stdin.write(b"\n")
+        child.stdin.flush()
         child.stdout.readline()
         after = watch.read()
         child.communicate(b"\n")
     assert (child.pid in after.others) == (not ours)
     if ours:
-        assert after.ours - before.ours > 0.05  # it may have begun before
+        assert after.ours - before.ours >= 0.3
     else:
         assert after.others[child.pid] >= 0.3
     assert os.getpid() not in after.others

@@ -62,12 +62,21 @@ def test_ranks_stay_until_a_check_fails(tmp_path: Path) -> None:
 def test_a_check_that_hangs_is_ended_and_says_where(tmp_path: Path) -> None:
     file = tmp_path / "hanging.py"
     file.write_text(
-        "import threading\n"
-        "def never_ends():\n    threading.Event().wait()\n"
+        "import os, threading\n"
+        "from pathlib import Path\n"
+        "def never_ends():\n"
+        "    Path(os.environ['FOLDER'], str(os.getpid())).touch()\n"
+        "    threading.Event().wait()\n"
         "def check_all():\n    never_ends()\n"
     )
-    with pytest.raises(AssertionError, match="in never_ends"):
-        run_checks(str(file), 2, limit_s=3.0)
+    for limit_s in (3.0, 12.0, 48.0):
+        folder = tmp_path / str(limit_s)
+        folder.mkdir()
+        with pytest.raises(AssertionError) as caught:
+            run_checks(str(file), 2, limit_s=limit_s, env={"FOLDER": str(folder)})
+        if len(list(folder.iterdir())) == 2:  # else a rank was so late that the limit ended its start
+            break
+    assert "in never_ends" in str(caught.value)
 
 
 def test_a_hanging_rank_is_ended_and_says_where(tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core_job import crowd
+from launch_job import PROMISED_S, expect
 from roundelay.run import affinity, agent
 from roundelay.run.link import Listener, Peer
 
@@ -133,9 +135,16 @@ def test_ends_its_program_when_the_launcher_is_gone(listener: Listener) -> None:
         started = time.monotonic()
         peer.socket.close()
         assert process.wait(LIMIT_S * crowd()) == 1
-        assert time.monotonic() - started < 3.0 * crowd()
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+        assert time.monotonic() - started < PROMISED_S * crowd()
+        expect(lambda: _is_over(pid), PROMISED_S, "the program outlives its agent")
+
+
+def _is_over(pid: int) -> bool:
+    """Whether a process has ended. Its parent may not have noticed, and an agent leaves that to init."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_a_caller_without_the_token_is_refused(listener: Listener) -> None:
