@@ -30,16 +30,33 @@ class RungError(Exception):
     pass
 
 
+def requests() -> int:
+    """How many this rank has reported."""
+    counters = hvd.stats()
+    return counters["full_requests"] + counters["cached_requests"]
+
+
+def wait_for_requests(number: int) -> None:
+    while requests() < number:
+        time.sleep(0.01)
+
+
 @contextmanager
-def rung_after(seconds: float) -> Iterator[None]:
+def rung_in_the_next_operation() -> Iterator[None]:
+    """Rings when it is submitted, not earlier: who was interrupted before would have no part in it."""
+
     def ring(number: int, frame: FrameType | None) -> None:
         raise RungError
 
+    def wait_and_ring(number: int) -> None:
+        wait_for_requests(number)
+        signal.raise_signal(signal.SIGUSR1)
+
     before = signal.signal(signal.SIGUSR1, ring)
-    timer = threading.Timer(seconds, signal.raise_signal, [signal.SIGUSR1])
-    timer.start()
+    ringer = threading.Thread(target=wait_and_ring, args=(requests() + 1,))
+    ringer.start()
     yield
-    timer.join()
+    ringer.join()
     signal.signal(signal.SIGUSR1, before)
 
 
@@ -49,7 +66,7 @@ def check_who_is_interrupted_has_its_part_in_the_call() -> None:
         others = [rank for rank in range(hvd.size()) if rank != culprit]
         with meeting() as ranks:
             if hvd.rank() == culprit:
-                with rung_after(0.3), pytest.raises(RungError):
+                with rung_in_the_next_operation(), pytest.raises(RungError):
                     hvd.allreduce(torch.ones(4), name="interrupted", op=hvd.Sum)
                 ranks.tell("interrupted")
                 ranks.wait_for("completed", *others)
@@ -63,10 +80,11 @@ def check_who_is_interrupted_has_its_part_in_the_call() -> None:
 def check_who_is_interrupted_while_another_thread_drives() -> None:
     with meeting() as ranks:
         if hvd.rank() == 0:
+            before = requests()
             other = threading.Thread(target=lambda: hvd.allreduce(torch.ones(2), name="other", op=hvd.Sum))
             other.start()
-            time.sleep(0.1)
-            with rung_after(0.3), pytest.raises(RungError):
+            wait_for_requests(before + 1)
+            with rung_in_the_next_operation(), pytest.raises(RungError):
                 hvd.allreduce(torch.ones(4), name="interrupted", op=hvd.Sum)
             ranks.tell("interrupted")
             ranks.wait_for("completed", *range(1, hvd.size()))

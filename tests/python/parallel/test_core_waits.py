@@ -37,12 +37,18 @@ def check_a_signal_ends_a_wait_and_the_handle_stays_valid() -> None:
     tensor = torch.full((4,), float(_core.rank()))
     if _core.rank() == 0:
         before = signal.signal(signal.SIGUSR1, ring)
-        handle = submit(tensor, "late")
-        timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGUSR1])
-        timer.start()
+        handle, waited = submit(tensor, "late"), _core.stats()["exposed_ns"]
+
+        def ring_in_the_wait() -> None:
+            while _core.stats()["exposed_ns"] == waited:
+                time.sleep(0.01)
+            signal.raise_signal(signal.SIGUSR1)
+
+        ringer = threading.Thread(target=ring_in_the_wait)
+        ringer.start()
         with pytest.raises(RungError):
             _core.synchronize(handle)  # nothing else ends it: the others wait for the barrier below
-        timer.join()
+        ringer.join()
         signal.signal(signal.SIGUSR1, before)
         assert not _core.poll(handle)
         assert _core.synchronize(_core.barrier_async(0)) is not None  # now the others go on

@@ -24,6 +24,7 @@ STEPS = 8  # each gradient by itself, then in a pool, then without negotiation
 PATIENCE_S = 60.0  # only where nothing is ever submitted
 
 
+@pytest.mark.timeout(210)
 @pytest.mark.parametrize("fabric", ["shm", "mpi"])
 def test_two_ranks(fabric: str) -> None:
     theta = str(4 * WIDTH * WIDTH)

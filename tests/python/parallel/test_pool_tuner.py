@@ -6,6 +6,7 @@ import json
 import os
 import random
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -82,13 +83,12 @@ def check_sizes_follow_from_a_measurement() -> None:
     small = wrapped_sgd(make_parameters(2))
     use_pool(small)
     assert calibration.known(hvd.global_process_set) is None
-    cost = []
     for number in range(2):
         parameters = make_parameters(24, SIZE)
         optimizer = wrapped_sgd(parameters)
-        before = hvd.stats()["tensors"]
-        use_pool(optimizer)
-        cost.append(hvd.stats()["tensors"] - before)
+        with mock.patch.object(calibration, "calibrate", wraps=calibration.calibrate) as measured:
+            use_pool(optimizer)
+        assert measured.call_count == (hvd.size() > 1 and number == 0)
         if hvd.size() > 1:
             _cuts_of_all(optimizer)
             link = calibration.known(hvd.global_process_set)
@@ -99,9 +99,6 @@ def check_sizes_follow_from_a_measurement() -> None:
             assert 0 <= link.share <= 1
         for step in range(3):
             _step(optimizer, parameters, step + number)
-    assert cost[0] >= cost[1]
-    if hvd.size() > 1:
-        assert cost[0] > cost[1] + 2
 
 
 def check_ranks_that_wait_for_two_optimizers_do_not_meet() -> None:

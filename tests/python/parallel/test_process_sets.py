@@ -7,11 +7,13 @@ import gc
 import os
 import pickle
 import threading
+import time
 
 import pytest
 import torch
 
 import roundelay.torch as hvd
+from meeting import PATIENCE_S
 from ranks import run_checks
 
 
@@ -276,7 +278,10 @@ def check_a_thousand_cycles_leave_nothing() -> None:
         hvd.remove_process_set(one)
         if cycle == 20:
             before = open_things()
-    assert open_things() == before
+    limit = time.monotonic() + PATIENCE_S
+    while any(left > then for left, then in zip(open_things(), before, strict=True)):
+        assert time.monotonic() < limit, (open_things(), before)
+        time.sleep(0.01)  # the kernel may still list a thread that was joined
 
 
 def check_sets_given_to_init() -> None:

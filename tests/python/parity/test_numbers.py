@@ -12,6 +12,7 @@ FAMILIES = ["allreduce", "gathering", "reducescatter", "optimizer"]  # in one jo
 FILES = [str(Path(__file__).with_name(f"{family}.py")) for family in FAMILIES]
 
 
+@pytest.mark.timeout(330)
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
 def test_horovods_numbers(np: int) -> None:
     run_checks(FILES, np, limit_s=300)
