@@ -20,8 +20,12 @@ from pathlib import Path
 
 import pytest
 
-from launch_job import PROGRAM, PROMISED_S, Job, expect
+from launch_job import PROGRAM, PROMISED_S, Job, crowd, expect, said_until
 from ranks import ROOT, mpirun
+
+__all__ = [
+    "INIT", "LIMIT_S", "PRELUDE", "CoreJob", "Ended", "Seen", "core_job", "crowd", "go_on", "said_until",
+]  # fmt: skip
 
 LIMIT_S = 90.0
 SETTLE_S = 3.0  # the time that ranks may take to end after mpirun has ended
@@ -58,11 +62,6 @@ def watched():
         raise
 """
 INIT = "hvd.init()\nready()\n"
-
-
-def crowd() -> float:
-    """Returns the factor for time limits: the load average per core, at least 1."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @dataclass(frozen=True)
@@ -124,6 +123,7 @@ class CoreJob(Job):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            bufsize=0,
         )
 
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:
