@@ -2,7 +2,7 @@
 
 A body is the code that each rank runs after `hvd.init()`. It may use `rank`, `hvd`, `torch`, `stamp()` (notes
 the time of the failure), `during(seconds, action)`, and `watched()`, which records the error that a block
-raises and raises it again.
+raises and raises it again. `die_watched(seconds)` kills the rank so long after all others have come there.
 """
 
 from __future__ import annotations
@@ -46,6 +46,14 @@ def die():
     stamp()
     os.kill(os.getpid(), signal.SIGKILL)
 
+def die_watched(seconds):
+    others = [Path(sys.argv[1], f"watching.{other}") for other in range(hvd.size()) if other != rank]
+    def wait():
+        while not all(other.exists() for other in others): time.sleep(0.01)
+        time.sleep(seconds)
+        die()
+    during(0.0, wait)
+
 def note(error):
     seen = {"type": type(error).__name__, "text": str(error), "at": time.time()}
     path = Path(sys.argv[1], f"seen.{rank}")
@@ -56,6 +64,7 @@ def note(error):
 @contextlib.contextmanager
 def watched():
     try:
+        Path(sys.argv[1], f"watching.{rank}").touch()
         yield
     except Exception as error:
         note(error)
