@@ -18,7 +18,7 @@ __all__ = ["core_job"]
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
-# From the last rank's call to the error, where the cause is known. A rank may be held up, but not in most cases.
+# From the last rank's call to the error, where the cause is known. A rank may be held up, but not mostly.
 SOON_S = 1.0
 LATEST_S = 20.0  # less than the stall time
 waits: list[float] = []

@@ -25,8 +25,8 @@ os.environ["ROUNDELAY_FUSION_THRESHOLD"] = "0"
 os.environ["ROUNDELAY_THETA"] = str(1 << 30)
 os.environ["ROUNDELAY_CYCLE_TIME"] = "100"
 """
-# A turn is a barrier and four operations, which only the flushes of the ranks order. When a rank is inside the
-# last one, all have been ordered. The victim forbids writing to a page in the middle of that one's result; the
+# A turn is a barrier and four operations, which only the flushes of the ranks order. When a rank is inside
+# the last one, all have been ordered. The victim forbids writing to a page in the middle of its result; the
 # signal handler of the write stops the process, and then allows it.
 LOOP = """
 import ctypes, mmap

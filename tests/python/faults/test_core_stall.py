@@ -20,8 +20,8 @@ os.environ["ROUNDELAY_STALL_CHECK_TIME_SECONDS"] = "1"
 os.environ["ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS"] = "{abort}"
 """
 
-# Everyone notes the error, the late rank when all others have it; then an allreduce by all must work. The clock
-# of the operation runs from the first rank that comes, which is after all have begun the barrier.
+# Everyone notes the error, the late rank when all others have it; then an allreduce by all must work. The
+# clock of the operation runs from the first rank that comes, which is after all have begun the barrier.
 LATE = """
 late = {late}
 begin = time.time()
@@ -34,7 +34,7 @@ except hvd.HorovodInternalError as error:
     note(error)
     assert 3.0 < time.time() - begin < 20.0, time.time() - begin
 else:
-    raise AssertionError("no error")  # also if the late rank does not get it at once: the others' next one comes
+    raise AssertionError("no error")  # or the late rank did not get it at once, but met the others' next one
 assert hvd.allreduce(torch.ones(3), name="absent.weight", op=hvd.Sum).sum() == 3 * hvd.size()
 stamp()
 """
@@ -185,7 +185,7 @@ try:
     hvd.allreduce(torch.ones(3), name=f"of.rank.{rank}")
 except hvd.HorovodInternalError as error:
     note(error)
-while len(list(Path(sys.argv[1]).glob("seen.*"))) < 2: time.sleep(0.01)  # a barrier is given up after 2 s as well
+while len(list(Path(sys.argv[1]).glob("seen.*"))) < 2: time.sleep(0.01)  # a barrier has 2 s, too
 hvd.barrier()
 """
     prelude = PRELUDE + SETTINGS.format(abort=2) + INIT

@@ -18,7 +18,9 @@ IDLE_S = float(os.environ.get("IDLE_S", "10"))
 
 @pytest.mark.timeout(TRIES * IDLE_S + 60)
 def test_idle_ranks_cost_nothing() -> None:
-    run_checks(__file__, 4, limit_s=TRIES * IDLE_S + 50, env={"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}, fresh=True)
+    run_checks(
+        __file__, 4, limit_s=TRIES * IDLE_S + 50, env={"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}, fresh=True
+    )
 
 
 def check_an_idle_rank_costs_nothing() -> None:
