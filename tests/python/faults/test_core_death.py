@@ -73,7 +73,7 @@ NAMED = {
 def body(work: str, victim: int) -> str:
     lines = [line[8:] for line in WORK[work].splitlines()]
     before = BEFORE if work == "step" else ""
-    return f"{before}VICTIM = {victim}\nif rank == VICTIM: during(0.7, die)\n" + "\n".join(lines)
+    return f"{before}VICTIM = {victim}\nif rank == VICTIM: die_watched(0.7)\n" + "\n".join(lines)
 
 
 @pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.nightly)])

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from core_job import crowd
-from launch_job import LIMIT_S, PROMISED_S, Job
+from launch_job import LIMIT_S, PROMISED_S, Job, crowd, expect
 from ranks import mpirun
 
 WITH_MPI = pytest.param(("--mpi",), marks=pytest.mark.skipif(mpirun() is None, reason="no mpirun"), id="mpi")
@@ -78,9 +77,7 @@ def test_survivors_of_a_killed_rank_live_to_say_so(job: Job) -> None:
 meet(3)
 if rank == 2:
     stamp(); os.kill(os.getpid(), signal.SIGKILL)
-time.sleep(1.5)
-print("rank 2 was lost", flush=True)
-sys.exit(1)
+outlive(2, "rank 2 was lost")
 """
     status, out, err = job.run(3, body)
     assert job.seconds_since_failure() < PROMISED_S * crowd()
@@ -121,8 +118,8 @@ def tidy(*_):
 signal.signal({int(signum)}, tidy)
 ready(); time.sleep(60)
 """
-    with job.start(2, body) as process:
-        job.wait_ready(2)
+    with job.start(2, body, "--verbose") as process:
+        job.wait_known(process, 2)
         process.send_signal(signum)
         started = time.monotonic()
         got, out, err = job.finish(process)
@@ -135,18 +132,22 @@ ready(); time.sleep(60)
     )
 
 
+# Tells of a signal, and goes on.
 STUBBORN = """
+def tell(*_):
+    Path(sys.argv[1], f"told.{rank}").touch()
 for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, signal.SIG_IGN)
+    signal.signal(number, tell)
 ready(); time.sleep(60)
 """
 
 
 def test_the_second_signal_ends_them_at_once(job: Job) -> None:
-    with job.start(2, STUBBORN) as process:
-        job.wait_ready(2)
+    with job.start(2, STUBBORN, "--verbose") as process:
+        job.wait_known(process, 2)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.5)
+        # Two signals at once would be one to a launcher that has not run since.
+        expect(lambda: len(list(job.folder.glob("told.*"))) == 2, LIMIT_S, "the ranks were not told")
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         started = time.monotonic()
@@ -157,10 +158,10 @@ def test_the_second_signal_ends_them_at_once(job: Job) -> None:
 
 @pytest.mark.slow
 def test_ranks_that_ignore_the_signal_get_five_seconds(job: Job) -> None:
-    with job.start(2, STUBBORN) as process:
-        job.wait_ready(2)
-        process.send_signal(signal.SIGTERM)
+    with job.start(2, STUBBORN, "--verbose") as process:
+        job.wait_known(process, 2)
         started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
         status, _, _ = job.finish(process)
     assert 4.5 < time.monotonic() - started < 8.0 * crowd()
     assert status == 143

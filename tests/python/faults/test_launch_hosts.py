@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import roundelay
-from launch_job import LIMIT_S, PROMISED_S, Job
+from launch_job import LIMIT_S, PROMISED_S, Job, crowd
 from roundelay.run import host_starter
 
 # Takes the options that ssh gets; names the node, as hosts of their own have names; knows who is not there.
@@ -106,7 +106,7 @@ def test_every_host_that_is_not_there_is_named_and_none_starts(job: Job) -> None
     started = time.monotonic()
     hosts = "127.0.0.2:1,127.0.9.1:1,127.0.9.2:1,127.0.8.1:1"
     status, out, err = job.run(4, "ready()", "-H", hosts)
-    assert time.monotonic() - started < PROMISED_S
+    assert time.monotonic() - started < PROMISED_S * crowd()
     assert (status, out) == (1, "")
     lines = err.splitlines()
     for line, host in zip(lines[:2], ("127.0.9.1", "127.0.9.2"), strict=True):
@@ -123,7 +123,7 @@ def test_a_host_that_does_not_answer_in_time(job: Job) -> None:
     started = time.monotonic()
     hosts = "127.0.0.2:1,127.0.7.1:1"
     status, _, err = job.run(2, "ready()", "-H", hosts, "--start-timeout", "5")
-    assert time.monotonic() - started < 5 + PROMISED_S
+    assert time.monotonic() - started < 5 + PROMISED_S * crowd()
     assert status == 1
     assert err.startswith("roundelayrun: 127.0.7.1 does not answer in time; `ssh 127.0.7.1 true` must work")
     assert err.count("\n") == 1
@@ -175,10 +175,11 @@ def test_a_function_that_a_host_does_not_read(job: Job, monkeypatch: pytest.Monk
     deaf = """case $host in 127.0.0.3) head -n 1 >/dev/null; echo 'roundelay: {}'; exec sleep 60 ;; esac"""
     (job.bin / "ssh").write_text(SSH.replace("exec sh", f"{deaf}\nexec sh"))
     monkeypatch.setenv("PATH", f"{job.bin}:{os.environ['PATH']}")
+    limit_s = 3 * crowd()  # the host must answer in most of it
     started = time.monotonic()
     with pytest.raises(RuntimeError, match=r"rank 1 .*start"):
-        roundelay.run(len, (bytes(8 << 20),), np=2, hosts="127.0.0.2:1,127.0.0.3:1", start_timeout=3)
-    assert time.monotonic() - started < 3 + PROMISED_S
+        roundelay.run(len, (bytes(8 << 20),), np=2, hosts="127.0.0.2:1,127.0.0.3:1", start_timeout=limit_s)
+    assert time.monotonic() - started < limit_s + PROMISED_S * crowd()
 
 
 def test_a_killed_rank_is_named_with_its_host_and_nothing_is_left(job: Job) -> None:
@@ -188,7 +189,7 @@ def test_a_killed_rank_is_named_with_its_host_and_nothing_is_left(job: Job) -> N
         + "meet(3)\nif rank == 2:\n    stamp(); os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)"
     )
     status, _, err = job.run(3, STUBBORN + FORKING + body, "-H", THREE)
-    assert job.seconds_since_failure() < PROMISED_S
+    assert job.seconds_since_failure() < PROMISED_S * crowd()
     assert status == 137
     assert re.search(r"rank 2 \(pid \d+ on \S+\) failed first: killed by SIGKILL \(signal 9\)$", err.strip())
 
@@ -197,7 +198,7 @@ def test_a_killed_rank_is_named_with_its_host_and_nothing_is_left(job: Job) -> N
 def test_ranks_that_are_stopped_end_with_the_others(job: Job) -> None:
     body = "meet(3)\nif rank == 0:\n    stamp(); sys.exit(3)\nos.kill(os.getpid(), signal.SIGSTOP)"
     status, _, _ = job.run(3, body, "-H", THREE)
-    assert job.seconds_since_failure() < PROMISED_S
+    assert job.seconds_since_failure() < PROMISED_S * crowd()
     assert status == 3
 
 
@@ -231,11 +232,11 @@ def tidy(*_):
 signal.signal(signal.SIGINT, tidy)
 ready(); time.sleep(60)
 """
-    with job.start(6, body, "-H", THREE) as process:
-        job.wait_ready(6)
+    with job.start(6, body, "--verbose", "-H", THREE) as process:
+        job.wait_known(process, 6)
         process.send_signal(signal.SIGINT)
         started = time.monotonic()
         status, out, _ = job.finish(process)
-    assert time.monotonic() - started < PROMISED_S
+    assert time.monotonic() - started < PROMISED_S * crowd()
     assert status == 130
     assert out.count("tidied up") == 6

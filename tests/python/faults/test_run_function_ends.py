@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 import roundelay
-from core_job import crowd
-from launch_job import LIMIT_S, PROMISED_S, Job
+from launch_job import LIMIT_S, PROMISED_S, Job, crowd, expect
 from ranks import ROOT
 from roundelay.run.function import launcher_process as calling
 
@@ -185,15 +184,17 @@ def test_output_that_cannot_be_shown_ends_the_ranks(job: Job, monkeypatch: pytes
     job.expect_nothing_left(within_s=0.5)
 
 
-# A caller that is a program of its own: `work` is a function of __main__.
+# A caller that is a program of its own: `work` is a function of __main__. What is stubborn tells of a signal.
 CALLER = """
 import os, signal, sys, time
 from pathlib import Path
 import roundelay
 def work(folder, stubborn):
     if stubborn:
+        def tell(*_):
+            Path(folder, "told." + os.environ["RANK"]).touch()
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+            signal.signal(number, tell)
     Path(folder, "ready." + os.environ["RANK"]).write_text(str(os.getpid()))
     try:
         time.sleep(600)
@@ -201,7 +202,7 @@ def work(folder, stubborn):
         print("tidied up")
         raise
 try:
-    roundelay.run(work, sys.argv[1:], np=2)
+    roundelay.run(work, sys.argv[1:], np=2, verbose=True)
 except KeyboardInterrupt:
     print("interrupted", roundelay.run(lambda: "and on it goes"))
 """
@@ -216,6 +217,7 @@ def start(job: Job, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        bufsize=0,
         # A shell has what it starts in the background ignore Ctrl-C, and that is inherited.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
@@ -227,7 +229,7 @@ def start(job: Job, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_ctrl_c_ends_all_ranks_in_order(job: Job) -> None:
     with start(job, "") as process:
-        job.wait_ready(2)
+        job.wait_known(process, 2)
         process.send_signal(signal.SIGINT)
         started = time.monotonic()
         status, out, err = job.finish(process)
@@ -241,9 +243,10 @@ def test_ctrl_c_ends_all_ranks_in_order(job: Job) -> None:
 @pytest.mark.slow
 def test_ctrl_c_twice_ends_stubborn_ranks_at_once(job: Job) -> None:
     with start(job, "stubborn") as process:
-        job.wait_ready(2)
+        job.wait_known(process, 2)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.5)
+        # Two signals at once would be one to a process that has not run since.
+        expect(lambda: len(list(job.folder.glob("told.*"))) == 2, LIMIT_S, "the ranks were not told")
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         started = time.monotonic()

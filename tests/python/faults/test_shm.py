@@ -30,7 +30,7 @@ MORE_KILLS = [pytest.param(*seeds, marks=pytest.mark.nightly) for seeds in [(2, 
 STREAM = """
 assert hvd.core.transports()["fabric"] == "shm"
 VICTIM = {victim}
-if rank == VICTIM: during({after}, die)
+if rank == VICTIM: die_watched({after})
 tensors = [torch.ones(n) for n in (1, 5000, 70000, 1 << 20)]
 with watched():
     while True:

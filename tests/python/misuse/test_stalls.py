@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
+from meeting import Meeting, meeting
 from misuse.expect import expect_parts, expect_the_next_works
 from misuse.table import rows
 from ranks import CHECKS, launch, mpirun
@@ -63,37 +64,46 @@ def ranks_text(ranks: list[int]) -> str:
     return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))
 
 
+def together(ranks: Meeting, event: str) -> None:
+    """Waits for all ranks without Roundelay, which would soon give a rank up that was held up."""
+    ranks.tell(event)
+    ranks.wait_for(event, *range(hvd.size()))
+
+
 def check_other_names() -> None:
     """Every operation, under a name of each rank's own."""
-    since = time.monotonic()
-    names = {operation: f"{operation}.of.{hvd.rank()}" for operation in ASYNCHRONOUS}
-    handles = {operation: begin(operation, name) for operation, name in names.items()}
-    others = ranks_text([rank for rank in range(hvd.size()) if rank != hvd.rank()])
-    for operation, handle in handles.items():
-        expect_given_up(handle, names[operation], since, others)
-    hvd.barrier()
+    with meeting() as ranks:
+        since = time.monotonic()
+        names = {operation: f"{operation}.of.{hvd.rank()}" for operation in ASYNCHRONOUS}
+        handles = {operation: begin(operation, name) for operation, name in names.items()}
+        others = ranks_text([rank for rank in range(hvd.size()) if rank != hvd.rank()])
+        for operation, handle in handles.items():
+            expect_given_up(handle, names[operation], since, others)
+        together(ranks, "over")
     expect_the_next_works("of.all")
 
 
 def check_one_stays_away() -> None:
     """A rank that comes late to a failed operation gets the same error at once."""
     last = hvd.size() - 1
-    since = time.monotonic()
-    if hvd.rank() != last:
-        handles = {operation: begin(operation, f"away.{operation}") for operation in ASYNCHRONOUS}
-        for operation, handle in handles.items():
-            expect_given_up(handle, f"away.{operation}", since, f"rank {last}")
-    else:
-        time.sleep(GIVEN_UP_S + 1.5)
-        waits = []
-        for operation in ASYNCHRONOUS:
-            late = time.monotonic()
-            with pytest.raises(hvd.HorovodInternalError, match=f"rank {last} did not submit") as raised:
-                hvd.synchronize(begin(operation, f"away.{operation}"))
-            assert not isinstance(raised.value, MismatchError)
-            waits.append(time.monotonic() - late)
-        assert min(waits) < GIVEN_UP_S / 2, waits  # load may stretch some of them
-    hvd.barrier()
+    with meeting() as ranks:
+        since = time.monotonic()
+        if hvd.rank() != last:
+            handles = {operation: begin(operation, f"away.{operation}") for operation in ASYNCHRONOUS}
+            for operation, handle in handles.items():
+                expect_given_up(handle, f"away.{operation}", since, f"rank {last}")
+            ranks.tell("given up")
+        else:
+            ranks.wait_for("given up", *range(last))
+            waits = []
+            for operation in ASYNCHRONOUS:
+                late = time.monotonic()
+                with pytest.raises(hvd.HorovodInternalError, match=f"rank {last} did not submit") as raised:
+                    hvd.synchronize(begin(operation, f"away.{operation}"))
+                assert not isinstance(raised.value, MismatchError)
+                waits.append(time.monotonic() - late)
+            assert min(waits) < GIVEN_UP_S / 2, waits  # load may stretch some of them
+        together(ranks, "over")
     expect_the_next_works("away.allgather")
 
 
@@ -102,21 +112,24 @@ def check_one_stays_away_from_a_set() -> None:
     if hvd.size() < 3:
         return
     tail = hvd.add_process_set(list(range(1, hvd.size())))
-    since = time.monotonic()
-    handle = begin("allreduce", "of.the.tail", tail) if hvd.rank() == 1 else None
-    for _ in range(10):
-        expect_the_next_works("meanwhile")
-    if handle is not None:
-        expect_given_up(handle, "of.the.tail", since, f"rank {hvd.size() - 1}")
+    with meeting() as ranks:
+        since = time.monotonic()
+        handle = begin("allreduce", "of.the.tail", tail) if hvd.rank() == 1 else None
+        for _ in range(10):
+            expect_the_next_works("meanwhile")
+        if handle is not None:
+            expect_given_up(handle, "of.the.tail", since, f"rank {hvd.size() - 1}")
+        together(ranks, "over")
     expect_the_next_works("meanwhile")
     assert hvd.remove_process_set(tail)
 
 
 def check_one_stays_away_from_a_barrier() -> None:
     """Unnamed: a rank that comes late ends the failed use, then all are in step."""
-    if hvd.rank() == 0:
-        time.sleep(GIVEN_UP_S + 1.5)
-    with pytest.raises(hvd.HorovodInternalError, match="rank 0 did not submit"):
-        hvd.barrier()
-    hvd.barrier()
+    with meeting() as ranks:  # ends with a barrier
+        if hvd.rank() == 0:
+            ranks.wait_for("given up", *range(1, hvd.size()))
+        with pytest.raises(hvd.HorovodInternalError, match="rank 0 did not submit"):
+            hvd.barrier()
+        together(ranks, "given up")
     assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size()] * 2

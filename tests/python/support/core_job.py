@@ -2,7 +2,7 @@
 
 A body is the code that each rank runs after `hvd.init()`. It may use `rank`, `hvd`, `torch`, `stamp()` (notes
 the time of the failure), `during(seconds, action)`, and `watched()`, which records the error that a block
-raises and raises it again.
+raises and raises it again. `die_watched(seconds)` kills the rank so long after all others have come there.
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ from pathlib import Path
 
 import pytest
 
-from launch_job import PROGRAM, PROMISED_S, Job, expect
+from launch_job import PROGRAM, PROMISED_S, Job, crowd, expect, said_until
 from ranks import ROOT, mpirun
+
+__all__ = [
+    "INIT", "LIMIT_S", "PRELUDE", "CoreJob", "Ended", "Seen", "core_job", "crowd", "go_on", "said_until",
+]  # fmt: skip
 
 LIMIT_S = 90.0
 SETTLE_S = 3.0  # the time that ranks may take to end after mpirun has ended
@@ -42,6 +46,14 @@ def die():
     stamp()
     os.kill(os.getpid(), signal.SIGKILL)
 
+def die_watched(seconds):
+    others = [Path(sys.argv[1], f"watching.{other}") for other in range(hvd.size()) if other != rank]
+    def wait():
+        while not all(other.exists() for other in others): time.sleep(0.01)
+        time.sleep(seconds)
+        die()
+    during(0.0, wait)
+
 def note(error):
     seen = {"type": type(error).__name__, "text": str(error), "at": time.time()}
     path = Path(sys.argv[1], f"seen.{rank}")
@@ -52,17 +64,13 @@ def note(error):
 @contextlib.contextmanager
 def watched():
     try:
+        Path(sys.argv[1], f"watching.{rank}").touch()
         yield
     except Exception as error:
         note(error)
         raise
 """
 INIT = "hvd.init()\nready()\n"
-
-
-def crowd() -> float:
-    """Returns the factor for time limits: the load average per core, at least 1."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,7 @@ class CoreJob(Job):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            bufsize=0,
         )
 
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:

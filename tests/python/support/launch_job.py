@@ -17,6 +17,12 @@ from ranks import ROOT, mpirun
 LIMIT_S = 30.0
 PROMISED_S = 5.0  # the longest time from a failure to the job's end
 
+
+def crowd() -> float:
+    """Returns the factor for time limits: the load average per core, at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 # Each rank's program begins with this. It does not use MPI; the launcher's variables give the rank.
 PROGRAM = """
 import os, signal, sys, time
@@ -30,6 +36,20 @@ def meet(count):
         time.sleep(0.01)
 def stamp():
     Path(sys.argv[1], "failed_at").write_text(str(time.time()))
+def outlive(lost, text):
+    # Says it 1.6 s after the other's end, or when told to end: that is 2.5 s after it, and not before 1.5 s.
+    failed = Path(sys.argv[1], "failed_at")
+    while not failed.exists(): time.sleep(0.01)
+    dead = Path("/proc", Path(sys.argv[1], f"ready.{lost}").read_text())
+    while dead.exists(): time.sleep(0.01)
+    def say(*_):
+        lived = time.time() - float(failed.read_text())
+        print(text if lived > 1.5 else f"told to end after {lived} s", flush=True)
+        os._exit(1)
+    signal.signal(signal.SIGTERM, say)
+    time.sleep(1.6)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    say()
 """
 
 
@@ -63,6 +83,7 @@ class Job:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            bufsize=0,  # what said_until() has not returned, communicate() returns
         )
 
     def run(self, np: int, body: str, *flags: str) -> tuple[int, str, str]:
@@ -80,6 +101,15 @@ class Job:
         # A file may exist and still be empty.
         expect(lambda: all(file.exists() and file.read_text() for file in files), LIMIT_S, "not all run")
         return [int(file.read_text()) for file in files]
+
+    def wait_known(self, process: subprocess.Popen[bytes], count: int) -> None:
+        """Waits until all ranks run and a launcher that was started with --verbose has heard of them.
+
+        A rank's program may run before its agent has called in. A signal ends such a job at once.
+        """
+        for _ in range(count):
+            said_until(process, " is pid ")
+        self.wait_ready(count)
 
     def seconds_since_failure(self) -> float:
         return time.time() - float((self.folder / "failed_at").read_text())
@@ -101,7 +131,18 @@ class Job:
             os.kill(int(line.partition(":")[0]), signal.SIGKILL)
 
     def expect_nothing_left(self, within_s: float) -> None:
-        expect(lambda: not self.left(), within_s, "processes are left", self.left)
+        expect(lambda: not self.left(), within_s * crowd(), "processes are left", self.left)
+
+
+def said_until(process: subprocess.Popen[bytes], text: str) -> list[str]:
+    """Reads what the job says on stderr up to the first line with this text."""
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line.decode())
+        if text in lines[-1]:
+            return lines
+    raise AssertionError(f"nobody said {text!r}\n{''.join(lines)}")
 
 
 def expect(

@@ -24,10 +24,10 @@ class Meeting:
         """Tells the other ranks that this rank's event has come."""
         (self._folder / f"{event}.{hvd.rank()}").touch()
 
-    def wait_for(self, event: str, *ranks: int) -> None:
-        """Waits for the event on these ranks, without Roundelay. Fails after PATIENCE_S."""
+    def wait_for(self, event: str, *ranks: int, patience_s: float = PATIENCE_S) -> None:
+        """Waits for the event on these ranks, without Roundelay. Fails after `patience_s`."""
         missing = [self._folder / f"{event}.{rank}" for rank in ranks]
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + patience_s
         while missing := [file for file in missing if not file.exists()]:
             assert time.monotonic() < deadline, f"not told of {[file.name for file in missing]}"
             time.sleep(0.01)
