@@ -167,7 +167,7 @@ class Agent:
         cpus = bind()
         environment, threads = self._environment(bound=cpus is not None)
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(signum, self._on_signal)
+            signal.signal(signum, self._tell_to_stop)
         hello = {
             "rank": self._rank,
             "host": socket.gethostname(),
@@ -269,10 +269,22 @@ class Agent:
         else:
             selector.unregister(key.fileobj)
 
-    def _on_signal(self, signum: int, _frame: object) -> None:
-        """Passes a signal on to the program: mpirun and users signal the agent, but mean the program."""
-        self._told_to_stop = True
+    def _tell_to_stop(self, signum: int, _frame: object = None) -> None:
+        """Passes a signal on to the program: mpirun and users signal the agent, but mean the program.
+
+        A program that has ended before was not told to stop: it may be the one that failed first.
+        """
+        self._told_to_stop = self._told_to_stop or not self._has_ended()
         self._signal_program(signum)
+
+    def _has_ended(self) -> bool:
+        """Returns whether the program has ended, also if nobody has waited for it."""
+        if self._program is None:
+            return False
+        try:
+            return os.waitid(os.P_PID, self._program.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
 
     def _signal_program(self, signum: int) -> None:
         if self._program is not None and self._program.returncode is None:
@@ -289,10 +301,10 @@ class Agent:
             if order == SIGNAL:
                 number = orders.read(1)
                 if number:
-                    self._on_signal(number[0], None)
+                    self._tell_to_stop(number[0])
             elif order == KILL:
-                self._told_to_stop = self._killed = True
-                self._signal_program(signal.SIGKILL)
+                self._killed = True
+                self._tell_to_stop(signal.SIGKILL)
             elif order == LEAVE:
                 self._leave.set()
                 return
@@ -301,7 +313,6 @@ class Agent:
 
     def _abandon(self) -> None:
         """Ends the program and this agent, as the launcher is gone."""
-        self._told_to_stop = True
         self._signal_program(signal.SIGTERM)
         deadline = time.monotonic() + ORPHAN_GRACE_S
         while children() and time.monotonic() < deadline:

@@ -66,6 +66,7 @@ class Launcher:
         self._peers: dict[int, Peer] = {}
         self._places: dict[int, str] = {}
         self._endings: list[Ending] = []
+        self._told: bytes | None = None  # the last order to all ranks
         self._interrupted_by: int | None = None
         self._problem: str | None = None
         self._terminate_at = self._kill_at = self._end_mpirun_at = float("inf")
@@ -218,8 +219,8 @@ class Launcher:
             cpus = f", on CPUs {hello['cpus']}" if hello["cpus"] is not None else ", on any CPU"
             threads = f", OMP_NUM_THREADS={hello['threads']}" if hello["threads"] is not None else ""
             self._settings.say(f"rank {rank} is {self._places[rank]}{threads}{cpus}")
-        if self._killed:
-            peer.order(agent.KILL)
+        if self._told is not None:
+            peer.order(self._told)
 
     def _on_ending(self, ending: Ending) -> None:
         self._endings.append(ending)
@@ -244,7 +245,8 @@ class Launcher:
     # --- outgoing
 
     def _order(self, order: bytes) -> None:
-        """Gives an order to every rank that still runs."""
+        """Gives an order to every rank that still runs, and to those that call in later."""
+        self._told = order
         ended = {ending.rank for ending in self._endings}
         for rank, peer in list(self._peers.items()):
             if rank not in ended:

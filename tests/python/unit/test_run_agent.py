@@ -117,6 +117,26 @@ def test_passes_signals_on(listener: Listener, signum: int) -> None:
         assert process.wait(LIMIT_S) == 0
 
 
+@pytest.mark.parametrize("order", [agent.SIGNAL + bytes([signal.SIGTERM]), agent.KILL], ids=["end", "kill"])
+def test_a_program_that_ended_before_the_order_was_not_told(
+    listener: Listener, tmp_path: Path, order: bytes
+) -> None:
+    """The agent comes late to both the end and the order."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with start(listener, "sh", "-c", 'echo $$; read -r _ < "$GATE"; exit 3', GATE=str(gate)) as process:
+        peer = listener.accept(listener.sockets[0])
+        pid = next(int(payload) for kind, payload in frames(peer) if kind == agent.STDOUT)
+        process.send_signal(signal.SIGSTOP)
+        gate.write_text("go on\n")
+        expect(lambda: _is_over(pid), LIMIT_S * crowd(), "the program does not end")
+        peer.order(order)
+        process.send_signal(signal.SIGCONT)
+        assert report(until_exit(peer)) == {"returncode": 3, "stopped": False}
+        peer.order(agent.LEAVE)
+        assert process.wait(LIMIT_S) == 0
+
+
 def test_a_program_that_cannot_start(listener: Listener) -> None:
     with start(listener, "/no/such/program") as process:
         peer = listener.accept(listener.sockets[0])
