@@ -20,12 +20,13 @@ from typing import IO
 from roundelay.run import agent
 from roundelay.run.link import Listener, Peer
 from roundelay.run.output import Output, Stream
-from roundelay.run.result import Ending, JobResult, Problem, exit_status, how, job_result, named
+from roundelay.run.result import Ending, JobResult, Problem, exit_status, how, is_victim, job_result, named
 
 # These times count from a rank's failure. If it exited, the others get a moment to end by themselves: they
-# may fail of the same cause. If it was killed, they get longer to say which rank they lost. Then they get
-# SIGTERM, and SIGKILL after KILL_AFTER_S. All is over within 5 s of the failure.
-EXIT_GRACE_S, SIGNAL_GRACE_S, KILL_AFTER_S = 1.0, 2.5, 3.5
+# may fail of the same cause. If it was killed, they get longer to say which rank they lost; if it has lost
+# another one, that one gets as long to end. Then they get SIGTERM, and SIGKILL after KILL_AFTER_S. All is
+# over within 5 s of the failure.
+EXIT_GRACE_S, LOST_GRACE_S, KILL_AFTER_S = 1.0, 2.5, 3.5
 INTERRUPT_GRACE_S = 5.0  # from the user's first signal to SIGKILL
 # mpirun gets this time to end after its ranks, and after each signal; longer if all went well.
 MPIRUN_GRACE_S, MPIRUN_QUIET_GRACE_S = 1.0, 5.0
@@ -227,7 +228,8 @@ class Launcher:
         self._show(lambda: self._output.close(ending.rank))
         if ending.returncode != 0:
             now = time.monotonic()
-            grace = SIGNAL_GRACE_S if ending.returncode < 0 else EXIT_GRACE_S
+            lost = ending.returncode < 0 or is_victim(self._output.last_lines(ending.rank))
+            grace = LOST_GRACE_S if lost else EXIT_GRACE_S
             self._terminate_at = min(self._terminate_at, now + grace)
             self._kill_at = min(self._kill_at, now + KILL_AFTER_S)
 

@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from roundelay.run.launcher import Launcher, Settings
 from roundelay.run.link import Listener
 from roundelay.run.output import Output
 
+PATIENCE_S = 60.0
+
 # Starts rank 0, and rank 1 when the gate opens. Ends when both have ended.
 STARTER = """
 import os, subprocess, sys
@@ -23,43 +26,58 @@ def agent(rank, program):
         [sys.executable, "-I", "-S", sys.argv[1], "--", "sh", "-c", program],
         env={**os.environ, "ROUNDELAY_RUN_RANK": str(rank)},
     )
-first = agent(0, "exit 3")
+first = agent(0, sys.argv[3])
 with open(sys.argv[2]) as gate: gate.read()
-second = agent(1, "exec sleep 60")
+second = agent(1, sys.argv[4])
 sys.exit(first.wait() or second.wait())
 """
 
 
-@pytest.fixture
-def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launcher:
-    """A job whose rank 1 calls in when rank 0 has failed and the ranks have been told to end."""
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
+def job(gate: Path, *programs: str) -> Launcher:
+    """Two ranks. Rank 1 starts when the gate opens."""
     listener = Listener([])
     output = Output(2, io.BytesIO(), io.BytesIO(), None)
-    command = [sys.executable, "-c", STARTER, agent.__file__, str(gate)]
+    command = [sys.executable, "-c", STARTER, agent.__file__, str(gate), *programs]
     environment = {**os.environ, agent.ADDRESS: listener.address, agent.TOKEN: listener.token.hex()}
-    settings = Settings(2, 60.0, False, "starter", "", print)
-    made = Launcher(command, environment, listener, output, settings)
-    give = made._order
+    settings = Settings(2, PATIENCE_S, False, "starter", "", print)
+    return Launcher(command, environment, listener, output, settings)
 
-    def order_and_go_on(order: bytes) -> None:
-        give(order)
-        if order == agent.SIGNAL + bytes([signal.SIGTERM]):
-            gate.write_text("")
 
-    monkeypatch.setattr(made, "_order", order_and_go_on)
-    return made
+def before(told: Callable[[bytes], None], opened: Path) -> Callable[[bytes], None]:
+    """Opens the gate when the ranks have been told to end."""
+
+    def order(given: bytes) -> None:
+        told(given)
+        if given == agent.SIGNAL + bytes([signal.SIGTERM]):
+            opened.write_text("")
+
+    return order
 
 
 def test_a_rank_that_calls_in_late_hears_what_the_others_were_told(
-    late: Launcher, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher, "KILL_AFTER_S", 60.0)  # not by this
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    late = job(gate, "exit 3", "exec sleep 60")
+    monkeypatch.setattr(late, "_order", before(late._order, gate))
+    monkeypatch.setattr(launcher, "KILL_AFTER_S", PATIENCE_S)  # not by this
     result = late.run()
     assert result.status == 3
     assert result.text.startswith("rank 0 ")
-    assert [(end.rank, end.returncode, end.stopped) for end in late.endings] == [
-        (0, 3, False),
-        (1, -signal.SIGTERM, True),
-    ]
+    endings = [(end.rank, end.returncode, end.stopped) for end in late.endings]
+    assert endings == [(0, 3, False), (1, -signal.SIGTERM, True)]
+
+
+def test_the_rank_that_another_one_has_lost_gets_longer_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be writing its traceback, and is the one to name."""
+    gate = tmp_path / "gate"
+    gate.touch()  # open
+    lost = job(gate, "echo 'HorovodInternalError: rank 1 is gone' >&2; exit 1", "sleep 2; exit 3")
+    for grace in ("LOST_GRACE_S", "KILL_AFTER_S"):
+        monkeypatch.setattr(launcher, grace, PATIENCE_S)
+    result = lost.run()
+    assert result.status == 3
+    assert result.text.startswith("rank 1 ")
