@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 SUPPORT = Path(__file__).parent.parent / "support"
-LIMIT_S = 100.0
+LIMIT_S = 240.0
 
 
 @pytest.mark.parametrize(

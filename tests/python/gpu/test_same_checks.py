@@ -28,15 +28,16 @@ NUMBERS = ["allreduce", "gathering", "reducescatter", "optimizer"]
 @pytest.mark.parametrize("job", sorted(FILES))
 def test_on_a_gpu(job: str) -> None:
     files = [str(TESTS / "parallel" / f"test_{name}.py") for name in FILES[job]]
-    run_checks(files, 2, limit_s=150, env={"RANKS_DEVICE": "fakegpu"}, fresh=True)
+    run_checks(files, 2, env={"RANKS_DEVICE": "fakegpu"}, fresh=True)
 
 
 @pytest.mark.parametrize("name", ["strategies", "strategy_state", "csc"])  # each takes long beside other work
 def test_strategies_on_a_gpu(name: str) -> None:
     env = {"RANKS_DEVICE": "fakegpu", "ROUNDELAY_THETA": "64"}
-    run_checks([str(TESTS / "parallel" / f"test_{name}.py")], 2, limit_s=150, env=env, fresh=True)
+    run_checks([str(TESTS / "parallel" / f"test_{name}.py")], 2, env=env, fresh=True)
 
 
+@pytest.mark.timeout(330)
 def test_horovods_numbers_on_a_gpu() -> None:
     files = [str(TESTS / "parity" / f"{name}.py") for name in NUMBERS]
     run_checks(files, 3, limit_s=300, env={"RANKS_DEVICE": "fakegpu"}, fresh=True)

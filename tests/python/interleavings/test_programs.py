@@ -20,7 +20,7 @@ from ranks import mpirun, run_checks
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
 SEEDS = int(os.environ.get("INTERLEAVINGS_SEEDS", "6"))
-LIMIT_S = 60.0 + 2 * SEEDS
+LIMIT_S = 240.0 + 2 * SEEDS
 
 
 ENVIRONMENT = {

@@ -24,9 +24,8 @@ GROWTH_BYTES = 4 << 20  # 90,000 operations that leak 50 bytes each are more
 ENVIRONMENT = {"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
 
 
-@pytest.mark.timeout(150)
 def test_nothing_grows() -> None:
-    run_checks(__file__, 2, limit_s=120.0, env=ENVIRONMENT, fresh=True)
+    run_checks(__file__, 2, env=ENVIRONMENT, fresh=True)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def available_gb() -> float:
 def test_more_elements_than_an_int32_counts() -> None:
     if available_gb() < NEEDED_GB:
         pytest.skip(f"needs {NEEDED_GB} GB of free memory, there are {available_gb():.0f} GB")
-    run_checks(__file__, 2, limit_s=60.0, fresh=True)
+    run_checks(__file__, 2, fresh=True)
 
 
 def check_sum_in_place() -> None:

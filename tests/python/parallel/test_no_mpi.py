@@ -14,7 +14,7 @@ import torch
 
 from ranks import ROOT
 
-LIMIT_S = 90.0
+LIMIT_S = 240.0
 OUTER = ("OMPI_", "PMIX_", "PRTE_", "PMI_", "SLURM_", "ROUNDELAY_", "HOROVOD_", "LD_")
 PROGRAM = """
 import torch

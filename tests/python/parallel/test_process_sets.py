@@ -19,7 +19,7 @@ from ranks import run_checks
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
 def test_process_sets(np: int) -> None:
-    run_checks(__file__, np, limit_s=110.0)
+    run_checks(__file__, np)
 
 
 def check_the_global_set() -> None:

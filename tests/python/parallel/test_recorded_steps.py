@@ -32,7 +32,6 @@ def test_recorded_steps(np: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_one_rank_gives_the_gradients_of_two(tmp_path: Path) -> None:
     for status, output in starts.run_all([(_digits(np, tmp_path), {}) for np in (1, 2)]):
         assert status == 0, output

@@ -27,12 +27,12 @@ __all__ = [
     "INIT", "LIMIT_S", "PRELUDE", "CoreJob", "Ended", "Seen", "core_job", "crowd", "go_on", "said_until",
 ]  # fmt: skip
 
-LIMIT_S = 90.0
+LIMIT_S = 240.0
 SETTLE_S = 3.0  # the time that ranks may take to end after mpirun has ended
 
 PRELUDE = """
 import contextlib, faulthandler, json, threading
-faulthandler.dump_traceback_later(75, exit=True)
+faulthandler.dump_traceback_later(200, exit=True)
 import torch
 import roundelay.torch as hvd
 torch.set_num_threads(1)

@@ -34,7 +34,7 @@ def mpirun() -> str | None:
 
 
 def launch(
-    command: Sequence[str], np: int, limit_s: float = 90.0, env: Mapping[str, str] | None = None
+    command: Sequence[str], np: int, limit_s: float = 240.0, env: Mapping[str, str] | None = None
 ) -> Run:
     """Runs `command` on `np` ranks under mpirun. After `limit_s` the ranks dump their stacks and the job is
     killed.
@@ -46,7 +46,7 @@ def launch(
     return _run(started, limit_s, env) if NOT_STARTED in run.output else run
 
 
-def launch_without_mpi(command: Sequence[str], np: int, limit_s: float = 90.0) -> Run:
+def launch_without_mpi(command: Sequence[str], np: int, limit_s: float = 240.0) -> Run:
     """Does the same as launch() with roundelayrun's own starter."""
     return _run(
         [sys.executable, "-m", "roundelay.run.cli", "-np", str(np), "--gloo", *command], limit_s, None

@@ -24,7 +24,7 @@ CHECKS = (sys.executable, str(TESTS / "support" / "rank_checks.py"))  # a rank's
 def run_checks(
     file: str | Sequence[str],
     np: int,
-    limit_s: float = 90.0,
+    limit_s: float = 240.0,
     env: Mapping[str, str] | None = None,
     fresh: bool = False,
 ) -> None:

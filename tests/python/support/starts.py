@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ranks import ROOT, mpirun
 
-LIMIT_S = 90.0
+LIMIT_S = 240.0
 _OUTER = (
     "OMP_", "OMPI_", "PMIX_", "PRTE_", "PMI_", "SLURM_", "TORCHELASTIC_", "PET_", "ROUNDELAY_", "HOROVOD_",
 )  # fmt: skip

@@ -16,7 +16,7 @@ from ranks import ROOT
 from roundelay import horovod_shim
 from roundelay.run import cli
 
-LIMIT_S = 100.0
+LIMIT_S = 240.0
 
 
 def run(
