@@ -6,6 +6,7 @@ that a process had kept when it was killed must be there. Each job is forked, wh
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import random
@@ -22,6 +23,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
+from roundelay.run.agent import adopt_orphans
 from roundelay.torch.data import DataCache, memory_folder
 
 LENGTH, NUMBERS = 400, 3000  # 12 kB each: every write has overflow pages
@@ -98,10 +100,18 @@ def ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def wait_for_orphans() -> None:
+    """Waits for the job's other processes, which may still hold what they had when they were killed."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+
+
 def main(folder: Path, seed: int, kills: int) -> None:
     """Kills `kills` jobs; prints in how many of them the cache was only partly filled."""
     memory_folder.NODE_MEMORY = folder / "shm"
     memory_folder.NODE_MEMORY.mkdir()
+    adopt_orphans()
     choice = random.Random(seed)
     torch.set_num_threads(1)
     partly = 0
@@ -110,11 +120,12 @@ def main(folder: Path, seed: int, kills: int) -> None:
         place = folder / str(kill)
         place.mkdir()
         job = forked(partial(fill, place, progress, choice.randrange(1000)))
-        while not progress[LENGTH]:
+        enough = choice.randrange(LENGTH // 2)
+        while not progress[LENGTH] or sum(progress[:LENGTH]) < enough:
             time.sleep(0.0005)
-        time.sleep(choice.uniform(0.0, 0.15))
         os.killpg(job, signal.SIGKILL)
         assert ended(job) == -signal.SIGKILL
+        wait_for_orphans()
         assert list(memory_folder.NODE_MEMORY.iterdir()), "nothing was left to remove"
         assert ended(forked(partial(verify, place, progress))) == 0, kill
         partly += progress[LENGTH + 1]
