@@ -175,7 +175,7 @@ def test_a_function_that_a_host_does_not_read(job: Job, monkeypatch: pytest.Monk
     deaf = """case $host in 127.0.0.3) head -n 1 >/dev/null; echo 'roundelay: {}'; exec sleep 60 ;; esac"""
     (job.bin / "ssh").write_text(SSH.replace("exec sh", f"{deaf}\nexec sh"))
     monkeypatch.setenv("PATH", f"{job.bin}:{os.environ['PATH']}")
-    limit_s = 3 * crowd()  # the host must answer in most of it
+    limit_s = round(3 * crowd())  # the host must answer in most of it
     started = time.monotonic()
     with pytest.raises(RuntimeError, match=r"rank 1 .*start"):
         roundelay.run(len, (bytes(8 << 20),), np=2, hosts="127.0.0.2:1,127.0.0.3:1", start_timeout=limit_s)

@@ -199,7 +199,6 @@ def at_work(rig: Rig, program: Path, **more: str) -> Iterator[Future[list[tuple[
 
 
 NOTICED_S = 6.0  # a host that is lost, by TCP, whatever the ranks were at
-LATE_S = 3.0  # so much later a rank may say it: TCP's clocks take 5 s, and a process may pause
 
 
 @pytest.mark.parametrize("lost", [0, 2])
@@ -215,7 +214,7 @@ def test_a_host_that_is_lost(program: Path, lost: int, work: str) -> None:
         said = re.search(r"at ([\d.]+): .*", outputs[rank])
         assert said is not None, outputs[rank]
         assert f"rank {lost} " in said[0]
-        assert float(said[1]) - lost_at < (NOTICED_S + LATE_S) * crowd(), said[0]
+        assert float(said[1]) - lost_at < NOTICED_S * crowd(), said[0]
 
 
 def wait_for_steps(folder: Path, nodes: int, ended: Future[list[tuple[int, str]]]) -> None:

@@ -19,8 +19,11 @@ PROMISED_S = 5.0  # the longest time from a failure to the job's end
 
 
 def crowd() -> float:
-    """Returns the factor for time limits: the load average per core, at least 1."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    """Returns the factor for time limits: the load average per core, at least 1.5.
+
+    The average lags behind what begins now, and a machine may pause for a second.
+    """
+    return max(1.5, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 # Each rank's program begins with this. It does not use MPI; the launcher's variables give the rank.
