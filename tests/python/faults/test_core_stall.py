@@ -54,6 +54,25 @@ def test_given_up_and_on_it_goes(core_job: CoreJob, np: int, late: int) -> None:
     assert "ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS" in text
 
 
+# The late rank waits, in a system call, until the test has read what is said of it.
+WAITS = "os.close(os.open(Path(sys.argv[1], 'gate'), os.O_RDONLY))"
+KEEPS_THE_GIL = "ctypes.PyDLL(None).open(os.fsencode(Path(sys.argv[1], 'gate')), os.O_RDONLY)"
+
+
+def conduct_late(core_job: CoreJob, np: int, body: str, prelude: str, *texts: str) -> str:
+    """Runs a job whose late rank waits until these texts are said. Returns its stderr."""
+    gate = core_job.folder / "gate"
+    os.mkfifo(gate)
+    process = core_job.begin(np, body, prelude=prelude)
+    said = ""
+    for text in texts:
+        said += "" if text in said else "".join(said_until(process, text))
+    with gate.open("wb"):
+        end = core_job.ended(process)
+    assert end.status == 0, end.err
+    return said + end.err
+
+
 @pytest.mark.slow
 def test_without_an_abort_time_it_is_only_a_warning(core_job: CoreJob) -> None:
     """A line a second at most. A rank tells of all its tensors together, when it waits for the first one."""
@@ -73,9 +92,6 @@ if rank == 1: Path(sys.argv[1], "waited").write_text(str(time.time() - begin))
     assert re.search(r"rank 1: its process \d+ waits .*; Python is in <module> \(\w+\.py:\d+\)", err), err
 
 
-# The late rank waits, in a system call, until the test has read what is said of it.
-WAITS = "os.close(os.open(Path(sys.argv[1], 'gate'), os.O_RDONLY))"
-KEEPS_THE_GIL = "ctypes.PyDLL(None).open(os.fsencode(Path(sys.argv[1], 'gate')), os.O_RDONLY)"
 LOAD = """
 import ctypes
 def load():
@@ -85,20 +101,6 @@ def epoch():
 if rank == {late}: epoch()
 hvd.allreduce(torch.ones(3), name="step")
 """
-
-
-def conduct_late(core_job: CoreJob, np: int, body: str, prelude: str, *texts: str) -> str:
-    """Runs a job whose late rank waits until these texts are said. Returns its stderr."""
-    gate = core_job.folder / "gate"
-    os.mkfifo(gate)
-    process = core_job.begin(np, body, prelude=prelude)
-    said = ""
-    for text in texts:
-        said += "" if text in said else "".join(said_until(process, text))
-    with gate.open("wb"):
-        end = core_job.ended(process)
-    assert end.status == 0, end.err
-    return said + end.err
 
 
 @pytest.mark.parametrize("late", [1, 0])
