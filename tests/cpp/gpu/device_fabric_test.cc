@@ -202,9 +202,9 @@ struct Pair {
     return std::move(world.members[i]->fabric->start(call)).value();
   }
 
+  std::vector<GpuMemory> memory;  // goes after the world, whose devices may still work on it
   DeviceWorld world{2};
   std::vector<GpuStream> streams;
-  std::vector<GpuMemory> memory;
 };
 
 TEST_CASE("device: nothing leaves before the work that makes it", "[gpu]") {
