@@ -67,12 +67,12 @@ class Launcher:
         self._peers: dict[int, Peer] = {}
         self._places: dict[int, str] = {}
         self._endings: list[Ending] = []
-        self._told: bytes | None = None  # the last order to all ranks
+        self._told: bytes | None = None  # the last order to all ranks; each one is to end them
         self._interrupted_by: int | None = None
         self._problem: str | None = None
         self._terminate_at = self._kill_at = self._end_mpirun_at = float("inf")
         self._mpirun_signals = [signal.SIGTERM, signal.SIGKILL]
-        self._ends_ranks = self._killed = self._dismissed = self._reader_gone = False
+        self._killed = self._dismissed = self._reader_gone = False
 
     @property
     def endings(self) -> list[Ending]:
@@ -238,7 +238,7 @@ class Launcher:
         peer = self._peers.pop(rank)
         if all(ending.rank != rank for ending in self._endings):
             # mpirun kills agents for reasons of its own; starter.py and multi_host.py never do.
-            stopped = self._ends_ranks or self._settings.started_by == "mpirun"
+            stopped = self._told is not None or self._settings.started_by == "mpirun"
             self._on_ending(Ending(rank, -signal.SIGKILL, stopped, self._places[rank]))
         if peer.socket.fileno() >= 0:
             self._selector.unregister(peer.socket)
@@ -260,7 +260,6 @@ class Launcher:
             self._kill()
             return
         self._interrupted_by = signum
-        self._ends_ranks = True
         self._order(agent.SIGNAL + bytes([signum]))
         self._terminate_at = float("inf")
         self._kill_at = time.monotonic() + INTERRUPT_GRACE_S
@@ -270,7 +269,7 @@ class Launcher:
         self._kill()
 
     def _kill(self) -> None:
-        self._killed = self._ends_ranks = True
+        self._killed = True
         self._kill_at = float("inf")
         self._order(agent.KILL)
         # This ends mpirun also if some ranks never called in.
@@ -281,7 +280,6 @@ class Launcher:
         now = time.monotonic()
         if now >= self._terminate_at:
             self._terminate_at = float("inf")
-            self._ends_ranks = True
             self._order(agent.SIGNAL + bytes([signal.SIGTERM]))
         if now >= self._kill_at:
             self._kill()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
 from core_job import INIT, LIMIT_S, PRELUDE, CoreJob, core_job, crowd, go_on
-from launch_job import expect
+from launch_job import expect, state_of
 from ranks import mpirun
 
 __all__ = ["core_job"]
@@ -81,16 +80,12 @@ def test_a_stopped_rank_is_named(core_job: CoreJob, np: int, stopped: int) -> No
         assert seen.at - since < (ALLOWED_S + VERDICT_S) * crowd(), seen
 
 
-def is_stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_continued_in_time_nothing_happened(core_job: CoreJob, stopped: int) -> None:
     process = core_job.begin(2, program(stopped) + "loop()", prelude=PRELUDE + SETTINGS + INIT)
     pids = core_job.await_ranks(2)
-    expect(lambda: is_stopped(pids[stopped]), LIMIT_S, "the rank did not stop")
+    expect(lambda: state_of(pids[stopped]) == "T", LIMIT_S, "the rank did not stop")
     time.sleep(1.5)
     go_on(pids[stopped])
     end = core_job.ended(process)

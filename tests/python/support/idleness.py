@@ -14,7 +14,7 @@ TRIES = 4
 
 @dataclass(frozen=True)
 class Costs:
-    """Of this process up to now."""
+    """What a process has cost up to a moment."""
 
     messages: int
     cpu_s: float
@@ -22,7 +22,7 @@ class Costs:
 
     @classmethod
     def now(cls) -> Costs:
-        """Returns the costs; the messages first and last of two times, as asking costs something too."""
+        """Returns what this process has cost so far."""
         messages = hvd.stats()["messages_sent"]
         use = resource.getrusage(resource.RUSAGE_SELF)
         return cls(messages, use.ru_utime + use.ru_stime, use.ru_nvcsw)
@@ -31,8 +31,8 @@ class Costs:
 def expect_idle(seconds: float) -> None:
     """Checks that a rank costs less than 0.1 % of a core, no message, and no more than a few wake-ups.
 
-    Ranks look without a word to each other, and all are done before one goes on. What they tell each other
-    after the last operation comes late from a rank that was held up: so one calm look of several is enough.
+    All ranks call it. None goes on before all have found themselves idle. A rank that was held up sends its
+    last messages late, so one idle period of several is enough.
     """
     with meeting() as ranks:
         time.sleep(0.2)

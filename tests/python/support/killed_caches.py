@@ -6,7 +6,6 @@ that a process had kept when it was killed must be there. Each job is forked, wh
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 import random
@@ -23,7 +22,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from roundelay.run.agent import adopt_orphans
+from roundelay.run.agent import adopt_orphans, end_orphans
 from roundelay.torch.data import DataCache, memory_folder
 
 LENGTH, NUMBERS = 400, 3000  # 12 kB each: every write has overflow pages
@@ -100,13 +99,6 @@ def ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def wait_for_orphans() -> None:
-    """Waits for the job's other processes, which may still hold what they had when they were killed."""
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.waitpid(-1, 0)
-
-
 def main(folder: Path, seed: int, kills: int) -> None:
     """Kills `kills` jobs; prints in how many of them the cache was only partly filled."""
     memory_folder.NODE_MEMORY = folder / "shm"
@@ -125,7 +117,7 @@ def main(folder: Path, seed: int, kills: int) -> None:
             time.sleep(0.0005)
         os.killpg(job, signal.SIGKILL)
         assert ended(job) == -signal.SIGKILL
-        wait_for_orphans()
+        end_orphans()  # the job's other processes: killed too, but perhaps not dead yet
         assert list(memory_folder.NODE_MEMORY.iterdir()), "nothing was left to remove"
         assert ended(forked(partial(verify, place, progress))) == 0, kill
         partly += progress[LENGTH + 1]

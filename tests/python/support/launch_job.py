@@ -137,6 +137,17 @@ class Job:
         expect(lambda: not self.left(), within_s * crowd(), "processes are left", self.left)
 
 
+def state_of(pid: int) -> str:
+    """Returns the kernel's letter for what a process does: "T" if it is stopped, "Z" if it has ended.
+
+    Who has ended stays in the kernel's list until its parent has noticed; this makes no difference here.
+    """
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "Z"
+
+
 def said_until(process: subprocess.Popen[bytes], text: str) -> list[str]:
     """Reads what the job says on stderr up to the first line with this text."""
     assert process.stderr is not None

@@ -16,6 +16,7 @@ from benchmarks.gpu.check import checks, sharing
 from benchmarks.gpu.runner import Place, Step
 from benchmarks.table.line import Goal, Line, missing
 from benchmarks.table.markdown import with_table
+from launch_job import state_of
 
 
 def _python(program: str) -> list[str]:
@@ -71,16 +72,9 @@ def test_what_hangs_is_ended_with_all_that_it_started(place: Place) -> None:
             break
     assert (check.ok, check.message) == (False, f"did not end within {limit_s} s, and was ended\nbegan")
     deadline = time.monotonic() + 10
-    while _runs(int(pid.read_text())):
+    while state_of(int(pid.read_text())) != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_without_a_vital_step_the_others_have_no_meaning(place: Place) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from core_job import crowd
-from launch_job import PROMISED_S, expect
+from launch_job import PROMISED_S, expect, state_of
 from roundelay.run import affinity, agent
 from roundelay.run.link import Listener, Peer
 
@@ -129,7 +129,7 @@ def test_a_program_that_ended_before_the_order_was_not_told(
         pid = next(int(payload) for kind, payload in frames(peer) if kind == agent.STDOUT)
         process.send_signal(signal.SIGSTOP)
         gate.write_text("go on\n")
-        expect(lambda: _is_over(pid), LIMIT_S * crowd(), "the program does not end")
+        expect(lambda: state_of(pid) == "Z", LIMIT_S * crowd(), "the program does not end")
         peer.order(order)
         process.send_signal(signal.SIGCONT)
         assert report(until_exit(peer)) == {"returncode": 3, "stopped": False}
@@ -156,15 +156,7 @@ def test_ends_its_program_when_the_launcher_is_gone(listener: Listener) -> None:
         peer.socket.close()
         assert process.wait(LIMIT_S * crowd()) == 1
         assert time.monotonic() - started < PROMISED_S * crowd()
-        expect(lambda: _is_over(pid), PROMISED_S, "the program outlives its agent")
-
-
-def _is_over(pid: int) -> bool:
-    """Whether a process has ended. Its parent may not have noticed, and an agent leaves that to init."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+        expect(lambda: state_of(pid) == "Z", PROMISED_S, "the program outlives its agent")
 
 
 def test_a_caller_without_the_token_is_refused(listener: Listener) -> None:

@@ -6,7 +6,6 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,25 +42,21 @@ def job(gate: Path, *programs: str) -> Launcher:
     return Launcher(command, environment, listener, output, settings)
 
 
-def before(told: Callable[[bytes], None], opened: Path) -> Callable[[bytes], None]:
-    """Opens the gate when the ranks have been told to end."""
-
-    def order(given: bytes) -> None:
-        told(given)
-        if given == agent.SIGNAL + bytes([signal.SIGTERM]):
-            opened.write_text("")
-
-    return order
-
-
 def test_a_rank_that_calls_in_late_hears_what_the_others_were_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     late = job(gate, "exit 3", "exec sleep 60")
-    monkeypatch.setattr(late, "_order", before(late._order, gate))
-    monkeypatch.setattr(launcher, "KILL_AFTER_S", PATIENCE_S)  # not by this
+    give = late._order
+
+    def order_and_open(order: bytes) -> None:
+        give(order)
+        if order == agent.SIGNAL + bytes([signal.SIGTERM]):
+            gate.write_text("")
+
+    monkeypatch.setattr(late, "_order", order_and_open)
+    monkeypatch.setattr(launcher, "KILL_AFTER_S", PATIENCE_S)  # SIGKILL must not end rank 1
     result = late.run()
     assert result.status == 3
     assert result.text.startswith("rank 0 ")
