@@ -50,7 +50,7 @@ class Bucket final : public GradientGroup {
   // GradientPool::fill and submit(). Throws as Submit.
   [[nodiscard]] Result<bool> arrived(Gradient& gradient, const at::Tensor& parameter);
   // Submits the whole bucket. Gradients without a contribution give zeros. Errors: as arrived(), and
-  // Gradient::make_room(). Throws as Submit; nothing is in flight then.
+  // Gradient::expect(). Throws as Submit; nothing is in flight then.
   [[nodiscard]] Status submit();
 
   // Returns the operation in flight: the caller waits for it, then calls complete() or, if it failed or its

@@ -1,6 +1,7 @@
 #include "adapter/gradient.h"
 
 #include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <utility>
 
@@ -11,6 +12,16 @@ at::Tensor sum_of(const at::Tensor& total, const at::Tensor& result) {
   if (total.layout() != at::kStrided) return result.detach().add(total.detach());
   total.detach().add_(result.detach());
   return total;
+}
+
+// Returns true if the running graph task evaluates the parameter's node, which adds to `.grad`. A graph task
+// of torch.autograd.grad() calls the parameter's hooks as well, but only captures what they return.
+bool node_is_evaluated(const at::Tensor& parameter) {
+  const auto* const info = torch::autograd::get_current_graph_task_exec_info();
+  if (info == nullptr || info->empty()) return true;  // every node is evaluated
+  const auto node = torch::autograd::impl::try_get_grad_accumulator(parameter);
+  const auto found = info->find(node.get());
+  return found == info->end() || found->second.needed_;
 }
 
 }  // namespace
@@ -25,6 +36,17 @@ Gradient::Gradient(const at::Tensor& parameter, std::string name, bool additive)
 at::Tensor Gradient::parameter() const {
   auto impl = parameter_.lock();
   return impl ? at::Tensor(std::move(impl)) : at::Tensor();
+}
+
+Status Gradient::expect(const at::Tensor& incoming) {
+  const at::Tensor tensor = parameter();
+  expected_ = incoming.defined() && tensor.defined() && tensor.requires_grad() && node_is_evaluated(tensor);
+  return expected_ && state_ != GradientState::kLocal ? set_aside(tensor) : Status();
+}
+
+void Gradient::put_back() {
+  if (!std::exchange(expected_, false) || reductions_ > 0 || !reduced_.defined()) return;
+  publish();
 }
 
 Status Gradient::set_aside(const at::Tensor& parameter) {

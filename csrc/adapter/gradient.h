@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 
@@ -37,7 +38,7 @@ enum class GradientState : unsigned char {
 // Owns the state of one parameter's gradient and is its only writer. Does not keep the parameter alive.
 // Callers hold the GIL.
 //
-// Autograd adds to `.grad` in place. Before it does, make_room() sets aside a gradient that is in flight or
+// Autograd adds to `.grad` in place. Before it does, expect() sets aside a gradient that is in flight or
 // reduced: the new contribution is reduced on its own, and its result is added.
 class Gradient {
  public:
@@ -60,16 +61,19 @@ class Gradient {
     return parameter.defined() && state_ == GradientState::kLocal ? parameter.grad() : at::Tensor();
   }
 
-  // Prepares `.grad` for autograd, which adds to it next. Errors: kUnavailable (not additive).
-  [[nodiscard]] Status make_room() {
-    return state_ == GradientState::kLocal ? Status() : set_aside(parameter());
-  }
+  // Prepares `.grad` for autograd, which has called the parameter's hook with `incoming`, if it adds that to
+  // `.grad` next. Call it from that hook. Errors: kUnavailable (not additive).
+  [[nodiscard]] Status expect(const at::Tensor& incoming);
   // Counts a backward pass after autograd has added to `.grad`. Returns true if the gradient is to be
-  // reduced.
+  // reduced; false, without any effect, if expect() has found that nothing would be added.
   [[nodiscard]] bool count_pass(const HookRules& rules) {
+    if (!std::exchange(expected_, false)) return false;
     ++passes_;
     return passes_ >= rules.passes_per_step && rules.no_sync_depth == 0;
   }
+  // Puts back what expect() has set aside if nothing was added after all: another hook has raised. Call it
+  // when no backward runs.
+  void put_back();
   // Returns the number of backward passes in `.grad` that no reduction has taken.
   [[nodiscard]] int passes() const { return passes_; }
   void set_passes(int passes) { passes_ = passes; }
@@ -77,7 +81,7 @@ class Gradient {
   // If true, complete() makes a dense result sparse.
   void set_sparse(bool sparse) { sparse_ = sparse; }
   // Takes this rank's contribution out of `.grad` for a reduction. Undefined if there is none. Errors: as
-  // make_room().
+  // expect().
   [[nodiscard]] Result<at::Tensor> take(const at::Tensor& parameter);
   // Makes `tensor`, which an operation will reduce, `.grad`. The parameter exists.
   void send(const at::Tensor& parameter, const at::Tensor& tensor);
@@ -110,6 +114,7 @@ class Gradient {
   bool replaced_ = false;
   GradientState state_ = GradientState::kLocal;
   bool sparse_ = false;
+  bool expected_ = false;  // autograd adds to `.grad` next
   int passes_ = 0;
   int reductions_ = 0;
   at::Tensor reduced_;  // the sum of results that `.grad` does not contain

@@ -57,6 +57,10 @@ void GradientGroup::unmark_all() {
   ready_ = 0;
 }
 
+void GradientGroup::put_back() {
+  for (const auto& gradient : gradients_) gradient->put_back();
+}
+
 std::vector<std::uint8_t> GradientGroup::wanted() const {
   std::vector<std::uint8_t> wanted;
   wanted.reserve(gradients_.size());

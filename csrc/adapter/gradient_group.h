@@ -49,6 +49,9 @@ class GradientGroup {
   // contribution of at least so many backward passes.
   [[nodiscard]] std::vector<std::size_t> overdue(int passes) const;
 
+  // Calls Gradient::put_back() of all gradients.
+  void put_back();
+
   // Makes the current stream wait for the streams that produced the ready gradients. Call it before the
   // group is submitted. Errors: those of base/gpu_runtime.h.
   [[nodiscard]] Status wait_for_producers() { return producers_.gather(); }

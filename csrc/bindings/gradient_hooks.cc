@@ -1,4 +1,5 @@
 // The hooks on an optimizer's parameters, which autograd calls hundreds of times in a step.
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <memory>
@@ -18,18 +19,20 @@ namespace {
 using adapter::Gradient;
 using adapter::HookRules;
 
-// Runs before autograd adds to `.grad`.
+// Runs before autograd adds to `.grad`. It is the parameter's own hook, as the graph's node is another one
+// after `.data` has got another dtype or device. Autograd calls it with an undefined gradient, too.
 struct BeforeHook {
   std::shared_ptr<Gradient> gradient;
 
-  PyObject* operator()(const at::Tensor& /*gradient*/) const {
-    check(gradient->make_room());
+  PyObject* operator()(const at::Tensor& incoming) const {
+    check(gradient->expect(incoming));
     return Py_NewRef(Py_None);
   }
 };
 
-// Runs after autograd has added to `.grad`. Does what nearly every gradient of a bucket needs; calls
-// `arrived` for the others: the first gradient of a backward, and those that are in no bucket or special.
+// Runs after autograd has added to `.grad`, or had nothing to add. Does what nearly every gradient of a
+// bucket needs; calls `arrived` for the others: the first gradient of a backward, and those that are in no
+// bucket or special.
 struct AfterHook {
   std::shared_ptr<Gradient> gradient;
   std::shared_ptr<HookRules> rules;
@@ -64,13 +67,14 @@ struct AfterHook {
 // The type's call slot. A __call__ that pybind11 binds would cost as much as the hook's work.
 template <typename Hook>
 PyObject* call(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
-  py::detail::make_caster<at::Tensor> tensor;
-  if (PyTuple_GET_SIZE(arguments) != 1 || !tensor.load(PyTuple_GET_ITEM(arguments, 0), false)) {
-    PyErr_SetString(PyExc_TypeError, "a gradient's hook takes one tensor");
+  PyObject* const given = PyTuple_GET_SIZE(arguments) == 1 ? PyTuple_GET_ITEM(arguments, 0) : nullptr;
+  if (given == nullptr || (given != Py_None && !THPVariable_Check(given))) {
+    PyErr_SetString(PyExc_TypeError, "a gradient's hook takes one tensor or None");
     return nullptr;
   }
   try {
-    return py::handle(self).cast<const Hook&>()(static_cast<const at::Tensor&>(tensor));
+    const at::Tensor tensor = given == Py_None ? at::Tensor() : THPVariable_Unpack(given);
+    return py::handle(self).cast<const Hook&>()(tensor);
   } catch (const py::cast_error& error) {  // the hook was made without its constructor
     PyErr_SetString(PyExc_TypeError, error.what());
   } catch (...) {

@@ -150,6 +150,7 @@ void bind_group(py::module_& module) {
       .def("any_ready", &GradientGroup::any_ready)
       .def("kinds", [](const GradientGroup& self) { return bytes_of(self.kinds()); })
       .def("wanted", [](const GradientGroup& self) { return bytes_of(self.wanted()); })
+      .def("put_back", &GradientGroup::put_back)
       .def("overdue", &GradientGroup::overdue, py::arg("passes"))
       .def("wait_for_producers", [](GradientGroup& self) { check(self.wait_for_producers()); })
       .def("next_name", &GradientGroup::next_name, py::arg("name"))

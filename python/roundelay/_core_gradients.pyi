@@ -80,15 +80,16 @@ class Gradient:
     def give_up(self) -> None: ...  # marks the parameter as another optimizer's
 
 class BeforeHook:
-    """Hook of a parameter: sets a reduced gradient aside before autograd adds to `.grad`."""
+    """Hook of a parameter: sets a reduced gradient aside if autograd adds to `.grad` next."""
 
     def __init__(self, gradient: Gradient) -> None: ...
-    def __call__(self, gradient: torch.Tensor) -> None: ...
+    def __call__(self, gradient: torch.Tensor | None) -> None: ...
 
 class AfterHook:
     """Hook of a parameter: counts the pass, copies the gradient into its bucket, and submits a full one.
 
-    Calls `arrived` instead for a backward's first gradient, and for one that is sparse or in no bucket.
+    Does nothing if BeforeHook has found that nothing would be added. Calls `arrived` instead for a backward's
+    first gradient, and for one that is sparse or in no bucket.
     """
 
     def __init__(self, gradient: Gradient, rules: HookRules, arrived: Callable[[], None]) -> None: ...
@@ -111,6 +112,8 @@ class GradientGroup:
     def wanted(self) -> bytes: ...
     # Returns the indices of wanted gradients that have so many backward passes and are not ready.
     def overdue(self, passes: int) -> list[int]: ...
+    # Puts back each gradient that was set aside for a backward that has raised before it added to `.grad`.
+    def put_back(self) -> None: ...
     # Makes a GPU's current stream wait for the streams that produced the ready gradients.
     def wait_for_producers(self) -> None: ...
     # Returns the name of the next operation: `name`, with a number from the second operation of a step on.

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import torch
 
 from roundelay import _core
+from roundelay.torch.gradients.hooks import hooks_on
 from roundelay.torch.optimizer.arguments import prefix_of
 from roundelay.torch.optimizer.backward_end import backward_end
 
@@ -52,8 +53,7 @@ class GradientMarks:
                 backward_end.add(marks)
 
         self._gradients[id(parameter)] = gradient
-        after = _core.AfterHook(gradient, self.rules, arrived)
-        self._hooks.append(parameter.register_post_accumulate_grad_hook(after))
+        self._hooks += hooks_on(parameter, gradient, self.rules, arrived)
 
     def close(self) -> None:
         """Takes all hooks off."""

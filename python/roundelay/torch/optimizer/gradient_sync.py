@@ -23,13 +23,13 @@ from itertools import compress
 from typing import NamedTuple
 
 import torch
-from torch.utils.hooks import unserializable_hook
 
 from roundelay import _core
 from roundelay.buckets import Cuts
 from roundelay.errors import HorovodInternalError, MismatchError
 from roundelay.torch.gradients.gradient import Gradient, Reduction
 from roundelay.torch.gradients.groups import GradientGroup
+from roundelay.torch.gradients.hooks import hooks_on
 from roundelay.torch.gradients.pool import Bucket, Pools, job_keys
 from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.operations import Max, allgather
@@ -151,11 +151,7 @@ class GradientSync:
             if owner is not None:
                 owner._arrived(gradient)
 
-        before = _core.BeforeHook(gradient.core)
-        after = _core.AfterHook(gradient.core, self.rules, arrived)
-        unserializable_hook(before)  # so that pickling the parameter does not warn
-        gradient.hooks.append(parameter.register_hook(before))
-        gradient.hooks.append(parameter.register_post_accumulate_grad_hook(after))
+        gradient.hooks += hooks_on(parameter, gradient.core, self.rules, arrived)
 
     def give_back_key(self) -> None:
         """Lets a later optimizer have the keys of this one's pools. All ranks do it at the same time."""
@@ -240,6 +236,8 @@ class GradientSync:
 
     def synchronize(self) -> None:
         """Completes everything for this step: gradients not submitted yet, and those of other ranks."""
+        for group in self._groups.values():
+            group.core.put_back()
         # A step's first round includes gradients that were made without backward().
         self._submit(least_passes=1 if self._rounds else 0)
         while self._open():
