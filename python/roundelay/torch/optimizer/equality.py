@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence, Set
+
+import torch
 
 from roundelay import _core
 from roundelay.errors import MismatchError
 from roundelay.torch.functions import allgather_object
-from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.operations import Max
+from roundelay.torch.parameter_list import Row, difference, first_other, kind_of
+from roundelay.torch.process_sets import ProcessSet, set_id
 
 DIGEST_BYTES = 8
 NO_DIGEST = bytes(DIGEST_BYTES)
@@ -42,3 +47,47 @@ def check_strategies(text: str, prefix: str, process_set: ProcessSet) -> None:
             f"the strategies of an optimizer ({prefix!r}) differ between ranks: rank {rank} has {first!r}, "
             f"rank {other[0]} {other[1]!r}: give DistributedOptimizer the same strategy on every rank"
         )
+
+
+def digest_of_parameters(rows: Sequence[Row]) -> bytes:
+    """Returns the digest by which ranks compare the parameters of an optimizer."""
+    return digest_of(repr([tuple(row) for row in rows]))
+
+
+def check_parameters(named: Mapping[str, torch.Tensor], prefix: str, process_set: ProcessSet) -> None:
+    """Raises MismatchError, on all ranks, if these tensors are others on some. All ranks call it.
+
+    named: in the canonical order. prefix: that of the optimizer's names.
+    """
+    rows = [Row(name, *kind_of(tensor)) for name, tensor in named.items()]
+    values = bytearray(both_ways(digest_of_parameters(rows)))
+    tensor = torch.frombuffer(values, dtype=torch.uint8)
+    _core.allreduce(tensor, tensor, f"{prefix}.equal", Max, 1.0, 1.0, set_id(process_set))
+    if not equal(bytes(values)):
+        error = parameters_error(rows, set(), prefix, process_set)
+        if error is not None:
+            raise error
+
+
+def parameters_error(
+    rows: Sequence[Row], submitted: Set[str], prefix: str, process_set: ProcessSet
+) -> MismatchError | None:
+    """Returns the error to raise if the parameters of an optimizer differ between ranks. All ranks call it.
+
+    submitted: the names of this step's operations on this rank. Those that only some ranks have submitted
+    fail with the same text. None: the parameters are equal.
+    """
+    mine = (_core.rank(), rows, sorted(submitted))
+    gathered = allgather_object(mine, f"{prefix}.parameters", process_set)
+    pair = first_other([(rank, theirs) for rank, theirs, _ in gathered])
+    if pair is None:
+        return None
+    text = (
+        f"the parameters of an optimizer ({prefix!r}) differ between ranks: {difference(*pair)}: give "
+        "DistributedOptimizer the same parameters, named_parameters and groups on every rank, and wrap "
+        "several optimizers in the same order (is a layer frozen or left out on some ranks only?)"
+    )
+    everywhere = {name for _, _, names in gathered for name in names}
+    for name in sorted(everywhere - submitted):
+        _core.submit_error("allreduce", name, text, set_id(process_set))
+    return MismatchError(text)
