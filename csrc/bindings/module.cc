@@ -17,6 +17,7 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   bindings::bind_gradients(module);
   bindings::bind_gradient_hooks(module);
   bindings::bind_handles(module);
+  bindings::bind_known_tensors(module);
   bindings::bind_process_sets(module);
   bindings::bind_timeline(module);
   bindings::bind_top_k(module);

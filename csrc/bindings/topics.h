@@ -17,6 +17,7 @@ void bind_gradient_pool(py::module_& module);
 void bind_gradients(py::module_& module);
 void bind_gradient_hooks(py::module_& module);
 void bind_handles(py::module_& module);
+void bind_known_tensors(py::module_& module);
 void bind_process_sets(py::module_& module);
 void bind_timeline(py::module_& module);
 void bind_top_k(py::module_& module);

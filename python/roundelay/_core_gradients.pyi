@@ -4,8 +4,16 @@ _core.pyi imports them from here. No module has this file's name.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
+
+class KnownTensors:
+    """Remembers the tensors in an optimizer's groups, and whether each requires a gradient."""
+
+    def __init__(self) -> None: ...
+    # Takes the groups' tensors. Returns whether they are those of the last call, each as trainable as then.
+    def follow(self, groups: list[dict[str, Any]]) -> bool: ...
 
 class GradientPool:
     """Memory, zero at first, in which a process set reduces gradients in place until shutdown().

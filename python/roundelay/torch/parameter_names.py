@@ -35,18 +35,20 @@ def canonical_order(names: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def group_names(
-    optimizer: torch.optim.Optimizer, groups: Sequence[Sequence[torch.Tensor]], given: Mapping[int, str]
+    optimizer: torch.optim.Optimizer,
+    groups: Sequence[Sequence[torch.Tensor]],
+    given: Mapping[torch.Tensor, str],
 ) -> Names:
     """Returns the names of the parameters in the groups.
 
-    They are those that were given, by id(parameter). If none were given, they are those that
-    torch.optim.Optimizer got. A parameter without a name is ``noname.group.index``.
+    They are those that were given. If none were given, they are those that torch.optim.Optimizer got. A
+    parameter without a name is ``noname.group.index``.
     """
     own = None if given else _own_names(optimizer, groups)
     if own is not None:
         return own
     return [
-        [given.get(id(one), f"noname.{number}.{index}") for index, one in enumerate(group)]
+        [given.get(one, f"noname.{number}.{index}") for index, one in enumerate(group)]
         for number, group in enumerate(groups)
     ]
 
@@ -60,7 +62,9 @@ def _own_names(optimizer: torch.optim.Optimizer, groups: Sequence[Sequence[torch
 
 
 def names_of(
-    optimizer: torch.optim.Optimizer, groups: Sequence[Sequence[torch.Tensor]], given: Mapping[int, str]
+    optimizer: torch.optim.Optimizer,
+    groups: Sequence[Sequence[torch.Tensor]],
+    given: Mapping[torch.Tensor, str],
 ) -> dict[torch.Tensor, str]:
     """Returns group_names() by parameter, in the order of the groups."""
     names = group_names(optimizer, groups, given)

@@ -169,6 +169,13 @@ class Gradient:
             previous.release()
         owners[number] = self
 
+    def disown(self, number: int) -> None:
+        """Lets go of the parameter with this id, which is no longer the optimizer's."""
+        self.core.give_up()
+        self.release()
+        if owners.get(number) is self:
+            del owners[number]
+
     def release(self) -> None:
         """Takes the hooks off the parameter."""
         for hook in self.hooks:

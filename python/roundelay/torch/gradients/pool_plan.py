@@ -9,6 +9,8 @@ carried out while a rank has joined (hvd.join), so no rank misses a proposal. Th
 3. Other sizes, if rank 0 prefers them (pool_tuner.py): the ranks cut the pool into other buckets.
 4. Another order, if gradients have come in it for a long time: the ranks lay the pool out anew.
 
+When the optimizer has got other parameters, the ranks begin again with another plan.
+
 Only the measurement waits. If the strategy keeps gradients back, sizes are not tried out. If a candidate of a
 search does, the pool stays as it is until they are flushed (optimizer/techniques.py).
 """
@@ -97,6 +99,8 @@ class PoolPlan:
         self._cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
         self._pool_tuner: PoolTuner | None = None  # None on ranks other than 0
         self._waits = False  # a change of the layout waits for a flush
+        self._parameters_changed = False
+        self.is_outdated = False  # all ranks make another plan when this step ends
         self._rules.recording = self._config.gradient_pool
 
     def arrived(self, gradient: Gradient) -> None:
@@ -118,6 +122,10 @@ class PoolPlan:
             self._pool_tuner.step_over(late, self._cuts, tuple(self._ready_at), self._ready)
             self._rules.recording = self._pool_tuner.recording
         self._ready_at.clear()
+
+    def parameters_changed(self) -> None:
+        """Records that the optimizer has got other parameters, on all ranks before the same round."""
+        self._parameters_changed = True
 
     # -- agreement rounds
 
@@ -161,9 +169,13 @@ class PoolPlan:
         make: makes pools of gradients in this order.
         """
         if self._phase is _Phase.OVER:
+            self.is_outdated = self._parameters_changed
             return []
         here, rest = values[: self._set.size()], values[self._set.size() :]
         if not all(here):
+            return []
+        if self._parameters_changed:
+            self.is_outdated = self._occupants.may_change_layout()
             return []
         if self._phase is _Phase.MAKING:
             failed, busy, unknown = rest
@@ -270,7 +282,7 @@ class PoolPlan:
     @property
     def wants_change(self) -> bool:
         """True if the layout is still to be changed. Alike on all ranks."""
-        return self._waits or self._phase is _Phase.ORDERING
+        return self._waits or self._parameters_changed or self._phase is _Phase.ORDERING
 
     @property
     def cuts(self) -> Cuts | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
@@ -88,10 +89,14 @@ def check_variable() -> None:
 
 def checked_names(
     groups: list[list[torch.Tensor]], named_parameters: Iterable[tuple[str, torch.Tensor]] | None
-) -> dict[int, str]:
-    """Returns names by id(parameter): for all parameters in the groups, or none if none are given."""
+) -> MutableMapping[torch.Tensor, str]:
+    """Returns names by parameter: for all parameters in the groups, or none if none are given.
+
+    It keeps no parameter alive.
+    """
+    by_parameter: MutableMapping[torch.Tensor, str] = WeakIdKeyDictionary()
     if named_parameters is None:
-        return {}
+        return by_parameter
     pairs = list(named_parameters)
     if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
         raise ValueError("named_parameters must be (name, parameter) pairs, such as model.named_parameters()")
@@ -99,12 +104,12 @@ def checked_names(
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
         raise ValueError(f"named_parameters has names more than once: {', '.join(twice)}")
-    by_id = {id(parameter): name for name, parameter in pairs}
+    by_parameter.update((parameter, name) for name, parameter in pairs)
     unnamed = [
         f"group {number}, number {index}, shape {tuple(parameter.shape)}"
         for number, group in enumerate(groups)
         for index, parameter in enumerate(group)
-        if id(parameter) not in by_id
+        if parameter not in by_parameter
     ]
     if unnamed and not pairs:
         raise ValueError("named_parameters is empty (is it a generator that was used before?)")
@@ -113,7 +118,7 @@ def checked_names(
             f"named_parameters lacks {len(unnamed)} of the optimizer's {sum(map(len, groups))} "
             f"parameters; the first: {unnamed[0]}"
         )
-    return by_id
+    return by_parameter
 
 
 def prefix_of(scope: int) -> str:

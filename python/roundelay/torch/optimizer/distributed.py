@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, TypeVar
 
 import torch
@@ -137,7 +137,7 @@ def _wrap(
     optimizer: torch.optim.Optimizer,
     rule: Reduction,
     strategy: Strategy,
-    names: dict[int, str],
+    names: MutableMapping[torch.Tensor, str],
     masters: MasterWeights,
     passes: int,
     grouping: dict[int, int],

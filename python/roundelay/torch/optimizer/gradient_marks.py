@@ -31,15 +31,21 @@ class GradientMarks:
         self.rules.recording = True  # each hook calls its `arrived`
         self._prefix = prefix_of(scope)
         self._gradients: dict[int, _core.Gradient] = {}  # keys: id(parameter)
-        self._hooks: list[torch.utils.hooks.RemovableHandle] = []
+        self._hooks: dict[int, list[torch.utils.hooks.RemovableHandle]] = {}  # with the same keys
 
     def follow(self, named: Mapping[torch.Tensor, str]) -> None:
-        """Begins a step of a recorded timeline. Puts hooks on parameters that are new or were frozen."""
-        for gradient in self._gradients.values():
+        """Begins a step of a recorded timeline. Has hooks on those of these parameters that are trained."""
+        present = set(map(id, named))
+        for number, gradient in list(self._gradients.items()):
             gradient.new_step()
+            if number not in present:
+                self._take_off(number)
         for parameter, name in named.items():
             known = self._gradients.get(id(parameter))
-            if parameter.requires_grad and (known is None or known.parameter is not parameter):
+            if known is not None and known.parameter is not parameter:  # the number was another one's
+                self._take_off(id(parameter))
+                known = None
+            if parameter.requires_grad and known is None:
                 self._hook(parameter, name)
 
     def _hook(self, parameter: torch.Tensor, name: str) -> None:
@@ -53,14 +59,17 @@ class GradientMarks:
                 backward_end.add(marks)
 
         self._gradients[id(parameter)] = gradient
-        self._hooks += hooks_on(parameter, gradient, self.rules, arrived)
+        self._hooks[id(parameter)] = hooks_on(parameter, gradient, self.rules, arrived)
+
+    def _take_off(self, number: int) -> None:
+        del self._gradients[number]
+        for hook in self._hooks.pop(number):
+            hook.remove()
 
     def close(self) -> None:
         """Takes all hooks off."""
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
-        self._gradients.clear()
+        for number in list(self._gradients):
+            self._take_off(number)
 
     # -- a Listener (backward_end.py)
 

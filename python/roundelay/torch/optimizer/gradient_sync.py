@@ -17,7 +17,7 @@ yet. A rank that has joined (hvd.join) takes part in nothing, and nobody waits f
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 
 import torch
@@ -81,7 +81,6 @@ class GradientSync:
         self._group: dict[Gradient, GradientGroup] = {}
         self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix, self._gradients)
         self._plan = self._make_plan()
-        self._frozen = 0
         self._rounds = 0
         self._round: Round | None = None
         self._members: list[Gradient] = []  # the gradients of all groups, in the groups' order
@@ -95,28 +94,51 @@ class GradientSync:
 
     # -- parameters
 
-    def add(self, parameters: Iterable[tuple[str, torch.Tensor]], after_backward: bool = False) -> None:
-        """Takes over new parameters, and puts hooks on those that were frozen until now.
+    def follow(self, named: Mapping[torch.Tensor, str], after_backward: bool = False) -> None:
+        """Has these parameters from now on, with hooks on those that are trained. All ranks do so alike.
 
         A parameter of two optimizers belongs to the one that was wrapped last: its gradient is reduced once.
-        after_backward: gradients that they have came from a backward before the hooks.
+        after_backward: gradients that new ones have came from a backward before the hooks.
         """
-        for name, parameter in sorted(parameters, key=lambda pair: natural(pair[0])):
-            gradient = self._gradients.get(id(parameter))
-            if gradient is None or gradient.core.parameter is not parameter:
-                gradient = Gradient(parameter, f"{self._prefix}.{name}", self._rule)
-                gradient.own(id(parameter))
-                self._gradients[id(parameter)] = gradient
-                self._join_group(gradient, self._grouping.get(id(parameter)))
+        before = len(self._gradients)
+        groups = self._let_go(named)
+        for parameter, name in sorted(named.items(), key=lambda pair: natural(pair[1])):
+            number = id(parameter)
+            if number not in self._gradients:
+                self._gradients[number] = Gradient(parameter, f"{self._prefix}.{name}", self._rule)
+                self._gradients[number].own(number)
+                if name in groups:
+                    self._grouping[number] = groups[name]
+                self._join_group(self._gradients[number], self._grouping.get(number))
+                if before:
+                    self._plan.parameters_changed()
+            gradient = self._gradients[number]
             if not gradient.hooks and gradient.core.wanted:
                 self._hook(parameter, gradient)
                 gradient.core.set_passes(int(after_backward))
-        self._frozen = sum(not gradient.hooks for gradient in self._gradients.values())
         self._list_members()
 
-    def covers(self, number: int) -> bool:
-        """Returns whether it has ``number`` parameters, all of them hooked."""
-        return self._frozen == 0 and len(self._gradients) == number
+    def _let_go(self, named: Collection[torch.Tensor]) -> dict[str, int]:
+        """Lets go of all parameters but these. Returns the numbers of the groups that they were in, by name.
+
+        They stay in groups of several gradients, as unwanted, until all ranks make new groups.
+        """
+        groups: dict[str, int] = {}
+        present = set(map(id, named))
+        for number, gradient in list(self._gradients.items()):
+            if number in present and gradient.core.parameter is not None:  # else the number is a new one's
+                continue
+            del self._gradients[number]
+            gradient.disown(number)
+            if number in self._grouping:
+                groups[self._short(gradient)] = self._grouping.pop(number)
+            if self._group[gradient].alone:
+                del self._groups[gradient.name], self._group[gradient]
+            self._plan.parameters_changed()
+        return groups
+
+    def _short(self, gradient: Gradient) -> str:
+        return gradient.name.removeprefix(f"{self._prefix}.")
 
     def _join_group(self, gradient: Gradient, number: int | None) -> None:
         if number is None:
@@ -177,7 +199,7 @@ class GradientSync:
         self._groups = {**dict(in_place), **buckets}
         self._members = [gradient for group in self._groups.values() for gradient in group.members]
         self._rows = in_order(
-            Row(one.name.removeprefix(f"{self._prefix}."), one.shape, one.dtype, self._grouping.get(number))
+            Row(self._short(one), one.shape, one.dtype, self._grouping.get(number))
             for number, one in self._gradients.items()
         )
         self._digest = equality.digest_of_parameters(self._rows)
@@ -199,6 +221,13 @@ class GradientSync:
         self._list_members()
         self.techniques.restart()
         self._plan = self._make_plan()
+
+    def _lay_out_anew(self) -> None:
+        """Gives up the pool of other parameters than these. All ranks do it at the same time."""
+        self.techniques.layout_will_change()
+        self.give_back_key()
+        self._key = self._keys.take()
+        self.restart()
 
     # -- one step
 
@@ -255,6 +284,8 @@ class GradientSync:
         self._seen.clear()
         self._rounds = 0
         self._complete = self._all_final = False
+        if self._plan.is_outdated:
+            self._lay_out_anew()
 
     # -- agreement rounds
 

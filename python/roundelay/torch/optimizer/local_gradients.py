@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 import torch
 
@@ -19,8 +19,10 @@ class LocalGradients:
         self._arrived = arrived
         self._hooks: dict[torch.Tensor, torch.utils.hooks.RemovableHandle] = {}
 
-    def add(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Puts hooks on new parameters, and on those that were frozen until now."""
+    def follow(self, parameters: Collection[torch.Tensor]) -> None:
+        """Has hooks on these parameters from now on. A frozen one gets it when it is trained."""
+        for gone in self._hooks.keys() - parameters:
+            self._hooks.pop(gone).remove()
         listener = weakref.ref(self)
 
         def joins(_: torch.Tensor) -> None:
@@ -31,10 +33,6 @@ class LocalGradients:
         for parameter in parameters:
             if parameter.requires_grad and parameter not in self._hooks:
                 self._hooks[parameter] = parameter.register_post_accumulate_grad_hook(joins)
-
-    def covers(self, number: int) -> bool:
-        """Returns whether it has hooks on ``number`` parameters."""
-        return len(self._hooks) == number
 
     def close(self) -> None:
         """Takes all hooks off."""

@@ -28,7 +28,6 @@ from roundelay.torch.operations import allgather
 from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.optimizer.master_pair import MasterPair
 from roundelay.torch.optimizer_layout import MASTERS_KEY
-from roundelay.torch.parameter_names import names_of
 from roundelay.torch.process_sets import ProcessSet
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -74,13 +73,15 @@ class MasterWeights:
             )
         return present if present is not None and has else cls(wanted)
 
-    def adopt(self, optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> None:
+    def adopt(self, optimizer: torch.optim.Optimizer, named: Mapping[torch.Tensor, str]) -> None:
         """Gives masters to half parameters that have none; frozen ones wait until they are wanted.
 
-        names: by id(parameter).
+        named: the names of all parameters in the groups. The masters of others are forgotten.
         """
         if not self.enabled:
             return
+        self._by_parameter = {one: pair for one, pair in self._by_parameter.items() if one in named}
+        self._by_master = {pair.master: pair for pair in self._by_parameter.values()}
         places = [
             (group["params"], index)
             for group in optimizer.param_groups
@@ -89,7 +90,6 @@ class MasterWeights:
         ]
         if not places:
             return
-        named = names_of(optimizer, self.parameters(optimizer), names)
         carried = dict(optimizer.__dict__.pop(_CARRIED, ()))
         for group, index in places:
             parameter = group[index]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -21,8 +21,9 @@ from roundelay.torch.optimizer.gradient_marks import GradientMarks
 from roundelay.torch.optimizer.gradient_sync import GradientSync
 from roundelay.torch.optimizer.local_gradients import LocalGradients
 from roundelay.torch.optimizer.master_weights import MasterWeights
+from roundelay.torch.optimizer.parameter_watch import ParameterWatch
 from roundelay.torch.optimizer.techniques import Techniques
-from roundelay.torch.parameter_names import Names, group_names, names_of, of_wrapped
+from roundelay.torch.parameter_names import Names, of_wrapped
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Context, Strategy
 
@@ -40,7 +41,7 @@ class Wrapper:
         optimizer: torch.optim.Optimizer,
         make_sync: MakeSync,
         strategy: Strategy | None,
-        names: dict[int, str],
+        names: MutableMapping[torch.Tensor, str],
         process_set: ProcessSet,
         masters: MasterWeights,
         passes: int,
@@ -48,8 +49,8 @@ class Wrapper:
     ) -> None:
         """Gradients stay local until regroup() is called.
 
-        strategy: None if there are no other ranks to work with. names: by id(parameter). passes: the number
-        of backward passes in a step. marks: of a job of one rank.
+        strategy: None if there are no other ranks to work with. names: those that the user gave. passes: the
+        number of backward passes in a step. marks: of a job of one rank.
         """
         self.process_set = process_set
         self._optimizer = weakref.ref(optimizer)
@@ -64,7 +65,7 @@ class Wrapper:
             self._end_marks = weakref.finalize(optimizer, marks.close)
             self._end_marks.atexit = False
         self._strategy = strategy
-        self._names = names
+        self._watch = ParameterWatch(names)
         of_wrapped[optimizer] = self._present_names
         self._passes = passes
         self._skip = False
@@ -144,10 +145,10 @@ class Wrapper:
 
     def _present_names(self) -> Names:
         """Returns the names of the parameters, group by group."""
+        self._take_parameters()
         optimizer = self._optimizer()
-        if optimizer is None:
-            return []
-        return group_names(optimizer, self.masters.parameters(optimizer), self._names)
+        groups = [] if optimizer is None else self.masters.parameters(optimizer)
+        return [[self._watch.named[parameter] for parameter in group] for group in groups]
 
     def keep_local(self, local: bool) -> None:
         """Makes the gradients of the next steps stay on this rank, or be reduced again; between steps."""
@@ -177,6 +178,7 @@ class Wrapper:
             self._local = LocalGradients(self.masters.take_gradients)
             self._close_with(optimizer, self._local.close)
         self._take_parameters()
+        self._hook_parameters()
 
     def _close_with(self, optimizer: torch.optim.Optimizer, close: Callable[[], None]) -> None:
         """Closes the hooks' owner when the optimizer dies, if _end_hooks() has not let go of it before."""
@@ -203,6 +205,7 @@ class Wrapper:
             self._sync.restart()
 
     def _new_gradients(self) -> None:
+        self._take_parameters()
         if self._sync is not None:
             self._sync.new_step()
 
@@ -231,23 +234,26 @@ class Wrapper:
             self._marks = None
 
     def _take_parameters(self, after_backward: bool = False) -> None:
-        """Takes new parameters, and those that were frozen until now."""
+        """Takes the parameters that are in the groups now, and those that were frozen until now."""
         optimizer = self._optimizer()
-        if optimizer is None:
+        if optimizer is None or self._watch.unchanged(optimizer):
             return
-        self.masters.adopt(optimizer, self._names)
-        hooks = self._sync or self._local
-        if hooks is not None and hooks.covers(sum(len(group["params"]) for group in optimizer.param_groups)):
-            return
-        named = names_of(optimizer, self.masters.parameters(optimizer), self._names)
-        if self._sync is not None:
-            self._sync.add(((name, parameter) for parameter, name in named.items()), after_backward)
-        if self._local is not None:
-            self._local.add(named)
+        self._watch.take(optimizer, self.masters.parameters(optimizer))
+        named = self._watch.named
+        self.masters.adopt(optimizer, named)
+        self._watch.unchanged(optimizer)  # masters have taken places
+        self._hook_parameters(after_backward)
         # Users of Horovod look at these.
         optimizer._parameter_names = named  # type: ignore[attr-defined]
         optimizer._requires_update = {parameter for parameter in named if parameter.requires_grad}  # type: ignore[attr-defined]
         optimizer._handles = {}  # type: ignore[attr-defined]  # outside of backward() nothing is in flight
+
+    def _hook_parameters(self, after_backward: bool = False) -> None:
+        """Makes the hooks those of the present parameters."""
+        if self._sync is not None:
+            self._sync.follow(self._watch.named, after_backward)
+        if self._local is not None:
+            self._local.follow(self._watch.named.keys())
 
     def _follow_timeline(self) -> None:
         """Marks gradients from now on, or no longer, where no GradientSync does: in a job of one rank."""
@@ -255,7 +261,8 @@ class Wrapper:
         if self._marks is None or optimizer is None:
             return
         if _core.timeline_enabled():
-            self._marks.follow(names_of(optimizer, self.masters.parameters(optimizer), self._names))
+            self._take_parameters()
+            self._marks.follow(self._watch.named)
         else:
             self._marks.close()
 
@@ -276,8 +283,7 @@ class Wrapper:
         Needed only to see gradients as ``step()`` will where some are not complete when backward() returns:
         a window of backward_passes_per_step that ended early, gradients made without backward().
         """
-        if self._sync is not None or self._local is not None:
-            self._take_parameters(after_backward=True)
+        self._take_parameters(after_backward=True)
         if self._sync is not None and not self._stays_local:
             self._sync.synchronize()
         self.masters.take_gradients(arrived=False)
@@ -310,10 +316,9 @@ class Wrapper:
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Makes gradients be reduced once in ``passes`` backward passes from now on."""
         check_passes(passes)
-        optimizer = self._optimizer()
-        if self._strategy is not None and optimizer is not None:
-            names = names_of(optimizer, self.masters.parameters(optimizer), self._names)
-            self._strategy.accept_gradients(names.values(), passes)
+        if self._strategy is not None:
+            self._take_parameters()
+            self._strategy.accept_gradients(self._watch.named.values(), passes)
         self._passes = passes
         rules = self._rules()
         if rules is not None:
