@@ -63,6 +63,11 @@ class GradientGroup:
                 gradient.submitted(operations.sparse_allreduce_async(tensor, name, rule.op, rule.process_set))
         self.core.unmark_all()
 
+    def names_in_step(self) -> list[str]:
+        """Returns the names of this step's operations, in flight or complete, as next_name() gave them."""
+        numbers = range(1, self.core.operations + 1)
+        return [self.name if number == 1 else f"{self.name}.pass{number}" for number in numbers]
+
     def finish(self) -> None:
         """Sleeps until all that was submitted is complete."""
         for member in self.members:

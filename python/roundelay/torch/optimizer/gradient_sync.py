@@ -32,16 +32,19 @@ from roundelay.torch.gradients.gradient import Gradient, Reduction
 from roundelay.torch.gradients.groups import GradientGroup
 from roundelay.torch.gradients.pool import Bucket, Pools, job_keys
 from roundelay.torch.gradients.pool_plan import PoolPlan
+from roundelay.torch.gradients.pool_state import PoolState
 from roundelay.torch.operations import Max, allgather
 from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.optimizer.arguments import prefix_of
 from roundelay.torch.optimizer.backward_end import backward_end
+from roundelay.torch.optimizer.equality import DIGEST_BYTES, both_ways, equal
 from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies import Strategy
 
 NAMES_SHOWN = 6  # an error names so many gradients at most
+LOADED_BYTES = 2 * DIGEST_BYTES  # a round's values begin with the digest of a loaded state, both ways
 
 
 @dataclass(slots=True)
@@ -97,6 +100,7 @@ class GradientSync:
         self._groups: dict[int | str, GradientGroup] = {}  # keys: numbers, or names for groups without one
         self._group: dict[Gradient, GradientGroup] = {}
         self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix, self._gradients)
+        self.techniques.belong_to(self)
         self._plan = self._make_plan()
         self._frozen = 0
         self._rounds = 0
@@ -183,10 +187,9 @@ class GradientSync:
                 self._groups.pop(self._group[gradient].name, None)
                 self._group[gradient] = bucket
         self._groups.update((bucket.name, bucket) for bucket in buckets)
-        cuts = self._plan.cuts
-        if buckets and cuts is not None:
+        if buckets:
             self._list_members()
-            self.techniques.use(buckets, cuts)
+            self.techniques.use(buckets)
 
     def _list_members(self) -> None:
         self._members = [gradient for group in self._groups.values() for gradient in group.members]
@@ -198,6 +201,21 @@ class GradientSync:
     def cuts(self) -> Cuts | None:
         """Returns the sizes of the pools' buckets; None while there are none."""
         return self._plan.cuts
+
+    def pool_state(self) -> PoolState:
+        """Returns the pool's state, between two steps."""
+        return self._plan.state()
+
+    def restore_pool(self, state: PoolState) -> None:
+        """Makes the pool, and its buckets if they are in use, without a message to other ranks.
+
+        ValueError, RuntimeError or MemoryError: this rank cannot make them; call restart().
+        """
+        if self._rounds or self.outstanding():
+            raise ValueError("gradients of this step were reduced already: load a state between two steps")
+        groups = self._group
+        free = [one for one in self._members if groups[one].alone or isinstance(groups[one], Bucket)]
+        self._use(self._plan.restore(state, free, self._make_pools))
 
     def restart(self) -> None:
         """Begins a new job, without the last one's pool, and with groups that count from the beginning."""
@@ -279,7 +297,8 @@ class GradientSync:
         plan = bytes(
             [*self._masters.values(), *self.techniques.values(), *self._plan.values(self._members, alone)]
         )
-        values = bytearray().join([bytes([0 if final else 1, *submitted]), *kinds, *wanted, plan])
+        loaded = both_ways(self.techniques.loaded_digest)
+        values = bytearray().join([loaded, bytes([0 if final else 1, *submitted]), *kinds, *wanted, plan])
         self._rounds += 1
         try:
             handle = None if alone else _core.allreduce_async(*self._round_call(values))
@@ -301,7 +320,7 @@ class GradientSync:
         assert self._round is not None
         own, self._round = self._round, None
         self._wait_for_round(own)
-        result = self._parse(bytes(own.values))
+        result = self._parse(bytes(own.values[LOADED_BYTES:]))
         with torch.no_grad():
             self._contribute(result.groups, own.submitted)
             self._finish()
@@ -348,6 +367,7 @@ class GradientSync:
         except HorovodInternalError as error:
             if not isinstance(error, MismatchError):
                 raise self._naming_gradients(error) from None
+            self._check_loaded()
             counts = row_of_this_rank(len(self._members), len(self._groups))
             rows = allgather(counts, f"{self._prefix}.parameters", self._rule.process_set).tolist()
             other = next((row for row in rows if row[1:] != rows[0][1:]), None)
@@ -362,6 +382,24 @@ class GradientSync:
                 "give DistributedOptimizer the same parameters on every rank, and wrap several optimizers in "
                 "the same order (is a layer frozen or left out on some ranks only?)"
             ) from error
+        if not equal(bytes(own.values[:LOADED_BYTES])):
+            self._check_loaded()
+
+    def _check_loaded(self) -> None:
+        """Raises MismatchError, on all ranks, if they have not loaded states of one checkpoint. All call it.
+
+        All ranks then begin without a pool, and with a new key: tensors of the last one may be in use.
+        """
+        submitted = {name for group in self._groups.values() for name in group.names_in_step()}
+        error = self.techniques.loaded_error(submitted)
+        if error is None:
+            return
+        self._abandon()
+        self.restart()
+        self.techniques.forget_loaded()
+        self._keys.give_back(self._key)
+        self._key = self._keys.take()
+        raise error
 
     def _naming_gradients(self, error: HorovodInternalError) -> HorovodInternalError:
         """Returns the round's error with the names of the gradients that the step waits for."""
@@ -388,7 +426,11 @@ class GradientSync:
             for group in self._groups.values():
                 group.finish()
         except BaseException:
-            for group in self._groups.values():
-                group.abandon()
-            self.new_step()
+            self._abandon()
             raise
+
+    def _abandon(self) -> None:
+        """Waits for operations in flight, ignores their results, and begins anew."""
+        for group in self._groups.values():
+            group.abandon()
+        self.new_step()

@@ -319,6 +319,9 @@ class Strategy:
         """
         self._kept().load_state_dict(state)
 
+    def forget_state(self) -> None:
+        """Forgets what load_state_dict() took. All ranks call it if theirs do not belong together."""
+
     # -- to call
 
     def flush(self) -> None:
