@@ -30,9 +30,8 @@ class _Model:
         self.weights = [torch.randn(shape, generator=generator) for shape in shapes]
         self.gradients = [torch.randn(shape, generator=generator) for shape in shapes]
         everything = range(len(shapes))
-        self.layers = Layers(
-            [weight.nbytes for weight in self.weights], [True] * len(shapes), (), self.multi_tensor
-        )
+        names, sizes = list(map(str, everything)), [weight.nbytes for weight in self.weights]
+        self.layers = Layers(names, sizes, [True] * len(shapes), (), self.multi_tensor)
         self._trust = TrustRatios("LARS", True, hvd.global_process_set)
         self._everything = everything
         for _ in range(2):  # the ranks agree and compare, and the response cache learns the operation

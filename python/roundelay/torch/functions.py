@@ -21,6 +21,8 @@ from roundelay import _core
 from roundelay.errors import HorovodInternalError, MismatchError
 from roundelay.torch import operations
 from roundelay.torch.operations.common import Call, row_of_this_rank
+from roundelay.torch.optimizer_layout import Layout, layout_of, needs_order, renumbered, rows_in
+from roundelay.torch.parameter_list import difference
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 try:
@@ -215,18 +217,20 @@ def broadcast_optimizer_state(
 
     The optimizer takes no step. Its ``state_dict`` may be any nesting of dicts, lists and tuples: the
     structure travels first, then each tensor. State that the root does not have is forgotten. ``model`` is
-    accepted for compatibility and not needed. MismatchError, on every rank, where the parameter groups differ
-    from the root's.
+    accepted for compatibility and not needed. A parameter gets the state of the root's parameter of its name,
+    which DistributedOptimizer or the optimizer itself was given; without names, of the one in its place.
+    MismatchError, on every rank, where the parameter groups differ from the root's in number, names, shapes
+    or dtypes.
     """
     is_root = _core.rank() == root_rank
     tensors: list[torch.Tensor] = []
     structure = replaced(optimizer.state_dict(), lambda leaf: _take(leaf, tensors)) if is_root else None
-    layout, structure = broadcast_object(
-        (_layout(optimizer), structure), root_rank, "optimizer.structure", process_set
-    )
-    _agree(layout, _layout(optimizer), root_rank, process_set)
+    mine = layout_of(optimizer)
+    roots, structure = broadcast_object((mine, structure), root_rank, "optimizer.structure", process_set)
+    _agree(roots, mine, needs_order(optimizer), root_rank, process_set)
     if not is_root:
         device = _device_of(optimizer)
+        structure = renumbered(structure, roots, mine)
         structure = replaced(structure, lambda leaf: _give(leaf, tensors, device))
     named = [(f"optimizer.state.{index}", tensor) for index, tensor in enumerate(tensors)]
     _broadcast_all(named, root_rank, process_set)
@@ -236,36 +240,21 @@ def broadcast_optimizer_state(
         _set_state(optimizer, structure.get("state"))
 
 
-def _layout(optimizer: torch.optim.Optimizer) -> list[list[tuple[int, ...]]]:
-    """Returns the shapes of the parameters, group by group."""
-    return [[tuple(parameter.shape) for parameter in group["params"]] for group in optimizer.param_groups]
-
-
-def _agree(
-    roots: list[list[tuple[int, ...]]],
-    mine: list[list[tuple[int, ...]]],
-    root_rank: int,
-    process_set: ProcessSet,
-) -> None:
+def _agree(roots: Layout, mine: Layout, ordered: bool, root_rank: int, process_set: ProcessSet) -> None:
     """Raises MismatchError on every rank if some have other parameters than the root; names the first one."""
-    differs = torch.tensor([_core.size() - _core.rank() if roots != mine else 0], device="cpu")
+    rows = rows_in(roots, ordered), rows_in(mine, ordered)
+    unequal = rows[0] != rows[1] or len(roots) != len(mine)
+    differs = torch.tensor([_core.size() - _core.rank() if unequal else 0], device="cpu")
     operations.allreduce_(differs, name="optimizer.layout", op=operations.Max, process_set=process_set)
     if int(differs) == 0:
         return
     first = _core.size() - int(differs)
     text = f"rank {first} has other parameter groups in its optimizer than rank {root_rank}"
-    if roots != mine:
-        text += f"; rank {_core.rank()} has {_summary(mine)}, rank {root_rank} {_summary(roots)}"
+    if len(roots) != len(mine):
+        text += f"; rank {_core.rank()} has {len(mine)} groups, rank {root_rank} {len(roots)}"
+    elif unequal:
+        text += f"; {difference((root_rank, rows[0]), (_core.rank(), rows[1]))}"
     raise MismatchError(f"{text}: build the same optimizer on every rank before broadcasting its state")
-
-
-def _summary(layout: list[list[tuple[int, ...]]]) -> str:
-    groups = ", ".join(f"{len(group)} ({sum(map(_elements, group))} elements)" for group in layout)
-    return f"groups of {groups} parameters"
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    return torch.Size(shape).numel()
 
 
 def replaced(value: Any, leaf: Callable[[Any], Any]) -> Any:

@@ -223,7 +223,7 @@ def check_other_arguments() -> None:
         assert bool((tensor == 1.0).all())
     tensors = [nn.Parameter(torch.ones(4 + last))]
     error = raised(LAMB(tensors), tensors, [torch.ones(4 + last)])
-    assert "parameter 0 of group 0 is torch.float32 of shape (4,)" in same_text(error)
+    assert "parameter 'noname.0.0' of group 0 is torch.float32 of shape (4,)" in same_text(error)
 
 
 def check_a_step_that_fails_changes_nothing() -> None:
@@ -258,7 +258,7 @@ def check_other_gradients() -> None:
                     tensor.grad = gradient
                 optimizer.step()
         error = raised(optimizer, tensors, [torch.ones(4), None] if hvd.rank() == 1 else whole)
-        assert "rank 0 has a gradient for layer 1, rank 1 has none" in same_text(error)
+        assert "rank 0 has a gradient for layer 'noname.0.1', rank 1 has none" in same_text(error)
         for tensor in tensors:
             tensor.grad = torch.ones_like(tensor)
         optimizer.step()

@@ -16,6 +16,7 @@ from roundelay import _core
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.compression import Compressor
 from roundelay.torch.operations import LINEAR_OPS
+from roundelay.torch.parameter_list import kind_of
 from roundelay.torch.process_sets import ProcessSet, set_id
 
 
@@ -83,11 +84,12 @@ Pending = Contribution | Callable[[], torch.Tensor]  # a call: returns the resul
 class Gradient:
     """One parameter's gradient. Only ``core`` changes ``.grad`` and knows what it contains."""
 
-    __slots__ = ("__weakref__", "core", "hooks", "name", "pending", "rule")
+    __slots__ = ("__weakref__", "core", "dtype", "hooks", "name", "pending", "rule", "shape")
 
     def __init__(self, parameter: torch.Tensor, name: str, rule: Reduction) -> None:
         self.core = _core.Gradient(parameter, name, rule.op in LINEAR_OPS)
         self.name = name
+        self.shape, self.dtype = kind_of(parameter)  # when the optimizer got it: ranks compare them
         self.rule = rule
         self.hooks: list[torch.utils.hooks.RemovableHandle] = []
         self.pending: list[Pending] = []  # reductions outside a pool

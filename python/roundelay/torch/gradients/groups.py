@@ -8,7 +8,7 @@ and reduce those. Sparse gradients wait, too, as another rank may have a dense o
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from roundelay import _core
 from roundelay.torch import operations
 from roundelay.torch.gradients.gradient import Contribution, Gradient, Operation
 from roundelay.torch.operations.common import by_device
+from roundelay.torch.parameter_names import canonical_order, natural
 from roundelay.torch.process_sets import set_id
 
 DENSE = 1  # the kind of a ready gradient; DENSE + n: it is sparse in n dimensions
@@ -106,10 +107,11 @@ class GradientGroup:
             gradient.submitted(contribution)
 
 
-def assign(num_groups: int, groups: Any, parameters: Sequence[torch.Tensor]) -> dict[int, int]:
+def assign(num_groups: int, groups: Any, named: Mapping[torch.Tensor, str]) -> dict[int, int]:
     """Returns group numbers by id(parameter), from the arguments of DistributedOptimizer.
 
-    A parameter without a number is in no group. ValueError: the arguments are wrong.
+    named: the names of all parameters, from which the numbers follow: not from the order on this rank. A
+    parameter without a number is in no group. ValueError: the arguments are wrong.
     """
     if num_groups:
         warnings.warn("num_groups is deprecated: use groups", DeprecationWarning, stacklevel=3)
@@ -117,15 +119,26 @@ def assign(num_groups: int, groups: Any, parameters: Sequence[torch.Tensor]) -> 
     if groups is None:
         return {}
     if isinstance(groups, int) and not isinstance(groups, bool) and groups >= 0:
-        return _evenly(groups, parameters)
+        return _evenly(groups, named)
     if not isinstance(groups, list | tuple):
         raise ValueError(f"groups is {groups!r}, but must be a number from 0 on or lists of tensors")
-    return _as_listed(groups, {id(parameter) for parameter in parameters})
+    return _in_order_of_names(_as_listed(groups, {id(parameter) for parameter in named}), named)
 
 
-def _evenly(number: int, parameters: Sequence[torch.Tensor]) -> dict[int, int]:
+def _evenly(number: int, named: Mapping[torch.Tensor, str]) -> dict[int, int]:
     """Divides the parameters into groups of neighbours: backward brings them one after the other."""
-    return {id(p): index * number // len(parameters) for index, p in enumerate(parameters)} if number else {}
+    if not number:
+        return {}
+    parameters = list(named)
+    order = canonical_order(tuple(named.values()))
+    return {id(parameters[place]): index * number // len(order) for index, place in enumerate(order)}
+
+
+def _in_order_of_names(numbers: Mapping[int, int], named: Mapping[torch.Tensor, str]) -> dict[int, int]:
+    """Returns the same groups, with numbers in the order of their first names."""
+    every = sorted((one for one in named if id(one) in numbers), key=lambda one: natural(named[one]))
+    new: dict[int, int] = {}
+    return {id(one): new.setdefault(numbers[id(one)], len(new)) for one in every}
 
 
 def _as_listed(groups: Iterable[Any], known: set[int]) -> dict[int, int]:

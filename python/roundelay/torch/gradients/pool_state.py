@@ -24,7 +24,7 @@ class Proposals:
 
 @dataclass(frozen=True)
 class PoolState:
-    """The pool's layout, and what the ranks were about to change. All but ``proposals`` is alike on all ranks."""
+    """The pool's layout, and what the ranks were about to change. Only ``proposals`` differ between ranks."""
 
     order: Names = ()  # of the gradients in the pool; empty: there is none
     cuts: Cuts | None = None  # the sizes of the buckets; None: the pool is not in use yet

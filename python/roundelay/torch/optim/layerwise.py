@@ -16,6 +16,7 @@ import torch
 from roundelay.torch.optim.norms import norms
 from roundelay.torch.optim.report import NormsReport
 from roundelay.torch.optim.trust_ratios import MODES, Description, Layers, TrustRatios
+from roundelay.torch.parameter_names import in_canonical_order
 from roundelay.torch.process_sets import ProcessSet
 
 Group = dict[str, Any]
@@ -126,15 +127,14 @@ class Layerwise(torch.optim.Optimizer, ABC):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        adapted = [p for group in self.param_groups if group["adapt"] for p in group["params"]]
-        adapted = [parameter for parameter in adapted if parameter.requires_grad]
-        with self._trust.begin(tuple(map(id, adapted))):
+        adapted = self._adapted()
+        with self._trust.begin((tuple(adapted), tuple(map(id, adapted.values())))):
             parts = [self._part(number, group) for number, group in enumerate(self.param_groups)]
         self._trust.agree(self._description)
         for part in parts:
             for block in part.blocks():
                 part.directions += self._directions(part.group, part.parameters[block])
-        self._give_ratios(parts, adapted)
+        self._give_ratios(parts, list(adapted), list(adapted.values()))
         for part in parts:
             for block in part.blocks():
                 self._apply(part.group, part.parameters[block], part.directions[block], part.ratios[block])
@@ -145,6 +145,12 @@ class Layerwise(torch.optim.Optimizer, ABC):
         return self._trust.report
 
     # -- a step
+
+    def _adapted(self) -> dict[str, torch.Tensor]:
+        """Returns the layers that have ratios by name, in an order that is the same on all ranks."""
+        own = {id(one) for group in self.param_groups if group["adapt"] for one in group["params"]}
+        every = in_canonical_order(self)
+        return {name: one for name, one in every.items() if one.requires_grad and id(one) in own}
 
     def _part(self, number: int, group: Group) -> _Part:
         part = _Part(group)
@@ -166,7 +172,9 @@ class Layerwise(torch.optim.Optimizer, ABC):
         part.ratios = [1.0] * len(part.parameters)
         return part
 
-    def _give_ratios(self, parts: Sequence[_Part], adapted: Sequence[torch.Tensor]) -> None:
+    def _give_ratios(
+        self, parts: Sequence[_Part], names: Sequence[str], adapted: Sequence[torch.Tensor]
+    ) -> None:
         places = {
             id(parameter): (part, index)
             for part in parts
@@ -178,6 +186,7 @@ class Layerwise(torch.optim.Optimizer, ABC):
             return self._ratios_of([places.get(id(adapted[number])) for number in numbers])
 
         layers = Layers(
+            names,
             [parameter.numel() * parameter.element_size() for parameter in adapted],
             [id(parameter) in places for parameter in adapted],
             {parameter.device for parameter in adapted},
@@ -215,10 +224,13 @@ class Layerwise(torch.optim.Optimizer, ABC):
                 value = group[name]
                 value = float(value) if isinstance(value, torch.Tensor) else value
                 found.append((f"{name} of group {number}", repr(value)))
-            for index, one in enumerate(group["params"]):
-                trained = "" if one.requires_grad else ", frozen"
-                kind = f"{one.dtype} of shape {tuple(one.shape)} on {one.device.type}{trained}"
-                found.append((f"parameter {index} of group {number}", kind))
+        groups = {
+            id(one): number for number, group in enumerate(self.param_groups) for one in group["params"]
+        }
+        for name, one in in_canonical_order(self).items():
+            trained = "" if one.requires_grad else ", frozen"
+            kind = f"{one.dtype} of shape {tuple(one.shape)} on {one.device.type}{trained}"
+            found.append((f"parameter {name!r} of group {groups[id(one)]}", kind))
         return found
 
 

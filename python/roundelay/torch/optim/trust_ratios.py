@@ -41,10 +41,12 @@ _joins: weakref.WeakKeyDictionary[ProcessSet, int] = weakref.WeakKeyDictionary()
 class Layers:
     """The layers of one step that have trust ratios.
 
-    sizes: their bytes. present: True for layers that have gradients. ratios: a function that computes the
-    ratios of layers with these numbers: fp64 on the CPU, 1 for a layer without gradient.
+    names: those of the parameters, in the canonical order. sizes: their bytes. present: True for layers that
+    have gradients. ratios: a function that computes the ratios of layers with these numbers: fp64 on the CPU,
+    1 for a layer without gradient.
     """
 
+    names: Sequence[str]
     sizes: Sequence[int]
     present: Sequence[bool]
     devices: Iterable[torch.device]
@@ -218,9 +220,9 @@ class TrustRatios:
         number = next(number for number, has in enumerate(one) if has != other[number])
         has, lacks = (first, second) if one[number] else (second, first)
         raise MismatchError(
-            f"{self._owner}: rank {has} has a gradient for layer {number}, rank {lacks} has none: "
-            "wrap the optimizer in hvd.DistributedOptimizer, or reduce the same gradients on every rank "
-            "before step()"
+            f"{self._owner}: rank {has} has a gradient for layer {layers.names[number]!r}, rank {lacks} has "
+            "none: wrap the optimizer in hvd.DistributedOptimizer, or reduce the same gradients on every "
+            "rank before step()"
         )
 
 

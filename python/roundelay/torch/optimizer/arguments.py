@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -119,12 +119,3 @@ def checked_names(
 def prefix_of(scope: int) -> str:
     """Returns what the names of an optimizer's gradients begin with; scope: its number in its process set."""
     return "gradient" if scope == 0 else f"gradient{scope}"
-
-
-def names_of(groups: list[list[torch.Tensor]], names: Mapping[int, str]) -> dict[torch.Tensor, str]:
-    """Returns the names of all parameters in the groups; names: those that were given, by id(parameter)."""
-    return {
-        parameter: names.get(id(parameter), f"noname.{number}.{index}")
-        for number, group in enumerate(groups)
-        for index, parameter in enumerate(group)
-    }

@@ -35,7 +35,6 @@ from roundelay.torch.optimizer.arguments import (
     checked_names,
     checked_reduction,
     chosen_strategy,
-    names_of,
 )
 from roundelay.torch.optimizer.grad_scaler import watch
 from roundelay.torch.optimizer.gradient_marks import GradientMarks
@@ -44,6 +43,7 @@ from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.scopes import Scopes
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.optimizer.wrapper import Wrapper
+from roundelay.torch.parameter_names import names_of
 from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.strategies.attached import attached
@@ -121,10 +121,10 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     check_passes(backward_passes_per_step)
     op, factor = checked_reduction(op, gradient_predivide_factor)
     chosen, compression = chosen_strategy(strategy, compression, op)
-    named = names_of(parameters, names)
+    named = names_of(optimizer, parameters, names)
     chosen.check(optimizer, op, factor, named.values(), backward_passes_per_step, process_set)
     _check_sharing(optimizer, chosen, named)
-    grouping = assign(num_groups, groups, [parameter for group in parameters for parameter in group])
+    grouping = assign(num_groups, groups, named)
     set_id(process_set)
     watch(wrapper_of)
     _leave(optimizer)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Set
+from collections.abc import Mapping, Sequence, Set
+
+import torch
 
 from roundelay import _core
 from roundelay.errors import MismatchError
 from roundelay.torch.functions import allgather_object
+from roundelay.torch.operations import Max
+from roundelay.torch.parameter_list import Row, difference, first_other, kind_of
 from roundelay.torch.process_sets import ProcessSet, set_id
 
 DIGEST_BYTES = 8
@@ -22,6 +26,12 @@ def digest_of(text: str) -> bytes:
 def both_ways(digest: bytes) -> bytes:
     """Returns the digest and its complement, whose largest values tell whether all ranks have the same."""
     return digest + bytes(255 - byte for byte in digest)
+
+
+def mixed(one: bytes, other: bytes) -> bytes:
+    """Returns a digest that differs if one of two digests does; ``one`` if the other is NO_DIGEST."""
+    number = int.from_bytes(one, "big") ^ int.from_bytes(other, "big")
+    return number.to_bytes(DIGEST_BYTES, "big")
 
 
 def equal(combined: bytes) -> bool:
@@ -43,6 +53,48 @@ def check_strategies(text: str, prefix: str, process_set: ProcessSet) -> None:
             f"the strategies of an optimizer ({prefix!r}) differ between ranks: rank {rank} has {first!r}, "
             f"rank {other[0]} {other[1]!r}: give DistributedOptimizer the same strategy on every rank"
         )
+
+
+def digest_of_parameters(rows: Sequence[Row]) -> bytes:
+    """Returns the digest by which ranks compare the parameters of an optimizer."""
+    return digest_of(repr([tuple(row) for row in rows]))
+
+
+def check_parameters(named: Mapping[str, torch.Tensor], prefix: str, process_set: ProcessSet) -> None:
+    """Raises MismatchError, on all ranks, if these tensors are others on some. All ranks call it.
+
+    named: in the canonical order. prefix: that of the optimizer's names.
+    """
+    rows = [Row(name, *kind_of(tensor)) for name, tensor in named.items()]
+    values = bytearray(both_ways(digest_of_parameters(rows)))
+    tensor = torch.frombuffer(values, dtype=torch.uint8)
+    _core.allreduce(tensor, tensor, f"{prefix}.equal", Max, 1.0, 1.0, set_id(process_set))
+    if not equal(bytes(values)):
+        error = parameters_error(rows, set(), prefix, process_set)
+        if error is not None:
+            raise error
+
+
+def parameters_error(
+    rows: Sequence[Row], submitted: Set[str], prefix: str, process_set: ProcessSet
+) -> MismatchError | None:
+    """Returns the error to raise if the parameters of an optimizer differ between ranks. All ranks call it.
+
+    submitted: the names of this step's operations on this rank. Those that only some ranks have submitted
+    fail with the same text. None: the parameters are equal.
+    """
+    mine = (_core.rank(), rows, sorted(submitted))
+    gathered = allgather_object(mine, f"{prefix}.parameters", process_set)
+    pair = first_other([(rank, theirs) for rank, theirs, _ in gathered])
+    if pair is None:
+        return None
+    text = (
+        f"the parameters of an optimizer ({prefix!r}) differ between ranks: {difference(*pair)}: give "
+        "DistributedOptimizer the same parameters, named_parameters and groups on every rank, and wrap "
+        "several optimizers in the same order (is a layer frozen or left out on some ranks only?)"
+    )
+    _fail({name for _, _, names in gathered for name in names} - submitted, text, process_set)
+    return MismatchError(text)
 
 
 def loaded_error(
@@ -67,7 +119,11 @@ def loaded_error(
         f"({prefix!r}: rank {rank} has {ours}, rank {other[0]} {theirs}), and forget them: load the state of "
         "one checkpoint on every rank"
     )
-    everywhere = {name for _, _, names in gathered for name in names}
-    for name in sorted(everywhere - submitted):
-        _core.submit_error("allreduce", name, error, set_id(process_set))
+    _fail({name for _, _, names in gathered for name in names} - submitted, error, process_set)
     return MismatchError(error)
+
+
+def _fail(names: Set[str], error: str, process_set: ProcessSet) -> None:
+    """Makes the operations of these names, which other ranks have submitted, fail with this text."""
+    for name in sorted(names):
+        _core.submit_error("allreduce", name, error, set_id(process_set))

@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import compress
-from typing import NamedTuple
 
 import torch
 from torch.utils.hooks import unserializable_hook
@@ -33,43 +31,25 @@ from roundelay.torch.gradients.groups import GradientGroup
 from roundelay.torch.gradients.pool import Bucket, Pools, job_keys
 from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.gradients.pool_state import PoolState
-from roundelay.torch.operations import Max, allgather
-from roundelay.torch.operations.common import row_of_this_rank
+from roundelay.torch.operations import Max
+from roundelay.torch.optimizer import equality
+from roundelay.torch.optimizer.agreement_round import (
+    GroupResult,
+    Result,
+    Round,
+    naming_gradients,
+    parameters_in,
+    result_of,
+    values_of,
+)
 from roundelay.torch.optimizer.arguments import prefix_of
 from roundelay.torch.optimizer.backward_end import backward_end
-from roundelay.torch.optimizer.equality import DIGEST_BYTES, both_ways, equal
 from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
+from roundelay.torch.parameter_list import Row, in_order
+from roundelay.torch.parameter_names import natural
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies import Strategy
-
-NAMES_SHOWN = 6  # an error names so many gradients at most
-LOADED_BYTES = 2 * DIGEST_BYTES  # a round's values begin with the digest of a loaded state, both ways
-
-
-@dataclass(slots=True)
-class _Round:
-    """An agreement round that has begun, and this rank's part in it."""
-
-    handle: int | None  # None: end_round() submits the operation and waits
-    values: bytearray  # this rank's; those of all ranks, combined by Max, replace them in the same memory
-    submitted: list[int]  # one number for each group
-
-
-class _GroupResult(NamedTuple):
-    """The result of an agreement round for one group."""
-
-    group: GradientGroup
-    submitted: int  # the times that the rank that did so most has submitted it
-    kinds: bytes  # each gradient's kind (groups.py) where it is ready on some rank; 0: it is ready on none
-    wanted: bytes  # 1 for each gradient that some rank wants
-
-
-class _Result(NamedTuple):
-    """The result of an agreement round: equal on all ranks."""
-
-    groups: list[_GroupResult]
-    plan: bytes  # the values of MasterWeights, then those of Techniques, then PoolPlan's
 
 
 class GradientSync:
@@ -104,8 +84,10 @@ class GradientSync:
         self._plan = self._make_plan()
         self._frozen = 0
         self._rounds = 0
-        self._round: _Round | None = None
+        self._round: Round | None = None
         self._members: list[Gradient] = []  # the gradients of all groups, in the groups' order
+        self._rows: list[Row] = []  # what ranks compare of the parameters
+        self._digest = equality.NO_DIGEST
         # Some rank has submitted these since the last step: whole groups, and gradients without their group.
         self._seen_groups: set[GradientGroup] = set()
         self._seen: set[Gradient] = set()
@@ -120,7 +102,7 @@ class GradientSync:
         A parameter of two optimizers belongs to the one that was wrapped last: its gradient is reduced once.
         after_backward: gradients that they have came from a backward before the hooks.
         """
-        for name, parameter in parameters:
+        for name, parameter in sorted(parameters, key=lambda pair: natural(pair[0])):
             gradient = self._gradients.get(id(parameter))
             if gradient is None or gradient.core.parameter is not parameter:
                 gradient = Gradient(parameter, f"{self._prefix}.{name}", self._rule)
@@ -192,7 +174,17 @@ class GradientSync:
             self.techniques.use(buckets)
 
     def _list_members(self) -> None:
+        """Puts groups and gradients in the canonical order, in which rounds have them; buckets come last."""
+        alone = {k: group for k, group in self._groups.items() if not isinstance(group, Bucket)}
+        buckets = {k: group for k, group in self._groups.items() if isinstance(group, Bucket)}
+        in_place = sorted(alone.items(), key=lambda item: natural(item[1].members[0].name))
+        self._groups = {**dict(in_place), **buckets}
         self._members = [gradient for group in self._groups.values() for gradient in group.members]
+        self._rows = in_order(
+            Row(one.name.removeprefix(f"{self._prefix}."), one.shape, one.dtype, self._grouping.get(number))
+            for number, one in self._gradients.items()
+        )
+        self._digest = equality.digest_of_parameters(self._rows)
 
     def buckets(self) -> int:
         """Returns the number of buckets."""
@@ -288,23 +280,16 @@ class GradientSync:
         self._submit(self.rules.passes_per_step)  # gradients of no_sync() blocks
         groups = self._groups.values()
         submitted = [min(group.core.take_filled(), 255) for group in groups]
-        kinds = [group.core.kinds() for group in groups]
-        # _parse() counts a submitted group as seen and skips its wanted bytes: zeros keep their places.
-        wanted = [
-            bytes(len(group.members)) if number else group.core.wanted()
-            for group, number in zip(groups, submitted, strict=True)
-        ]
-        plan = bytes(
-            [*self._masters.values(), *self.techniques.values(), *self._plan.values(self._members, alone)]
-        )
-        loaded = both_ways(self.techniques.loaded_digest)
-        values = bytearray().join([loaded, bytes([0 if final else 1, *submitted]), *kinds, *wanted, plan])
+        masters, techniques = self._masters.values(), self.techniques.values()
+        plan = [*masters, *techniques, *self._plan.values(self._members, alone)]
+        digest = equality.mixed(self._digest, self.techniques.loaded_digest)
+        values = values_of(final, equality.both_ways(digest), submitted, list(groups), plan)
         self._rounds += 1
         try:
             handle = None if alone else _core.allreduce_async(*self._round_call(values))
         except HorovodInternalError as error:
-            raise self._naming_gradients(error) from None
-        self._round = _Round(handle, values, submitted)
+            raise naming_gradients(error, self._members) from None
+        self._round = Round(handle, values, submitted)
         if not alone:
             _core.flush()
 
@@ -320,7 +305,8 @@ class GradientSync:
         assert self._round is not None
         own, self._round = self._round, None
         self._wait_for_round(own)
-        result = self._parse(bytes(own.values[LOADED_BYTES:]))
+        result = result_of(bytes(own.values), self._groups.values())
+        self._note(result)
         with torch.no_grad():
             self._contribute(result.groups, own.submitted)
             self._finish()
@@ -334,82 +320,60 @@ class GradientSync:
         self._masters.take_gradients()
         self.rules.marking = _core.timeline_enabled()
 
-    def _parse(self, values: bytes) -> _Result:
-        """Takes the combined values apart by group, and records which gradients are missing."""
-        waiting = 1 + len(self._groups)
-        wanted = waiting + len(self._members)
-        results = []
-        begin = 0
-        for group, submitted in zip(self._groups.values(), values[1:waiting], strict=True):
-            end = begin + len(group.members)
-            kinds = values[waiting + begin : waiting + end]
-            results.append(_GroupResult(group, submitted, kinds, values[wanted + begin : wanted + end]))
-            begin = end
-        for group, submitted, kinds, _ in results:
+    def _note(self, result: Result) -> None:
+        """Records which gradients are missing."""
+        for group, submitted, kinds, _ in result.groups:
             if submitted:
                 self._seen_groups.add(group)
             elif any(kinds):
                 self._seen.update(compress(group.members, kinds))
         self._complete = all(
             group in self._seen_groups or self._seen.issuperset(compress(group.members, wanted_here))
-            for group, _, _, wanted_here in results
+            for group, _, _, wanted_here in result.groups
         )
-        self._all_final = values[0] == 0
-        return _Result(results, values[wanted + begin :])
+        self._all_final = result.all_final
 
-    def _wait_for_round(self, own: _Round) -> None:
-        """Waits for the round. If the ranks' sizes differ, the error tells how the optimizers differ."""
+    def _wait_for_round(self, own: Round) -> None:
+        """Waits for the round. MismatchError, on all ranks and with nothing in flight: optimizers differ."""
         try:
             if own.handle is None:
                 _core.allreduce(*self._round_call(own.values))
             else:
                 _core.synchronize(own.handle)
+        except MismatchError as error:  # the sizes of the ranks' values differ
+            self._raise_difference(error)
         except HorovodInternalError as error:
-            if not isinstance(error, MismatchError):
-                raise self._naming_gradients(error) from None
-            self._check_loaded()
-            counts = row_of_this_rank(len(self._members), len(self._groups))
-            rows = allgather(counts, f"{self._prefix}.parameters", self._rule.process_set).tolist()
-            other = next((row for row in rows if row[1:] != rows[0][1:]), None)
-            if other is None:
-                self.techniques.check_strategies()
-                raise
-            has = [
-                f"rank {rank} has {number} in {groups} groups" for rank, number, groups in (rows[0], other)
-            ]
-            raise MismatchError(
-                f"the parameters of an optimizer ({self._prefix!r}) differ between ranks: {', '.join(has)}: "
-                "give DistributedOptimizer the same parameters on every rank, and wrap several optimizers in "
-                "the same order (is a layer frozen or left out on some ranks only?)"
-            ) from error
-        if not equal(bytes(own.values[:LOADED_BYTES])):
-            self._check_loaded()
+            raise naming_gradients(error, self._members) from None
+        if not equality.equal(parameters_in(own.values)):
+            self._raise_difference(None)
 
-    def _check_loaded(self) -> None:
-        """Raises MismatchError, on all ranks, if they have not loaded states of one checkpoint. All call it.
-
-        All ranks then begin without a pool, and with a new key: tensors of the last one may be in use.
-        """
+    def _raise_difference(self, error: MismatchError | None) -> None:
+        """Raises what differs between the ranks, which all call it. error: the round's; None: it has none."""
         submitted = {name for group in self._groups.values() for name in group.names_in_step()}
-        error = self.techniques.loaded_error(submitted)
-        if error is None:
-            return
-        self._abandon()
+        try:
+            process_set = self._rule.process_set
+            differing = equality.parameters_error(self._rows, submitted, self._prefix, process_set)
+            if differing is not None:
+                raise differing from error
+            loaded = self.techniques.loaded_error(submitted)
+            if loaded is None:
+                self.techniques.check_strategies()
+                if error is not None:
+                    raise error
+        finally:
+            self._abandon()
+        if loaded is not None:
+            self._forget_loaded()
+            raise loaded from error
+
+    def _forget_loaded(self) -> None:
+        """Begins without a pool, on all ranks, and with a new key: tensors of the last one may be in use."""
         self.restart()
         self.techniques.forget_loaded()
         self._keys.give_back(self._key)
         self._key = self._keys.take()
-        raise error
 
-    def _naming_gradients(self, error: HorovodInternalError) -> HorovodInternalError:
-        """Returns the round's error with the names of the gradients that the step waits for."""
-        names = [repr(gradient.name) for gradient in self._members if gradient.core.reductions]
-        if not names:
-            return error
-        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-        return HorovodInternalError(f"{error}; with it {', '.join(names[:NAMES_SHOWN])}{more}")
-
-    def _contribute(self, results: list[_GroupResult], own: list[int]) -> None:
+    def _contribute(self, results: list[GroupResult], own: list[int]) -> None:
         lacking = False
         for (group, others, kinds, _), mine in zip(results, own, strict=True):
             for _ in range(others - mine):

@@ -26,12 +26,12 @@ from roundelay.errors import MismatchError
 from roundelay.torch.functions import replaced
 from roundelay.torch.operations import allgather
 from roundelay.torch.operations.common import row_of_this_rank
-from roundelay.torch.optimizer.arguments import names_of
 from roundelay.torch.optimizer.master_pair import MasterPair
+from roundelay.torch.optimizer_layout import MASTERS_KEY
+from roundelay.torch.parameter_names import names_of
 from roundelay.torch.process_sets import ProcessSet
 
 HALVES = (torch.float16, torch.bfloat16)
-STATE_KEY = "master_weights"  # in the optimizer's state dict: masters by the parameter's number
 _CARRIED = "_master_weights"  # a copied optimizer's pairs of a parameter and its master
 
 
@@ -89,7 +89,7 @@ class MasterWeights:
         ]
         if not places:
             return
-        named = names_of(self.parameters(optimizer), names)
+        named = names_of(optimizer, self.parameters(optimizer), names)
         carried = dict(optimizer.__dict__.pop(_CARRIED, ()))
         for group, index in places:
             parameter = group[index]
@@ -208,7 +208,7 @@ class MasterWeights:
         """Returns the optimizer's state dict with the masters in it."""
         self.refresh()
         masters = {number: pair.master.detach() for number, pair in self._numbered(optimizer)}
-        return {**type(optimizer).state_dict(optimizer), STATE_KEY: masters}
+        return {**type(optimizer).state_dict(optimizer), MASTERS_KEY: masters}
 
     def load_state_dict(self, optimizer: torch.optim.Optimizer, state_dict: Mapping[str, Any]) -> None:
         """Takes back what state_dict() returned, and rounds the masters into the parameters.
@@ -216,11 +216,11 @@ class MasterWeights:
         A master that is not in it becomes its parameter's value; a warning says so once. ValueError, with
         nothing changed: the masters are those of other parameters.
         """
-        masters = state_dict.get(STATE_KEY, {})
+        masters = state_dict.get(MASTERS_KEY, {})
         pairs = list(self._numbered(optimizer))
         for number, pair in pairs:
             self._check(number, pair, masters.get(number))
-        plain = {key: value for key, value in state_dict.items() if key != STATE_KEY}
+        plain = {key: value for key, value in state_dict.items() if key != MASTERS_KEY}
         type(optimizer).load_state_dict(optimizer, plain)
         for number, pair in pairs:
             with torch.no_grad():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from roundelay.torch.optimizer.equality import DIGEST_BYTES
+from roundelay.torch.strategies import Strategy
 
 LONGEST_PROPOSAL = 256  # bytes
 STEP_BYTES = 8
@@ -33,6 +34,18 @@ class RoundResult(NamedTuple):
             values[strategies:proposal],
             values[proposal + 2 : proposal + 1 + length] if length else None,
         )
+
+
+def proposal_of(strategy: Strategy) -> bytes:
+    """Returns the strategy's proposal after its length and one; nothing if there is none. ValueError: it is wrong."""
+    proposal = strategy.propose()
+    if proposal is None:
+        return b""
+    if not isinstance(proposal, bytes) or len(proposal) > LONGEST_PROPOSAL:
+        raise ValueError(
+            f"strategy {strategy.text} proposed {proposal!r:.80}: it must be at most {LONGEST_PROPOSAL} bytes"
+        )
+    return (1 + len(proposal)).to_bytes(2, "big") + proposal
 
 
 def round_length(size: int, proposes: bool) -> int:

@@ -29,7 +29,13 @@ from roundelay.torch.operations import LINEAR_OPS
 from roundelay.torch.optimizer import equality
 from roundelay.torch.optimizer.equality import NO_DIGEST, both_ways
 from roundelay.torch.optimizer.kept_state import Flushing, KeptState, Parameters, kept_buckets, parameters_of
-from roundelay.torch.optimizer.round_values import LONGEST_PROPOSAL, STEP_BYTES, RoundResult, round_length
+from roundelay.torch.optimizer.round_values import (
+    LONGEST_PROPOSAL,
+    STEP_BYTES,
+    RoundResult,
+    proposal_of,
+    round_length,
+)
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.strategies.pool_shapes import shape_in_pool
@@ -236,21 +242,9 @@ class Techniques:
         values += (self._step if leads else 0).to_bytes(STEP_BYTES, "big")
         values += both_ways(self._digest)
         if self._proposes:
-            proposal = self._proposal() if leads else b""
+            proposal = proposal_of(self._strategy) if leads else b""
             values += [*proposal, *bytes(2 + LONGEST_PROPOSAL - len(proposal))]
         return values
-
-    def _proposal(self) -> bytes:
-        """Returns the proposal after its length and one; nothing if there is none."""
-        proposal = self._strategy.propose()
-        if proposal is None:
-            return b""
-        if not isinstance(proposal, bytes) or len(proposal) > LONGEST_PROPOSAL:
-            raise ValueError(
-                f"strategy {self._strategy.text} proposed {proposal!r:.80}: it must be at most "
-                f"{LONGEST_PROPOSAL} bytes"
-            )
-        return (1 + len(proposal)).to_bytes(2, "big") + proposal
 
     def length(self) -> int:
         """Returns the number of bytes in values()."""

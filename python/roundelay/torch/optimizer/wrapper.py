@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,13 +14,15 @@ from roundelay import _core
 from roundelay.buckets import Cuts
 from roundelay.torch.compression import Compressor
 from roundelay.torch.measure import Span
-from roundelay.torch.optimizer.arguments import check_passes, names_of
+from roundelay.torch.optimizer.arguments import check_passes, prefix_of
 from roundelay.torch.optimizer.bound_method import BoundMethod
+from roundelay.torch.optimizer.equality import check_parameters
 from roundelay.torch.optimizer.gradient_marks import GradientMarks
 from roundelay.torch.optimizer.gradient_sync import GradientSync
 from roundelay.torch.optimizer.local_gradients import LocalGradients
 from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
+from roundelay.torch.parameter_names import Names, group_names, names_of, of_wrapped
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Context, Strategy
 
@@ -62,6 +65,7 @@ class Wrapper:
             self._end_marks.atexit = False
         self._strategy = strategy
         self._names = names
+        of_wrapped[optimizer] = self._present_names
         self._passes = passes
         self._skip = False
         self._stays_local = False  # the gradients of the next step are not reduced
@@ -135,7 +139,15 @@ class Wrapper:
             masters.between_steps,
             regroup,
             keep_local,
+            partial(check_parameters, prefix=prefix_of(number), process_set=self.process_set),
         )
+
+    def _present_names(self) -> Names:
+        """Returns the names of the parameters, group by group."""
+        optimizer = self._optimizer()
+        if optimizer is None:
+            return []
+        return group_names(optimizer, self.masters.parameters(optimizer), self._names)
 
     def keep_local(self, local: bool) -> None:
         """Makes the gradients of the next steps stay on this rank, or be reduced again; between steps."""
@@ -212,6 +224,7 @@ class Wrapper:
             hook.remove()
         for name in self._attributes:
             optimizer.__dict__.pop(name, None)
+        of_wrapped.pop(optimizer, None)
         self._end_hooks()
         if self._marks is not None:
             self._end_marks()
@@ -226,7 +239,7 @@ class Wrapper:
         hooks = self._sync or self._local
         if hooks is not None and hooks.covers(sum(len(group["params"]) for group in optimizer.param_groups)):
             return
-        named = names_of(self.masters.parameters(optimizer), self._names)
+        named = names_of(optimizer, self.masters.parameters(optimizer), self._names)
         if self._sync is not None:
             self._sync.add(((name, parameter) for parameter, name in named.items()), after_backward)
         if self._local is not None:
@@ -242,7 +255,7 @@ class Wrapper:
         if self._marks is None or optimizer is None:
             return
         if _core.timeline_enabled():
-            self._marks.follow(names_of(self.masters.parameters(optimizer), self._names))
+            self._marks.follow(names_of(optimizer, self.masters.parameters(optimizer), self._names))
         else:
             self._marks.close()
 
@@ -299,7 +312,7 @@ class Wrapper:
         check_passes(passes)
         optimizer = self._optimizer()
         if self._strategy is not None and optimizer is not None:
-            names = names_of(self.masters.parameters(optimizer), self._names)
+            names = names_of(optimizer, self.masters.parameters(optimizer), self._names)
             self._strategy.accept_gradients(names.values(), passes)
         self._passes = passes
         rules = self._rules()

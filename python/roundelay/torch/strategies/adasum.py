@@ -14,6 +14,7 @@ from roundelay import _core
 from roundelay.torch import operations
 from roundelay.torch.operations import Average
 from roundelay.torch.operations.common import by_device
+from roundelay.torch.parameter_names import in_canonical_order
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies.dense import checked_wire, wire_text
 from roundelay.torch.strategies.overflow import agree_on_overflow
@@ -43,15 +44,19 @@ class Adasum(Strategy):
             raise ValueError("strategy adasum is op=hvd.Adasum: give no other op with it")
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Copies the parameters. Keeps the last copy if a step raised before it ended."""
+        """Copies the parameters. Keeps the last copy if a step raised before it ended.
+
+        MismatchError, on all ranks and with nothing changed: their steps would be of other parameters.
+        """
         if self._before:
             return
-        self._before = [
-            (parameter, parameter.detach().clone())
-            for group in optimizer.param_groups
-            for parameter in group["params"]
+        named = {
+            name: parameter
+            for name, parameter in in_canonical_order(optimizer).items()
             if parameter.requires_grad and parameter.is_floating_point()
-        ]
+        }
+        self.context.check_parameters(named)
+        self._before = [(parameter, parameter.detach().clone()) for parameter in named.values()]
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Replaces this rank's step by the combined one."""

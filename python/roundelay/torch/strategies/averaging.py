@@ -12,6 +12,7 @@ from roundelay import _core
 from roundelay.errors import MismatchError
 from roundelay.torch.functions import allgather_object
 from roundelay.torch.operations import Average
+from roundelay.torch.parameter_names import in_canonical_order
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 from roundelay.torch.strategies.nodes import RankNode, node_id
 from roundelay.torch.strategies.overflow import agree_on_overflow
@@ -76,9 +77,9 @@ class Averaging(Strategy):
     # -- begin and end of a job
 
     def compare(self, said: str) -> dict[int, RankNode]:
-        """Compares the strategies of the set's ranks, and returns the ranks' nodes. All ranks call it.
+        """Compares the strategies and parameters of the set's ranks, and returns the ranks' nodes.
 
-        said: the strategy with its settings. MismatchError, on all ranks: theirs differ.
+        All ranks call it. said: the strategy with its settings. MismatchError, on all ranks: theirs differ.
         """
         mine = (_core.rank(), said, RankNode(node_id(), _core.local_size()))
         rows: list[tuple[int, str, RankNode]] = allgather_object(
@@ -91,6 +92,9 @@ class Averaging(Strategy):
                 f"the strategies of an optimizer differ between ranks: rank {rank} has {first}, rank "
                 f"{other[0]} {other[1]}: give DistributedOptimizer the same strategy on every rank"
             )
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        if optimizer is not None:
+            self.context.check_parameters(in_canonical_order(optimizer))
         self._met = True
         return {rank: node for rank, _, node in rows}
 
@@ -137,12 +141,12 @@ class Averaging(Strategy):
         ranks = self.context.process_set
         return {"strategy": self.text, "world_size": ranks.size(), "rank": ranks.rank()}
 
-    def stepped(self) -> list[torch.Tensor]:
-        """Returns the tensors of the optimizer's groups."""
+    def stepped(self) -> dict[torch.Tensor, str]:
+        """Returns the tensors of the optimizer's groups with their names, in the canonical order."""
         optimizer = self._optimizer() if self._optimizer is not None else None
-        return [] if optimizer is None else [p for group in optimizer.param_groups for p in group["params"]]
+        return {} if optimizer is None else {one: name for name, one in in_canonical_order(optimizer).items()}
 
 
-def trainable(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """Returns the tensors that the optimizer steps."""
-    return [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+def trainable(optimizer: torch.optim.Optimizer) -> dict[torch.Tensor, str]:
+    """Returns the tensors that the optimizer steps with their names, in the canonical order."""
+    return {one: name for name, one in in_canonical_order(optimizer).items() if one.requires_grad}

@@ -38,6 +38,10 @@ class Carried:
         """
         return [*self.parameters, *(self._tensor(entry, state) for entry in self.entries)]
 
+    def names(self, parameters: Sequence[str]) -> tuple[str, ...]:
+        """Returns names of tensors(), from those of the parameters."""
+        return (*parameters, *(f"{entry.key} of {parameters[entry.parameter]}" for entry in self.entries))
+
     def _tensor(self, entry: Entry, state: State) -> torch.Tensor:
         parameter = self.parameters[entry.parameter]
         found = state.get(parameter, {}).get(entry.key)

@@ -17,7 +17,7 @@ from roundelay.torch.measure import stats
 from roundelay.torch.operations import Average, allgather
 from roundelay.torch.operations.common import Call, row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet, set_id
-from roundelay.torch.strategies.averages import average
+from roundelay.torch.strategies.averages import Cycle, average
 from roundelay.torch.strategies.averaging import Averaging, trainable
 from roundelay.torch.strategies.carried import State
 from roundelay.torch.strategies.dense import checked_wire, wire_text
@@ -58,7 +58,7 @@ class DASO(Averaging):
     """
 
     kind: ClassVar[str] = "daso"
-    format: ClassVar[int] = 2
+    format: ClassVar[int] = 3
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class DASO(Averaging):
         exchange = self._exchange
         small = self.blocking_wire is not None and self._schedule.skips.global_skip == 0
         if small and not self.unaveraged() and exchange is not None and exchange.sends_next:
-            self._before = exchange.copy(trainable(optimizer))
+            self._before = exchange.copy(list(trainable(optimizer)))
 
     @torch.no_grad()
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -221,14 +221,13 @@ class DASO(Averaging):
         self._before = None
         self._choose_gradients()
 
-    def _cycle(self, exchange: Exchange, parameters: list[torch.Tensor], batch: int) -> None:
+    def _cycle(self, exchange: Exchange, parameters: dict[torch.Tensor, str], batch: int) -> None:
         due = exchange.take_due(batch)
         if due is not None and exchange.merges_first:
             exchange.merge(due, batch)
             due = None
         if self.skips.sends(batch):
-            cycle = self._step, self.skips.global_skip
-            exchange.send(parameters, batch, self.skips.batches_to_wait, cycle)
+            exchange.send(list(parameters), batch, self.skips.batches_to_wait, self._cycle_of(parameters))
         if due is not None:
             exchange.merge(due, batch)
 
@@ -253,9 +252,13 @@ class DASO(Averaging):
         pending = self._exchange.take()
         if pending is not None:
             self._exchange.merge(pending, self._batch - 1)
-        cycle = self._step, self.skips.global_skip
-        self._exchange.average(trainable(optimizer), cycle, self._before, self.blocking_wire)
+        parameters = trainable(optimizer)
+        cycle = self._cycle_of(parameters)
+        self._exchange.average(list(parameters), cycle, self._before, self.blocking_wire)
         self._averaged_at = self._step
+
+    def _cycle_of(self, parameters: dict[torch.Tensor, str]) -> Cycle:
+        return Cycle(self._step, self.skips.global_skip, tuple(parameters.values()))
 
     # -- epochs
 
@@ -289,7 +292,7 @@ class DASO(Averaging):
             return
         buffers = [one for one in self._buffers() if one.is_floating_point()]
         name = self.context.name("buffers.average")
-        means = average(buffers, (self._step, self.epoch), name, self.context.process_set)
+        means = average(buffers, Cycle(self._step, self.epoch), name, self.context.process_set)
         torch._foreach_copy_(buffers, means) if buffers else None
 
     @torch.no_grad()
@@ -305,8 +308,9 @@ class DASO(Averaging):
         self._step = self._averaged_at = most
         parameters = trainable(optimizer)
         with self.context.between_steps():
-            means = average(parameters, (most, 0), self.context.name("parameters.average"), ranks, takes_part)
-            torch._foreach_copy_(parameters, means)
+            cycle, name = Cycle(most, 0, tuple(parameters.values())), self.context.name("parameters.average")
+            means = average(list(parameters), cycle, name, ranks, takes_part)
+            torch._foreach_copy_(list(parameters), means)
         if self._exchange is not None:
             self._exchange.place = 0
             self._choose_gradients()
@@ -323,7 +327,7 @@ class DASO(Averaging):
             "averaged_at": self._averaged_at,
             "batch": self._batch,
             "schedule": self._schedule.state_dict(),
-            "exchange": None if exchange is None else exchange.state_dict(self.stepped()),
+            "exchange": None if exchange is None else exchange.state_dict(list(self.stepped())),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -335,7 +339,7 @@ class DASO(Averaging):
                 "nodes of the one that saved it"
             )
         if self._exchange is not None:
-            self._exchange.load_state_dict(self.stepped(), state["exchange"])
+            self._exchange.load_state_dict(list(self.stepped()), state["exchange"])
         self._schedule.load_state_dict(state["schedule"])
         self._step, self._averaged_at, self._batch = (state[key] for key in ("step", "averaged_at", "batch"))
         if self._exchange is not None:

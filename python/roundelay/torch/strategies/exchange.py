@@ -17,6 +17,7 @@ from roundelay.errors import MismatchError
 from roundelay.torch.functions import broadcast_object
 from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
+from roundelay.torch.strategies.averages import Cycle
 from roundelay.torch.strategies.carried import Carried, Entry, State
 from roundelay.torch.strategies.flat_copy import FlatCopy, fitting
 from roundelay.torch.strategies.nodes import Groups
@@ -71,13 +72,15 @@ class Exchange:
         """True if this rank sends next."""
         return self._groups.transfers is not None and self._groups.place == self.place
 
-    def send(self, parameters: _Tensors, batch: int, wait: int, cycle: tuple[int, int]) -> None:
+    def send(self, parameters: _Tensors, batch: int, wait: int, cycle: Cycle) -> None:
         """Begins a transfer of the present values. Call take_due() or take() before: none may be pending."""
         state = self._state()
         self._pending = Pending(self.place, batch, wait, Carried(parameters, state))
         if self.sends_next:
             assert self._groups.transfers is not None
-            copy = self.copy(self._pending.carried.tensors(state))
+            carried = self._pending.carried
+            copy = self.copy(carried.tensors(state))
+            cycle = cycle._replace(names=carried.names(cycle.names))
             self._pending.transfer = Transfer(copy, cycle, self._transfers, self._groups.transfers)
         self._turn()
 
@@ -114,7 +117,7 @@ class Exchange:
     def average(
         self,
         tensors: _Tensors,
-        cycle: tuple[int, int],
+        cycle: Cycle,
         start: FlatCopy | None = None,
         wire: torch.dtype | None = None,
     ) -> None:

@@ -15,7 +15,7 @@ from roundelay.torch.measure import count
 from roundelay.torch.operations import allgather
 from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies.averages import average
+from roundelay.torch.strategies.averages import Cycle, average
 from roundelay.torch.strategies.averaging import Averaging, trainable
 from roundelay.torch.strategies.kept_back import int_from, whole_number
 from roundelay.torch.strategies.nodes import inside, nodes_of
@@ -39,7 +39,7 @@ class LocalSGD(Averaging):
     """
 
     kind: ClassVar[str] = "local_sgd"
-    format: ClassVar[int] = 2
+    format: ClassVar[int] = 3
 
     def __init__(
         self,
@@ -67,8 +67,9 @@ class LocalSGD(Averaging):
         self._outer: Outer | None = None
         self._node: ProcessSet | None = None  # the ranks of this node; None: this rank is alone there
         self._length: int | None = None  # steps of the cycle; None: its first step is still to come
-        # The tensors that the optimizer has stepped since the last average, in the order of first steps.
-        self._changed: dict[torch.Tensor, None] = {}
+        # The tensors that the optimizer has stepped since the last average, and their names; in the order of
+        # first steps, and the canonical one among those of one step.
+        self._changed: dict[torch.Tensor, str] = {}
 
     @classmethod
     def from_text(cls, **given: str) -> LocalSGD:
@@ -128,7 +129,7 @@ class LocalSGD(Averaging):
         if not context.process_set.included() or context.process_set.size() == 1:
             return
         if self._make_outer is not None:
-            self._outer = Outer(self._make_outer, trainable(optimizer))
+            self._outer = Outer(self._make_outer, list(trainable(optimizer)))
         said = self.text if self._outer is None else f"{self.text} with {self._outer.text}"
         if self._step >= self.post_local_after:
             said += f", the first average after {self.period.after(self._step)} steps"
@@ -161,10 +162,10 @@ class LocalSGD(Averaging):
             return
         if self._length is None:
             self._length = self.period.after(self._averaged_at)
-        new = [one for one in trainable(optimizer) if one not in self._changed]
-        self._changed.update(dict.fromkeys(new))
+        new = {one: name for one, name in trainable(optimizer).items() if one not in self._changed}
+        self._changed.update(new)
         if self._outer is not None and new:
-            self._outer.remember(new)
+            self._outer.remember(list(new))
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Averages the parameters if it is time."""
@@ -198,7 +199,8 @@ class LocalSGD(Averaging):
     def _means(self, length: int, takes_part: bool = True) -> list[torch.Tensor]:
         name, ranks = self.context.name("parameters.average"), self.context.process_set
         count("parameter_transfers")
-        return average(list(self._changed), (self._step, length), name, ranks, takes_part)
+        cycle = Cycle(self._step, length, tuple(self._changed.values()))
+        return average(list(self._changed), cycle, name, ranks, takes_part)
 
     def _begin_cycle(self, length: int | None) -> None:
         self._changed.clear()
@@ -218,7 +220,7 @@ class LocalSGD(Averaging):
         takes_part = self._step == most
         self._step = most
         known = {*trainable(optimizer), *self._changed}
-        self._changed = dict.fromkeys(one for one in self.stepped() if one in known)
+        self._changed = {one: name for one, name in self.stepped().items() if one in known}
         length = self.period.after(most) if most >= self.post_local_after else None
         with self.context.between_steps():
             torch._foreach_copy_(list(self._changed), self._means(length or 0, takes_part))
@@ -236,7 +238,7 @@ class LocalSGD(Averaging):
 
     def state_dict(self) -> dict[str, Any]:
         """Returns this rank's place in the cycle, and ``outer``'s state. Save each rank's model, too."""
-        stepped = self.stepped()
+        stepped = list(self.stepped())
         places = {one: index for index, one in enumerate(stepped)}
         changed = [places[one] for one in self._changed if one in places]
         return {
@@ -252,7 +254,8 @@ class LocalSGD(Averaging):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what state_dict() returned, between two steps. ValueError: it belongs elsewhere."""
         self.check_state(state)
-        stepped = self.stepped()
+        names = self.stepped()
+        stepped = list(names)
         batches = [] if state["outer"] is None else state["outer"]["batches"]
         if any(index >= len(stepped) for batch in (state["changed"], *batches) for index in batch):
             raise ValueError(
@@ -261,7 +264,7 @@ class LocalSGD(Averaging):
             )
         if self._outer is not None:
             self._outer.load_state_dict(stepped, state["changed"], state["outer"])
-        self._changed = dict.fromkeys(stepped[index] for index in state["changed"])
+        self._changed = {stepped[index]: names[stepped[index]] for index in state["changed"]}
         self._step, self._averaged_at, self._length = (
             state[key] for key in ("step", "averaged_at", "length")
         )

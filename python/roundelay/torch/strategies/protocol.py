@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -180,6 +180,9 @@ class Context:
     regroup: Callable[[], None]  # makes the optimizer ask Strategy.gradient_set() again; between two steps
     # Makes the gradients of the next steps stay on this rank (True), or be reduced again; between two steps.
     keep_local: Callable[[bool], None]
+    # Raises MismatchError, on all ranks, if these tensors, by name and in the canonical order
+    # (parameter_names.py), are others on some. All ranks of the set call it.
+    check_parameters: Callable[[Mapping[str, torch.Tensor]], None]
 
     def name(self, of: str) -> str:
         """Returns a name for an operation of this optimizer's, the same on all ranks."""

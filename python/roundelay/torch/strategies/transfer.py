@@ -9,19 +9,18 @@ from roundelay.torch.measure import Span, count
 from roundelay.torch.operations import Sum
 from roundelay.torch.operations.common import by_device
 from roundelay.torch.process_sets import ProcessSet, set_id
-from roundelay.torch.strategies.averages import cycle_checks, cycles_agree, raise_mismatch
+from roundelay.torch.strategies.averages import Cycle, cycle_checks, cycles_agree, raise_mismatch
 from roundelay.torch.strategies.flat_copy import FlatCopy
 
 
 class Transfer:
     """Adds up copies of the ranks of a set in the background: the copy then has the sums.
 
-    It begins at once and waits for nothing. Nobody may use the copy before wait() has returned. cycle: the
-    step of the transfer and a number, which must be equal on all ranks that take part; ranks that have joined
-    add nothing.
+    It begins at once and waits for nothing. Nobody may use the copy before wait() has returned. The cycles
+    must be equal on all ranks that take part; ranks that have joined add nothing.
     """
 
-    def __init__(self, copy: FlatCopy, cycle: tuple[int, int], name: str, process_set: ProcessSet) -> None:
+    def __init__(self, copy: FlatCopy, cycle: Cycle, name: str, process_set: ProcessSet) -> None:
         self.copy = copy
         self._cycle, self._name, self._process_set = cycle, name, process_set
         parts = by_device((piece, piece) for piece in copy.pieces) or [[]]
