@@ -37,7 +37,10 @@ class RoundResult(NamedTuple):
 
 
 def proposal_of(strategy: Strategy) -> bytes:
-    """Returns the strategy's proposal after its length and one; nothing if there is none. ValueError: it is wrong."""
+    """Returns the strategy's proposal after its length and one; nothing if there is none.
+
+    ValueError: it is no bytes, or too long.
+    """
     proposal = strategy.propose()
     if proposal is None:
         return b""
