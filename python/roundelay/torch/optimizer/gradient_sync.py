@@ -181,7 +181,7 @@ class GradientSync:
         self._groups = {**dict(in_place), **buckets}
         self._members = [gradient for group in self._groups.values() for gradient in group.members]
         self._rows = in_order(
-            Row(one.name.removeprefix(f"{self._prefix}."), one.shape, one.dtype, self._grouping.get(number))
+            one.row._replace(name=one.name.removeprefix(f"{self._prefix}."), group=self._grouping.get(number))
             for number, one in self._gradients.items()
         )
         self._digest = equality.digest_of_parameters(self._rows)
