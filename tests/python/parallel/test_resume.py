@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ import torch
 import roundelay.torch as hvd
 from own_strategies import Choosing
 from ranks import run_checks
-from resumed_training import CSC, ENV, POWER_SGD, RUNS, STEPS, Training, same
+from resumed_training import CSC, ENV, POWER_SGD, RUNS, STEPS, Training, adamw, same
 from roundelay.buckets import Cuts
 from roundelay.torch.gradients import pool_tuner
 
@@ -33,6 +34,30 @@ def check_eight_and_eight_steps_are_sixteen() -> None:
         if hvd.size() > 1:
             assert again.buckets() > 1
             again.check_has_kept()
+
+
+def _outer(tensors: list[torch.Tensor]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(tensors, lr=0.7, momentum=0.9, nesterov=True)
+
+
+def check_strategies_that_average_parameters() -> None:
+    """Ranks have steps of their own. The state is saved between two averages."""
+
+    def with_outer() -> hvd.strategies.Strategy:
+        return hvd.strategies.LocalSGD(period=3, outer=_outer, within_node="period")
+
+    runs: list[tuple[Any, dict[str, Any]]] = [
+        (with_outer, {"cycle": True}),
+        ("local_sgd:period=3,within_node=period,post_local_after=5", {"make": adamw, "scale": True}),
+        ("local_sgd:period=3,within_node=period", {"dtype": torch.bfloat16, "passes": 2}),
+        ("adasum", {"make": adamw, "clip": True}),
+    ]
+    for strategy, settings in runs:
+        training = Training(strategy, **settings).run(8)
+        state = training.saved()
+        again = Training(strategy, **settings).load(state)
+        same(again.saved(), state)
+        same(again.run().saved(), training.run().saved(), f"{training.strategy.text} {settings}")
 
 
 def check_a_state_of_any_step() -> None:

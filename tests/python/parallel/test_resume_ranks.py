@@ -124,15 +124,26 @@ def check_parameters_that_are_frozen_or_added_after_loading() -> None:
 
 
 def check_two_optimizers_and_a_process_set() -> None:
-    runs = [Training(CSC), Training(TOPK)]
+    whole_job = hvd.size() == 2
+    some = hvd.global_process_set if whole_job else hvd.add_process_set([0, hvd.size() - 1])
+
+    def made() -> list[Training]:
+        own = [Training(POWER_SGD, process_set=some)] if some.included() else []
+        return [Training(CSC), Training(TOPK), *own]
+
+    runs = made()
     for training in runs:
         training.run(8)
     states = [training.saved() for training in runs]
-    again = [Training(CSC), Training(TOPK)]
+    again = made()
     for training, state in zip(reversed(again), reversed(states), strict=True):  # in another order than made
         training.load(state)
     for training, whole in zip(again, runs, strict=True):
         same(training.run().saved(), whole.run().saved())
+        training.check_has_kept()
+    del runs, again, training, whole
+    if not whole_job:
+        hvd.remove_process_set(some)
 
 
 def check_a_new_job_forgets_a_loaded_state() -> None:

@@ -45,6 +45,7 @@ class Training:
         scale: bool = False,
         dtype: torch.dtype = torch.float32,
         compression: Any = hvd.Compression.none,
+        process_set: hvd.ProcessSet = hvd.global_process_set,
     ) -> None:
         torch.manual_seed(5)
         layers = [nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 10), nn.Tanh(), nn.Linear(10, 3)]
@@ -57,6 +58,7 @@ class Training:
             strategy=strategy() if callable(strategy) else strategy,
             master_weights=dtype != torch.float32,
             compression=compression,
+            process_set=process_set,
         )
         self.strategy = hvd.strategies.of(self.optimizer)
         self.cycle = (

@@ -299,15 +299,17 @@ class PoolPlan:
             self._first = found(proposals.first)
         if not order:
             if self._pools is not None:
-                raise ValueError("it has none, and the state that was loaded before has some")
+                raise ValueError("it has none, and there is a pool already")
             return []
+        if self._phase is _Phase.OVER:
+            raise ValueError("there is no gradient pool (is ROUNDELAY_GRADIENT_POOL=0 set?)")
         with torch.no_grad():
             if self._pools is None:
                 self._pools = make(order)
             elif set(order) == set(self._pools.gradients()):
                 self._pools.arrange(order)
             else:
-                raise ValueError("they have other gradients than those of the state that was loaded before")
+                raise ValueError("they have other gradients than the pool that is there already")
         self._phase = _Phase.MAKING
         if state.cuts is None:
             return []

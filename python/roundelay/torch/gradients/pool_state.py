@@ -88,6 +88,9 @@ class PoolOwner(Protocol):
     def restart(self) -> None:
         """Begins without a pool."""
 
+    def outstanding(self) -> bool:
+        """Returns whether gradients are in flight."""
+
 
 def _cuts(numbers: list[int]) -> Cuts | None:
     return Cuts(*map(int, numbers)) if numbers else None

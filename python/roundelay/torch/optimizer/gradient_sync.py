@@ -203,8 +203,6 @@ class GradientSync:
 
         ValueError, RuntimeError or MemoryError: this rank cannot make them; call restart().
         """
-        if self._rounds or self.outstanding():
-            raise ValueError("gradients of this step were reduced already: load a state between two steps")
         groups = self._group
         free = [one for one in self._members if groups[one].alone or isinstance(groups[one], Bucket)]
         self._use(self._plan.restore(state, free, self._make_pools))

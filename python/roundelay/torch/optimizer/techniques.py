@@ -80,6 +80,7 @@ class Techniques:
         self._empty_everywhere = False  # the states of all ranks are empty, by the last round's values
         self._overflow_said = False  # the warning of note_overflow()
         self._owner: weakref.ref[PoolOwner] | None = None
+        self._in_step = False  # some gradients of the next step were reduced
         self._loading: KeptState | None = None  # while its buckets are made
         self.loaded = False  # a state was loaded, and no step was taken since
         self.loaded_digest = NO_DIGEST  # of the state that was loaded; the ranks compare theirs in each round
@@ -118,6 +119,7 @@ class Techniques:
 
     def new_gradients(self) -> None:
         """Begins new gradients, within a step or after it. While flushing, these are flushed too."""
+        self._in_step = False
         if self._flushing or self._flush_this_step:
             self._flush_all()
 
@@ -257,7 +259,7 @@ class Techniques:
 
         MismatchError, on all ranks: they have different strategies.
         """
-        self._empty_everywhere = False
+        self._empty_everywhere, self._in_step = False, True
         if not values:
             return
         result = RoundResult.parse(values, self._set.size())
@@ -300,10 +302,8 @@ class Techniques:
     def note_overflow(self, found: Iterable[torch.Tensor]) -> None:
         """Warns once, on rank 0, if a step that flushes is skipped. found: GradScaler's, not 0: overflow."""
         flushes = self.stateful and (self._flushing or self._flush_this_step)
-        if not flushes or self._overflow_said or not any(map(bool, found)):
-            return
-        self._overflow_said = True
-        if self._set.rank() == 0:
+        if flushes and not self._overflow_said and any(map(bool, found)) and self._set.rank() == 0:
+            self._overflow_said = True
             text = (
                 f"GradScaler skips a step in which strategy {self._strategy.text} sends all it kept back: "
                 "these gradients are lost (docs/strategies.md#what-is-kept-back-and-checkpoints)"
@@ -350,9 +350,8 @@ class Techniques:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what state_dict() returned, and makes its pool and buckets. It sends no message.
 
-        ValueError, and nothing has changed: it does not fit, or buckets are in use. These may keep gradients
-        back that belong to other weights. ValueError or RuntimeError, and nothing is loaded: its buckets
-        cannot be made here.
+        ValueError, and nothing has changed: it does not fit, or buckets are in use, which may keep gradients
+        of other weights back. ValueError or RuntimeError, and nothing is loaded: no such buckets can be made.
         """
         if self._buckets and not self.loaded:
             raise ValueError(
@@ -362,8 +361,8 @@ class Techniques:
         kept = KeptState.from_dict(state)
         kept.check(self._strategy.text, self._set, self._parameters())
         owner = self._pool_owner()
-        if kept.pool.order and (owner is None or not _core.config().gradient_pool):
-            raise ValueError("this state needs buckets: load it without ROUNDELAY_GRADIENT_POOL=0")
+        if self._in_step or (owner is not None and owner.outstanding()):
+            raise ValueError("gradients of this step were reduced already: load a state between two steps")
         before, self._step, self._loading = self._step, kept.step, kept
         try:
             if owner is not None:
@@ -386,9 +385,8 @@ class Techniques:
 
         submitted: the names of this step's operations on this rank.
         """
-        return equality.loaded_error(
-            self.loaded_digest, self._strategy.text, submitted, self.prefix, self._set
-        )
+        text = self._strategy.text
+        return equality.loaded_error(self.loaded_digest, text, submitted, self.prefix, self._set)
 
     def forget_loaded(self) -> None:
         """Forgets a loaded state, which does not belong to those of the other ranks."""
