@@ -105,6 +105,41 @@ def check_a_state_that_is_loaded_twice() -> None:
     same(again.load(late).run().saved(), end)
 
 
+def check_a_state_without_buckets_does_not_replace_one_with_some() -> None:
+    whole = Training(CSC)
+    states = [whole.run(until).saved() for until in (1, 2, 8)]
+    for early in states[:2]:
+        again = Training(CSC).load(states[2])
+        with pytest.raises(ValueError, match="cannot be made on this rank: it has none"):
+            again.strategy.load_state_dict(early["strategy"])
+        assert again.buckets() == 0
+        same(Training(CSC).load(early).load(states[2]).saved(), states[2])
+        again.load(early)
+        same(again.run(8).saved(), states[2])
+
+
+def check_a_state_is_loaded_between_two_steps() -> None:
+    whole = Training(CSC)
+    state = whole.run(8).saved()
+    again = Training(CSC)
+    again.model(torch.ones(1, 12)).sum().backward()
+    with pytest.raises(ValueError, match="load a state between two steps"):
+        again.strategy.load_state_dict(state["strategy"])
+    again.optimizer.zero_grad()
+    same(again.load(state).run().saved(), whole.run().saved())
+
+
+def check_groups_that_are_not_those_of_the_state() -> None:
+    state = Training(CSC).run(8).saved()
+    again = Training(CSC)
+    hvd.DistributedOptimizer(again.optimizer, again.model.named_parameters(), groups=2, strategy=CSC)
+    strategy = hvd.strategies.of(again.optimizer)
+    with pytest.raises(ValueError, match=r"cannot be made on this rank: no bucket can have .* groups="):
+        strategy.load_state_dict(state["strategy"])
+    again.run(5)
+    assert again.buckets() == 0
+
+
 def check_parameters_that_are_frozen_or_added_after_loading() -> None:
     whole = Training(CSC).run(8)
     state = whole.saved()

@@ -295,27 +295,20 @@ class PoolPlan:
             return tuple(by_name[name] for name in names)
 
         order, proposals = found(state.order), state.proposals
+        if order and self._phase is _Phase.OVER:
+            raise ValueError("there is no gradient pool (is ROUNDELAY_GRADIENT_POOL=0 set?)")
         if self._pools is None:
             self._first = found(proposals.first)
+        elif not order or (self._buckets and state.cuts is None):
+            raise ValueError("it has none, and there are some already")
         if not order:
-            if self._pools is not None:
-                raise ValueError("it has none, and there is a pool already")
             return []
-        if self._phase is _Phase.OVER:
-            raise ValueError("there is no gradient pool (is ROUNDELAY_GRADIENT_POOL=0 set?)")
-        with torch.no_grad():
-            if self._pools is None:
-                self._pools = make(order)
-            elif set(order) == set(self._pools.gradients()):
-                self._pools.arrange(order)
-            else:
-                raise ValueError("they have other gradients than the pool that is there already")
-        self._phase = _Phase.MAKING
+        self._pools = self._laid_out(self._pools, order, make)
+        self._phase, self._failure = _Phase.MAKING, ""
         if state.cuts is None:
             return []
-        self._phase, self._cuts, self._waits = _Phase.RUNNING, state.cuts, state.waits
-        if state.ordering:
-            self._phase = _Phase.ORDERING
+        self._phase = _Phase.ORDERING if state.ordering else _Phase.RUNNING
+        self._cuts, self._waits = state.cuts, state.waits
         self._pool_tuner = self._make_tuner(self._pools)
         if self._pool_tuner is not None:
             self._pool_tuner.order_watch.state = proposals.late, found(proposals.last)
@@ -323,6 +316,17 @@ class PoolPlan:
             self._pool_tuner.cuts = proposals.cuts
         self._rules.recording = self._pool_tuner is not None and self._pool_tuner.recording
         return self._cut()
+
+    @staticmethod
+    @torch.no_grad()
+    def _laid_out(pools: Pools | None, order: Sequence[Gradient], make: Maker) -> Pools:
+        """Makes pools, or lays out those that are there: the key of their regions is in use."""
+        if pools is None:
+            return make(order)
+        if set(order) != set(pools.gradients()):
+            raise ValueError("they have other gradients than the pool that is there already")
+        pools.arrange(order)
+        return pools
 
     def _names(self, gradients: Sequence[Gradient]) -> Names:
         return tuple(gradient.name.removeprefix(f"{self._prefix}.") for gradient in gradients)
