@@ -86,7 +86,7 @@ class GradientSync:
         self._round: Round | None = None
         self._members: list[Gradient] = []  # the gradients of all groups, in the groups' order
         self._rows: list[Row] = []  # what ranks compare of the parameters
-        self._digest = equality.NO_DIGEST
+        self._digest = b""  # of the rows, both ways (equality.py)
         # Some rank has submitted these since the last step: whole groups, and gradients without their group.
         self._seen_groups: set[GradientGroup] = set()
         self._seen: set[Gradient] = set()
@@ -184,7 +184,7 @@ class GradientSync:
             one.row._replace(name=one.name.removeprefix(f"{self._prefix}."), group=self._grouping.get(number))
             for number, one in self._gradients.items()
         )
-        self._digest = equality.digest_of_parameters(self._rows)
+        self._digest = equality.both_ways(equality.digest_of_parameters(self._rows))
 
     def buckets(self) -> int:
         """Returns the number of buckets."""
@@ -267,7 +267,7 @@ class GradientSync:
         submitted = [min(group.core.take_filled(), 255) for group in groups]
         masters, techniques = self._masters.values(), self.techniques.values()
         plan = [*masters, *techniques, *self._plan.values(self._members, alone)]
-        values = values_of(final, equality.both_ways(self._digest), submitted, list(groups), plan)
+        values = values_of(final, self._digest, submitted, list(groups), plan)
         self._rounds += 1
         try:
             handle = None if alone else _core.allreduce_async(*self._round_call(values))
@@ -328,7 +328,7 @@ class GradientSync:
             self._raise_difference(error)
         except HorovodInternalError as error:
             raise self._naming_gradients(error) from None
-        if not equality.equal(parameters_in(own.values)):
+        if parameters_in(own.values) != self._digest:
             self._raise_difference(None)
 
     def _raise_difference(self, error: MismatchError | None) -> None:
