@@ -31,15 +31,8 @@ from roundelay.torch.gradients.groups import GradientGroup
 from roundelay.torch.gradients.pool import Bucket, Pools, job_keys
 from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.operations import Max
-from roundelay.torch.optimizer import equality
-from roundelay.torch.optimizer.agreement_round import (
-    GroupResult,
-    Result,
-    Round,
-    parameters_in,
-    result_of,
-    values_of,
-)
+from roundelay.torch.optimizer import agreement_round, equality
+from roundelay.torch.optimizer.agreement_round import GroupResult, Result, Round
 from roundelay.torch.optimizer.arguments import prefix_of
 from roundelay.torch.optimizer.backward_end import backward_end
 from roundelay.torch.optimizer.master_weights import MasterWeights
@@ -267,7 +260,7 @@ class GradientSync:
         submitted = [min(group.core.take_filled(), 255) for group in groups]
         masters, techniques = self._masters.values(), self.techniques.values()
         plan = [*masters, *techniques, *self._plan.values(self._members, alone)]
-        values = values_of(final, self._digest, submitted, list(groups), plan)
+        values = agreement_round.values_of(final, self._digest, submitted, list(groups), plan)
         self._rounds += 1
         try:
             handle = None if alone else _core.allreduce_async(*self._round_call(values))
@@ -289,7 +282,7 @@ class GradientSync:
         assert self._round is not None
         own, self._round = self._round, None
         self._wait_for_round(own)
-        result = result_of(bytes(own.values), self._groups.values())
+        result = agreement_round.result_of(bytes(own.values), self._groups.values())
         self._note(result)
         with torch.no_grad():
             self._contribute(result.groups, own.submitted)
@@ -328,17 +321,16 @@ class GradientSync:
             self._raise_difference(error)
         except HorovodInternalError as error:
             raise self._naming_gradients(error) from None
-        if parameters_in(own.values) != self._digest:
+        if agreement_round.parameters_in(own.values) != self._digest:
             self._raise_difference(None)
 
     def _raise_difference(self, error: MismatchError | None) -> None:
         """Raises what differs between the ranks, which all call it. error: the round's; None: it has none."""
         submitted = {name for group in self._groups.values() for name in group.names_in_step()}
         try:
-            process_set = self._rule.process_set
-            differing = equality.parameters_error(self._rows, submitted, self._prefix, process_set)
-            if differing is not None:
-                raise differing from error
+            found = equality.parameters_error(self._rows, submitted, self._prefix, self._rule.process_set)
+            if found is not None:
+                raise found from error
             self.techniques.check_strategies()
             if error is not None:
                 raise error
