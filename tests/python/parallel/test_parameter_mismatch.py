@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
+from daso_training import daso, nodes_of
 from ordered_training import NAMES, Ordered, momentum
 from ranks import run_checks
 from roundelay.errors import MismatchError
@@ -200,6 +201,21 @@ def check_parameters_that_local_sgd_averages() -> None:
     training.run(1)
     _raised(lambda: training.run(1), "'c'", "'b'", "average other tensors")
     Ordered(names, strategy=strategy).run(2)
+
+
+def check_parameters_that_daso_spreads_in_a_node() -> None:
+    """One rank of the second node has another layer frozen than the rank that gives it its parameters."""
+    if hvd.size() < 4:
+        return
+    with nodes_of(2):
+        training = Ordered(NAMES, strategy=daso(0))
+        training.parameters["c" if _is_last() else "b"].requires_grad_(False)
+        if hvd.rank() < 2:
+            training.run(1)
+        else:
+            with pytest.raises(MismatchError, match="rank 2 has 'c', rank 3 has 'b'"):
+                training.run(1)
+        assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
 
 
 def check_state_of_other_parameters_is_not_broadcast() -> None:

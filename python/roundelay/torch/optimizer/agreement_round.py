@@ -60,7 +60,7 @@ def values_of(
 
 
 def parameters_in(values: bytearray) -> bytes:
-    """Returns the combined digests of the ranks' parameters."""
+    """Returns the combined digests of the ranks' parameters: this rank's own, if all are equal."""
     return bytes(values[_DIGEST])
 
 

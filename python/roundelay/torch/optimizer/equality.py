@@ -28,10 +28,12 @@ def both_ways(digest: bytes) -> bytes:
     return digest + bytes(255 - byte for byte in digest)
 
 
-def mixed(one: bytes, other: bytes) -> bytes:
-    """Returns a digest that differs if one of two digests does; ``one`` if the other is NO_DIGEST."""
-    number = int.from_bytes(one, "big") ^ int.from_bytes(other, "big")
-    return number.to_bytes(DIGEST_BYTES, "big")
+def mixed(both: bytes, other: bytes) -> bytes:
+    """Returns both_ways() of a digest that differs if one of two does. both: both_ways() of one of them."""
+    if other == NO_DIGEST:
+        return both
+    number = int.from_bytes(both[:DIGEST_BYTES], "big") ^ int.from_bytes(other, "big")
+    return both_ways(number.to_bytes(DIGEST_BYTES, "big"))
 
 
 def equal(combined: bytes) -> bool:

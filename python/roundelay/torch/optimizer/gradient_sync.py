@@ -32,16 +32,8 @@ from roundelay.torch.gradients.pool import Bucket, Pools, job_keys
 from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.gradients.pool_state import PoolState
 from roundelay.torch.operations import Max
-from roundelay.torch.optimizer import equality
-from roundelay.torch.optimizer.agreement_round import (
-    GroupResult,
-    Result,
-    Round,
-    naming_gradients,
-    parameters_in,
-    result_of,
-    values_of,
-)
+from roundelay.torch.optimizer import agreement_round, equality
+from roundelay.torch.optimizer.agreement_round import GroupResult, Result, Round
 from roundelay.torch.optimizer.arguments import prefix_of
 from roundelay.torch.optimizer.backward_end import backward_end
 from roundelay.torch.optimizer.master_weights import MasterWeights
@@ -87,7 +79,7 @@ class GradientSync:
         self._round: Round | None = None
         self._members: list[Gradient] = []  # the gradients of all groups, in the groups' order
         self._rows: list[Row] = []  # what ranks compare of the parameters
-        self._digest = equality.NO_DIGEST
+        self._digest = b""  # of the rows, both ways (equality.py)
         # Some rank has submitted these since the last step: whole groups, and gradients without their group.
         self._seen_groups: set[GradientGroup] = set()
         self._seen: set[Gradient] = set()
@@ -184,7 +176,7 @@ class GradientSync:
             one.row._replace(name=one.name.removeprefix(f"{self._prefix}."), group=self._grouping.get(number))
             for number, one in self._gradients.items()
         )
-        self._digest = equality.digest_of_parameters(self._rows)
+        self._digest = equality.both_ways(equality.digest_of_parameters(self._rows))
 
     def buckets(self) -> int:
         """Returns the number of buckets."""
@@ -280,13 +272,12 @@ class GradientSync:
         submitted = [min(group.core.take_filled(), 255) for group in groups]
         masters, techniques = self._masters.values(), self.techniques.values()
         plan = [*masters, *techniques, *self._plan.values(self._members, alone)]
-        digest = equality.mixed(self._digest, self.techniques.loaded_digest)
-        values = values_of(final, equality.both_ways(digest), submitted, list(groups), plan)
+        values = agreement_round.values_of(final, self._compared(), submitted, list(groups), plan)
         self._rounds += 1
         try:
             handle = None if alone else _core.allreduce_async(*self._round_call(values))
         except HorovodInternalError as error:
-            raise naming_gradients(error, self._members) from None
+            raise agreement_round.naming_gradients(error, self._members) from None
         self._round = Round(handle, values, submitted)
         if not alone:
             _core.flush()
@@ -303,7 +294,7 @@ class GradientSync:
         assert self._round is not None
         own, self._round = self._round, None
         self._wait_for_round(own)
-        result = result_of(bytes(own.values), self._groups.values())
+        result = agreement_round.result_of(bytes(own.values), self._groups.values())
         self._note(result)
         with torch.no_grad():
             self._contribute(result.groups, own.submitted)
@@ -331,6 +322,10 @@ class GradientSync:
         )
         self._all_final = result.all_final
 
+    def _compared(self) -> bytes:
+        """Returns what the ranks compare in each round: their parameters, and what they have loaded."""
+        return equality.mixed(self._digest, self.techniques.loaded_digest)
+
     def _wait_for_round(self, own: Round) -> None:
         """Waits for the round. MismatchError, on all ranks and with nothing in flight: optimizers differ."""
         try:
@@ -341,18 +336,17 @@ class GradientSync:
         except MismatchError as error:  # the sizes of the ranks' values differ
             self._raise_difference(error)
         except HorovodInternalError as error:
-            raise naming_gradients(error, self._members) from None
-        if not equality.equal(parameters_in(own.values)):
+            raise agreement_round.naming_gradients(error, self._members) from None
+        if agreement_round.parameters_in(own.values) != self._compared():
             self._raise_difference(None)
 
     def _raise_difference(self, error: MismatchError | None) -> None:
         """Raises what differs between the ranks, which all call it. error: the round's; None: it has none."""
         submitted = {name for group in self._groups.values() for name in group.names_in_step()}
         try:
-            process_set = self._rule.process_set
-            differing = equality.parameters_error(self._rows, submitted, self._prefix, process_set)
-            if differing is not None:
-                raise differing from error
+            found = equality.parameters_error(self._rows, submitted, self._prefix, self._rule.process_set)
+            if found is not None:
+                raise found from error
             loaded = self.techniques.loaded_error(submitted)
             if loaded is None:
                 self.techniques.check_strategies()
