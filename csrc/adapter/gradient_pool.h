@@ -43,7 +43,8 @@ class GradientPool {
   // for all entries; it may differ from the parameter's. Returns the entry's index. Errors: kInvalidArgument
   // (the entry is not within the region or the result memory).
   Result<std::size_t> add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type);
-  // Removes all entries. Tensors of them that somebody holds keep their values: these move out of the region.
+  // Removes all entries. Tensors of them that somebody holds keep their values: these move out of the region,
+  // which is zero then.
   void clear();
   // Returns the part of the pool that the entry takes.
   [[nodiscard]] PoolRange range(std::size_t index) const { return wire_.range(index); }

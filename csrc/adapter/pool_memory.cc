@@ -58,8 +58,10 @@ Result<std::size_t> PoolMemory::add(std::size_t offset, const at::Tensor& parame
 }
 
 void PoolMemory::clear() {
+  if (entries_.empty()) return;
   for (const Entry& entry : entries_) vacate(entry);
   entries_.clear();
+  elements({0, region_->own.size(), at::kByte}).zero_();
 }
 
 PoolRange PoolMemory::range(std::size_t index) const {

@@ -43,7 +43,8 @@ class PoolMemory {
   // Adds an entry of this type for the gradient of `parameter` at a byte offset, and returns its index.
   // Errors: as check().
   Result<std::size_t> add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type);
-  // Removes all entries. Tensors of them that somebody holds keep their values: these move out of the memory.
+  // Removes all entries, and zeroes the memory: what lies between the next entries is a part of buckets, too.
+  // Tensors of entries that somebody holds keep their values: these move out of the memory.
   void clear();
   // Returns the part of the memory that the entry takes.
   [[nodiscard]] PoolRange range(std::size_t index) const;

@@ -35,7 +35,8 @@ class GradientPool:
     ) -> None: ...
     # Adds an entry for the gradient of `parameter`, in this dtype. Returns the entry's number.
     def add(self, offset: int, parameter: torch.Tensor, dtype: torch.dtype) -> int: ...
-    # Removes all entries. Tensors of them that somebody holds move out of the pool, with their values.
+    # Removes all entries. Tensors of them that somebody holds move out of the pool, with their values. The
+    # pool is zero then.
     def clear(self) -> None: ...
     @property
     def counters(self) -> dict[str, int]: ...  # those of hvd.stats(), for this pool

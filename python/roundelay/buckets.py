@@ -34,13 +34,6 @@ class Cuts(NamedTuple):
 DEFAULT = Cuts(16 * _MIB)
 
 
-class Layout(NamedTuple):
-    """The order of gradients in their pools, and the sizes of buckets."""
-
-    order: tuple[str, ...]  # names of gradients
-    cuts: Cuts
-
-
 class Link(NamedTuple):
     """The cost of operations on a process set."""
 

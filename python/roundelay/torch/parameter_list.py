@@ -17,6 +17,9 @@ class Row(NamedTuple):
     shape: tuple[int, ...]
     dtype: str
     group: int | None = None  # its number among groups that the ranks must have alike; None: in no group
+    strides: tuple[
+        int, ...
+    ] = ()  # those of dimensions with several elements, where memory is reduced as it is
 
 
 Ranked = tuple[int, Sequence[Row]]  # a rank and its parameters, in the canonical order
@@ -69,5 +72,7 @@ def _unequal(one: Row, two: Row) -> tuple[str, str]:
         return f"has shape {one.shape}", f"{two.shape}"
     if one.dtype != two.dtype:
         return f"is {one.dtype}", two.dtype
+    if one.strides != two.strides:
+        return f"has strides {one.strides} (memory_format)", f"{two.strides}"
     here, there = ("in no group" if row.group is None else f"in group {row.group}" for row in (one, two))
     return f"is {here}", there

@@ -14,8 +14,6 @@ from typing import Any, cast
 import pytest
 import torch
 
-from roundelay.buckets import Cuts
-from roundelay.errors import MismatchError
 from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.operations import Max, Sum
 from roundelay.torch.optimizer.round_values import LONGEST_PROPOSAL
@@ -110,7 +108,7 @@ class Rank:
             )
             for n, core in enumerate(self.cores)
         ]
-        self.techniques.use(cast(list[Bucket], buckets), Cuts(number))
+        self.techniques.use(cast(list[Bucket], buckets))
 
 
 class Job:
@@ -302,7 +300,7 @@ def test_a_strategy_that_chooses_nothing_costs_nothing() -> None:
 
     group = SimpleNamespace(rank=lambda: 0, size=lambda: 2)
     techniques = Techniques(Silent(), Sum, cast(ProcessSet, group), "gradient", {})
-    techniques.use(cast(list[Bucket], [None]), Cuts(1))  # a bucket that nothing can be asked of
+    techniques.use(cast(list[Bucket], [None]))  # a bucket that nothing can be asked of
     techniques.new_step()
     techniques.new_gradients()
     assert techniques.values() == []
@@ -310,18 +308,6 @@ def test_a_strategy_that_chooses_nothing_costs_nothing() -> None:
     techniques.apply(b"")
     techniques.end_round(wants_layout=False)
     assert techniques.may_change_layout()
-
-
-def test_states_that_do_not_belong_together() -> None:
-    job = Job(2)
-    job.choose(lambda bucket, step: CYCLIC)
-    job.use(1)
-    state = job.ranks[0].techniques.state_dict()
-    fresh = Job(2)
-    fresh.ranks[0].techniques._restored = _restored(state)
-    with pytest.raises(MismatchError, match="do not belong together"):
-        fresh.step(random.Random(0))
-    fresh.step(random.Random(0))  # as if nothing had been loaded
 
 
 def test_the_number_of_a_run_belongs_to_the_state() -> None:

@@ -16,8 +16,9 @@ from roundelay import _core
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.compression import Compressor
 from roundelay.torch.operations import LINEAR_OPS
-from roundelay.torch.parameter_list import kind_of
+from roundelay.torch.parameter_list import Row, kind_of
 from roundelay.torch.process_sets import ProcessSet, set_id
+from roundelay.torch.strategies.pool_shapes import pool_strides
 
 
 class Reduction(NamedTuple):
@@ -84,12 +85,12 @@ Pending = Contribution | Callable[[], torch.Tensor]  # a call: returns the resul
 class Gradient:
     """One parameter's gradient. Only ``core`` changes ``.grad`` and knows what it contains."""
 
-    __slots__ = ("__weakref__", "core", "dtype", "hooks", "name", "pending", "rule", "shape")
+    __slots__ = ("__weakref__", "core", "hooks", "name", "pending", "row", "rule")
 
     def __init__(self, parameter: torch.Tensor, name: str, rule: Reduction) -> None:
         self.core = _core.Gradient(parameter, name, rule.op in LINEAR_OPS)
         self.name = name
-        self.shape, self.dtype = kind_of(parameter)  # when the optimizer got it: ranks compare them
+        self.row = Row(name, *kind_of(parameter), strides=_strides(parameter))  # when the optimizer got it
         self.rule = rule
         self.hooks: list[torch.utils.hooks.RemovableHandle] = []
         self.pending: list[Pending] = []  # reductions outside a pool
@@ -181,6 +182,14 @@ class Gradient:
         for hook in self.hooks:
             hook.remove()
         self.hooks.clear()
+
+
+def _strides(parameter: torch.Tensor) -> tuple[int, ...]:
+    """Returns the strides of the gradient in a pool, without those of dimensions of one element."""
+    if torch.nn.parameter.is_lazy(parameter) or parameter.layout != torch.strided:
+        return ()
+    strides = zip(pool_strides(parameter), parameter.shape, strict=True)
+    return tuple(stride for stride, size in strides if size != 1)
 
 
 def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:

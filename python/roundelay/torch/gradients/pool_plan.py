@@ -11,6 +11,9 @@ carried out while a rank has joined (hvd.join), so no rank misses a proposal. Th
 
 When the optimizer has got other parameters, the ranks begin again with another plan.
 
+A checkpoint's pool comes into use when it is loaded, on each rank alone: the ranks of the job that saved it
+have agreed on it, and those of this job compare what they have loaded before they use a result.
+
 Only the measurement waits. If the strategy keeps gradients back, sizes are not tried out. If a candidate of a
 search does, the pool stays as it is until they are flushed (optimizer/techniques.py).
 """
@@ -26,9 +29,10 @@ from typing import Protocol
 import torch
 
 from roundelay import _core
-from roundelay.buckets import DEFAULT, Cuts, Layout
+from roundelay.buckets import DEFAULT, Cuts
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket, Pools, wire_dtype
+from roundelay.torch.gradients.pool_state import Names, PoolState, Proposals
 from roundelay.torch.gradients.pool_tuner import PoolTuner
 from roundelay.torch.measure import count
 from roundelay.torch.operations import broadcast
@@ -53,10 +57,6 @@ class Occupants(Protocol):
     @property
     def stateful(self) -> bool:
         """True if techniques may keep gradients back. Alike on all ranks."""
-
-    @property
-    def restored(self) -> Layout | None:
-        """The layout that a loaded state needs."""
 
     def may_change_layout(self) -> bool:
         """Returns whether nothing is kept back on any rank; if not, flushing begins."""
@@ -111,8 +111,7 @@ class PoolPlan:
     def new_step(self) -> None:
         """Ends a step, in which gradients came in the order that was recorded."""
         if self._ready_at:
-            first = next(iter(self._ready_at.values()))
-            self._ready = {gradient: (at - first) * 1e-9 for gradient, at in self._ready_at.items()}
+            self._ready = self._times()
             self._first = self._first or tuple(self._ready_at)
         submitted = self._pools is not None and self._pools.step_over()
         if self._pool_tuner is not None and self._pools is not None and submitted:
@@ -126,6 +125,11 @@ class PoolPlan:
     def parameters_changed(self) -> None:
         """Records that the optimizer has got other parameters, on all ranks before the same round."""
         self._parameters_changed = True
+
+    def _times(self) -> dict[Gradient, float]:
+        """Returns the recorded times in seconds since the first one."""
+        first = min(self._ready_at.values(), default=0)
+        return {gradient: (at - first) * 1e-9 for gradient, at in self._ready_at.items()}
 
     # -- agreement rounds
 
@@ -154,14 +158,8 @@ class PoolPlan:
         return [*here, *_bytes(positions.values(), _PLACE_BYTES)]
 
     def _first_order(self, members: Sequence[Gradient]) -> Sequence[Gradient]:
-        """Returns the order to propose first: that of a loaded state, or of the first step."""
-        if len(members) > _MOST:
-            return ()
-        restored = self._occupants.restored
-        if restored is None:
-            return self._first
-        by_name = {gradient.name.removeprefix(f"{self._prefix}."): gradient for gradient in members}
-        return [by_name[name] for name in restored.order if name in by_name]
+        """Returns the order to propose first."""
+        return self._first if len(members) <= _MOST else ()
 
     def apply(self, members: Sequence[Gradient], values: Sequence[int], make: Maker) -> list[Bucket]:
         """Takes the combined bytes. Returns new buckets, which all ranks use from now on; often none.
@@ -220,25 +218,25 @@ class PoolPlan:
         """
         assert self._pools is not None
         self._phase, self._rules.recording = _Phase.RUNNING, False
+        self._ready = self._ready or self._times()  # a loaded state brings none
         large = self._pools.largest() >= calibration.SMALLEST
-        restored = self._occupants.restored
-        auto = self._config.theta_auto and self._pools.measurable and large and restored is None
+        auto = self._config.theta_auto and self._pools.measurable and large
         with torch.no_grad():
             if auto and may_wait and measure:
                 calibration.calibrate(*self._pools.trial(), self._pools.largest(), self._set)
-            if self._leads:
-                self._pool_tuner = PoolTuner(
-                    self._prefix, self._pools, self._set, self._ready, self._occupants.choices
-                )
-            if restored is not None:
-                self._cuts = restored.cuts
-                return self._cut()
+            self._pool_tuner = self._make_tuner(self._pools)
             best = self._pool_tuner.best(self._cuts) if self._pool_tuner is not None else self._cuts
             if auto and may_wait:
                 self._cuts = self._cuts_of_rank_0(best)
             elif self._pool_tuner is not None:
                 self._pool_tuner.propose(best, self._cuts)
         return self._cut()
+
+    def _make_tuner(self, pools: Pools) -> PoolTuner | None:
+        """Makes rank 0's tuner."""
+        if not self._leads:
+            return None
+        return PoolTuner(self._prefix, pools, self._set, self._ready, self._occupants.choices)
 
     def _cuts_of_rank_0(self, cuts: Cuts) -> Cuts:
         """Returns rank 0's cuts; ``cuts`` are this rank's."""
@@ -278,6 +276,72 @@ class PoolPlan:
         if self._pool_tuner is not None:
             self._pool_tuner.in_use(self._cuts, len(self._buckets))
         return self._buckets
+
+    # -- checkpoints
+
+    def state(self) -> PoolState:
+        """Returns what restore() needs, between two steps."""
+        pools, tuner = self._pools, self._pool_tuner
+        if pools is None:
+            return PoolState(proposals=Proposals(first=self._names(self._first if self._leads else ())))
+        proposals = Proposals()
+        if tuner is not None:
+            late, last = tuner.order_watch.state
+            order = self._names(tuner.order or ())
+            proposals = Proposals(order=order, cuts=tuner.cuts, late=late, last=self._names(last))
+        ordering = self._phase is _Phase.ORDERING
+        return PoolState(self._names(pools.gradients()), self.cuts, ordering, self._waits, proposals)
+
+    def restore(self, state: PoolState, members: Sequence[Gradient], make: Maker) -> list[Bucket]:
+        """Takes what state() returned, and makes the pool. Returns its buckets; none if they are not in use.
+
+        members: those that may be in a pool. Call it before there is one, or again before that is used.
+        ValueError, RuntimeError or MemoryError: this rank cannot make the pool; drop this object.
+        """
+        by_name = {gradient.name.removeprefix(f"{self._prefix}."): gradient for gradient in members}
+
+        def found(names: Names) -> tuple[Gradient, ...]:
+            missing = next((name for name in names if name not in by_name), None)
+            if missing is not None:
+                raise ValueError(f"no bucket can have {missing!r} here (is it in groups=?)")
+            return tuple(by_name[name] for name in names)
+
+        order, proposals = found(state.order), state.proposals
+        if order and self._phase is _Phase.OVER:
+            raise ValueError("there is no gradient pool (is ROUNDELAY_GRADIENT_POOL=0 set?)")
+        if self._pools is None:
+            self._first = found(proposals.first)
+        elif not order or (self._buckets and state.cuts is None):
+            raise ValueError("it has none, and there are some already")
+        if not order:
+            return []
+        self._pools = self._laid_out(self._pools, order, make)
+        self._phase, self._failure = _Phase.MAKING, ""
+        if state.cuts is None:
+            return []
+        self._phase = _Phase.ORDERING if state.ordering else _Phase.RUNNING
+        self._cuts, self._waits = state.cuts, state.waits
+        self._pool_tuner = self._make_tuner(self._pools)
+        if self._pool_tuner is not None:
+            self._pool_tuner.order_watch.state = proposals.late, found(proposals.last)
+            self._pool_tuner.order = found(proposals.order) or None
+            self._pool_tuner.cuts = proposals.cuts
+        self._rules.recording = self._pool_tuner is not None and self._pool_tuner.recording
+        return self._cut()
+
+    @staticmethod
+    @torch.no_grad()
+    def _laid_out(pools: Pools | None, order: Sequence[Gradient], make: Maker) -> Pools:
+        """Makes pools, or lays out those that are there: the key of their regions is in use."""
+        if pools is None:
+            return make(order)
+        if set(order) != set(pools.gradients()):
+            raise ValueError("they have other gradients than the pool that is there already")
+        pools.arrange(order)
+        return pools
+
+    def _names(self, gradients: Sequence[Gradient]) -> Names:
+        return tuple(gradient.name.removeprefix(f"{self._prefix}.") for gradient in gradients)
 
     @property
     def wants_change(self) -> bool:

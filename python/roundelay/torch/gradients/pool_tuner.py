@@ -44,6 +44,15 @@ class OrderWatch(Generic[T]):
         """True if step_over() needs the order of the step that begins."""
         return self._late >= PATIENCE
 
+    @property
+    def state(self) -> tuple[int, tuple[T, ...]]:
+        """What it has noticed so far: steps in a row that were late, and the order of the last one."""
+        return self._late, self._last
+
+    @state.setter
+    def state(self, noticed: tuple[int, tuple[T, ...]]) -> None:
+        self._late, self._last = noticed
+
     def step_over(self, late: bool, order: tuple[T, ...]) -> tuple[T, ...] | None:
         """Ends a step. late: buckets were out of place; order: that of its gradients, empty: not recorded."""
         if not late:
@@ -81,7 +90,7 @@ class PoolTuner:
         self._ready = ready
         self._choices = choices
         self._config = _core.config()
-        self._order_watch: OrderWatch[Gradient] = OrderWatch()
+        self.order_watch: OrderWatch[Gradient] = OrderWatch()
         self._search: Search | None = None
         self._searched = False
         self._watch: Watch | None = None
@@ -90,7 +99,7 @@ class PoolTuner:
     @property
     def recording(self) -> bool:
         """True if step_over() needs the order and times of gradients in the step that begins."""
-        return self._order_watch.recording
+        return self.order_watch.recording
 
     def best(self, now: Cuts) -> Cuts:
         """The best cuts by the model; ``now`` if nothing was measured."""
@@ -113,7 +122,7 @@ class PoolTuner:
         if self._search is not None:
             self._go_on(self._search, cuts, now)
             return
-        new = self._order_watch.step_over(late, order)
+        new = self.order_watch.step_over(late, order)
         if new is not None:
             rest = [gradient for gradient in self._pools.gradients() if gradient not in ready]
             wanted = (*new, *rest)

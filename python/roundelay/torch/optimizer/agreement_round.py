@@ -6,9 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from roundelay.errors import HorovodInternalError
+from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.groups import GradientGroup
 from roundelay.torch.optimizer.equality import DIGEST_BYTES
 
+NAMES_SHOWN = 6  # an error names so many gradients at most
 _DIGEST = slice(1, 1 + 2 * DIGEST_BYTES)
 
 
@@ -57,7 +60,7 @@ def values_of(
 
 
 def parameters_in(values: bytearray) -> bytes:
-    """Returns the combined digests of the ranks' parameters."""
+    """Returns the combined digests of the ranks' parameters: this rank's own, if all are equal."""
     return bytes(values[_DIGEST])
 
 
@@ -74,3 +77,12 @@ def result_of(values: bytes, groups: Iterable[GradientGroup]) -> Result:
         results.append(GroupResult(group, submitted, kinds, values[wanted + begin : wanted + end]))
         begin = end
     return Result(values[0] == 0, results, values[wanted + begin :])
+
+
+def naming_gradients(error: HorovodInternalError, members: Iterable[Gradient]) -> HorovodInternalError:
+    """Returns the round's error with the names of those gradients for which the step waits."""
+    names = [repr(gradient.name) for gradient in members if gradient.core.reductions]
+    if not names:
+        return error
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return HorovodInternalError(f"{error}; with it {', '.join(names[:NAMES_SHOWN])}{more}")

@@ -21,11 +21,11 @@ listening: weakref.WeakSet[ProcessSet] = weakref.WeakSet()
 def check_nothing_is_kept(techniques: Techniques | None, strategy: str, process_set: ProcessSet) -> None:
     """Raises ValueError on all ranks if techniques keep gradients back on one of them.
 
-    A rank that has loaded a state, which waits for buckets, raises too.
+    A rank that has loaded a state, and has taken no step since, raises too.
     """
     if techniques is None:
         return
-    if techniques.restored is not None:
+    if techniques.loaded:
         raise ValueError(
             f"strategy {strategy} has loaded a state, which another one would not send: give the optimizer "
             "to DistributedOptimizer for the last time before you load the state"

@@ -28,6 +28,14 @@ def both_ways(digest: bytes) -> bytes:
     return digest + bytes(255 - byte for byte in digest)
 
 
+def mixed(both: bytes, other: bytes) -> bytes:
+    """Returns both_ways() of a digest that differs if one of two does. both: both_ways() of one of them."""
+    if other == NO_DIGEST:
+        return both
+    number = int.from_bytes(both[:DIGEST_BYTES], "big") ^ int.from_bytes(other, "big")
+    return both_ways(number.to_bytes(DIGEST_BYTES, "big"))
+
+
 def equal(combined: bytes) -> bool:
     """Returns whether all ranks had the same digest, from what both_ways() returned, combined by Max."""
     most, least = combined[:DIGEST_BYTES], combined[DIGEST_BYTES:]
@@ -87,7 +95,37 @@ def parameters_error(
         "DistributedOptimizer the same parameters, named_parameters and groups on every rank, and wrap "
         "several optimizers in the same order (is a layer frozen or left out on some ranks only?)"
     )
-    everywhere = {name for _, _, names in gathered for name in names}
-    for name in sorted(everywhere - submitted):
-        _core.submit_error("allreduce", name, text, set_id(process_set))
+    _fail({name for _, _, names in gathered for name in names} - submitted, text, process_set)
     return MismatchError(text)
+
+
+def loaded_error(
+    digest: bytes, text: str, submitted: Set[str], prefix: str, process_set: ProcessSet
+) -> MismatchError | None:
+    """Returns the error to raise if the ranks have loaded states of different checkpoints. All ranks call it.
+
+    digest: of this rank's state, or NO_DIGEST. text: of the strategy. submitted: the names of this step's
+    operations on this rank. Those that only some ranks have submitted fail with the same text. prefix: that
+    of the optimizer's names. None: the states belong together.
+    """
+    mine = (_core.rank(), digest, sorted(submitted))
+    gathered = allgather_object(mine, f"{prefix}.loaded", process_set)
+    rank, first, _ = gathered[0]
+    other = next((row for row in gathered if row[1] != first), None)
+    if other is None:
+        return None
+    ours = "none" if first == NO_DIGEST else "one"
+    theirs = "none" if other[1] == NO_DIGEST else "one" if first == NO_DIGEST else "another"
+    error = (
+        f"the ranks have loaded states of strategy {text} that do not belong together, or some ranks none "
+        f"({prefix!r}: rank {rank} has {ours}, rank {other[0]} {theirs}), and forget them: load the state of "
+        "one checkpoint on every rank"
+    )
+    _fail({name for _, _, names in gathered for name in names} - submitted, error, process_set)
+    return MismatchError(error)
+
+
+def _fail(names: Set[str], error: str, process_set: ProcessSet) -> None:
+    """Makes the operations of these names, which other ranks have submitted, fail with this text."""
+    for name in sorted(names):
+        _core.submit_error("allreduce", name, error, set_id(process_set))

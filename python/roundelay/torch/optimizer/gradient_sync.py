@@ -30,16 +30,10 @@ from roundelay.torch.gradients.groups import GradientGroup
 from roundelay.torch.gradients.hooks import hooks_on
 from roundelay.torch.gradients.pool import Bucket, Pools, job_keys
 from roundelay.torch.gradients.pool_plan import PoolPlan
+from roundelay.torch.gradients.pool_state import PoolState
 from roundelay.torch.operations import Max
-from roundelay.torch.optimizer import equality
-from roundelay.torch.optimizer.agreement_round import (
-    GroupResult,
-    Result,
-    Round,
-    parameters_in,
-    result_of,
-    values_of,
-)
+from roundelay.torch.optimizer import agreement_round, equality
+from roundelay.torch.optimizer.agreement_round import GroupResult, Result, Round
 from roundelay.torch.optimizer.arguments import prefix_of
 from roundelay.torch.optimizer.backward_end import backward_end
 from roundelay.torch.optimizer.master_weights import MasterWeights
@@ -48,8 +42,6 @@ from roundelay.torch.parameter_list import Row, in_order
 from roundelay.torch.parameter_names import natural
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies import Strategy
-
-NAMES_SHOWN = 6  # an error names so many gradients at most
 
 
 class GradientSync:
@@ -80,12 +72,13 @@ class GradientSync:
         self._groups: dict[int | str, GradientGroup] = {}  # keys: numbers, or names for groups without one
         self._group: dict[Gradient, GradientGroup] = {}
         self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix, self._gradients)
+        self.techniques.belong_to(self)
         self._plan = self._make_plan()
         self._rounds = 0
         self._round: Round | None = None
         self._members: list[Gradient] = []  # the gradients of all groups, in the groups' order
         self._rows: list[Row] = []  # what ranks compare of the parameters
-        self._digest = equality.NO_DIGEST
+        self._digest = b""  # of the rows, both ways (equality.py)
         # Some rank has submitted these since the last step: whole groups, and gradients without their group.
         self._seen_groups: set[GradientGroup] = set()
         self._seen: set[Gradient] = set()
@@ -186,10 +179,9 @@ class GradientSync:
                 self._groups.pop(self._group[gradient].name, None)
                 self._group[gradient] = bucket
         self._groups.update((bucket.name, bucket) for bucket in buckets)
-        cuts = self._plan.cuts
-        if buckets and cuts is not None:
+        if buckets:
             self._list_members()
-            self.techniques.use(buckets, cuts)
+            self.techniques.use(buckets)
 
     def _list_members(self) -> None:
         """Puts groups and gradients in the canonical order, in which rounds have them; buckets come last."""
@@ -199,10 +191,10 @@ class GradientSync:
         self._groups = {**dict(in_place), **buckets}
         self._members = [gradient for group in self._groups.values() for gradient in group.members]
         self._rows = in_order(
-            Row(self._short(one), one.shape, one.dtype, self._grouping.get(number))
+            one.row._replace(name=self._short(one), group=self._grouping.get(number))
             for number, one in self._gradients.items()
         )
-        self._digest = equality.digest_of_parameters(self._rows)
+        self._digest = equality.both_ways(equality.digest_of_parameters(self._rows))
 
     def buckets(self) -> int:
         """Returns the number of buckets."""
@@ -211,6 +203,19 @@ class GradientSync:
     def cuts(self) -> Cuts | None:
         """Returns the sizes of the pools' buckets; None while there are none."""
         return self._plan.cuts
+
+    def pool_state(self) -> PoolState:
+        """Returns the pool's state, between two steps."""
+        return self._plan.state()
+
+    def restore_pool(self, state: PoolState) -> None:
+        """Makes the pool, and its buckets if they are in use, without a message to other ranks.
+
+        ValueError, RuntimeError or MemoryError: this rank cannot make them; call restart().
+        """
+        groups = self._group
+        free = [one for one in self._members if groups[one].alone or isinstance(groups[one], Bucket)]
+        self._use(self._plan.restore(state, free, self._make_pools))
 
     def restart(self) -> None:
         """Begins a new job, without the last one's pool, and with groups that count from the beginning."""
@@ -296,12 +301,12 @@ class GradientSync:
         submitted = [min(group.core.take_filled(), 255) for group in groups]
         masters, techniques = self._masters.values(), self.techniques.values()
         plan = [*masters, *techniques, *self._plan.values(self._members, alone)]
-        values = values_of(final, equality.both_ways(self._digest), submitted, list(groups), plan)
+        values = agreement_round.values_of(final, self._compared(), submitted, list(groups), plan)
         self._rounds += 1
         try:
             handle = None if alone else _core.allreduce_async(*self._round_call(values))
         except HorovodInternalError as error:
-            raise self._naming_gradients(error) from None
+            raise agreement_round.naming_gradients(error, self._members) from None
         self._round = Round(handle, values, submitted)
         if not alone:
             _core.flush()
@@ -318,7 +323,7 @@ class GradientSync:
         assert self._round is not None
         own, self._round = self._round, None
         self._wait_for_round(own)
-        result = result_of(bytes(own.values), self._groups.values())
+        result = agreement_round.result_of(bytes(own.values), self._groups.values())
         self._note(result)
         with torch.no_grad():
             self._contribute(result.groups, own.submitted)
@@ -346,6 +351,10 @@ class GradientSync:
         )
         self._all_final = result.all_final
 
+    def _compared(self) -> bytes:
+        """Returns what the ranks compare in each round: their parameters, and what they have loaded."""
+        return equality.mixed(self._digest, self.techniques.loaded_digest)
+
     def _wait_for_round(self, own: Round) -> None:
         """Waits for the round. MismatchError, on all ranks and with nothing in flight: optimizers differ."""
         try:
@@ -356,31 +365,34 @@ class GradientSync:
         except MismatchError as error:  # the sizes of the ranks' values differ
             self._raise_difference(error)
         except HorovodInternalError as error:
-            raise self._naming_gradients(error) from None
-        if not equality.equal(parameters_in(own.values)):
+            raise agreement_round.naming_gradients(error, self._members) from None
+        if agreement_round.parameters_in(own.values) != self._compared():
             self._raise_difference(None)
 
     def _raise_difference(self, error: MismatchError | None) -> None:
         """Raises what differs between the ranks, which all call it. error: the round's; None: it has none."""
         submitted = {name for group in self._groups.values() for name in group.names_in_step()}
         try:
-            process_set = self._rule.process_set
-            differing = equality.parameters_error(self._rows, submitted, self._prefix, process_set)
-            if differing is not None:
-                raise differing from error
-            self.techniques.check_strategies()
-            if error is not None:
-                raise error
+            found = equality.parameters_error(self._rows, submitted, self._prefix, self._rule.process_set)
+            if found is not None:
+                raise found from error
+            loaded = self.techniques.loaded_error(submitted)
+            if loaded is None:
+                self.techniques.check_strategies()
+                if error is not None:
+                    raise error
         finally:
             self._abandon()
+        if loaded is not None:
+            self._forget_loaded()
+            raise loaded from error
 
-    def _naming_gradients(self, error: HorovodInternalError) -> HorovodInternalError:
-        """Returns the round's error with the names of the gradients that the step waits for."""
-        names = [repr(gradient.name) for gradient in self._members if gradient.core.reductions]
-        if not names:
-            return error
-        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-        return HorovodInternalError(f"{error}; with it {', '.join(names[:NAMES_SHOWN])}{more}")
+    def _forget_loaded(self) -> None:
+        """Begins without a pool, on all ranks, and with a new key: tensors of the last one may be in use."""
+        self.restart()
+        self.techniques.forget_loaded()
+        self._keys.give_back(self._key)
+        self._key = self._keys.take()
 
     def _contribute(self, results: list[GroupResult], own: list[int]) -> None:
         lacking = False

@@ -7,28 +7,37 @@ buckets that these were in; loading it anywhere else is a ValueError that says s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 
-from roundelay.buckets import Cuts, Layout
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket
+from roundelay.torch.gradients.pool_state import PoolState
 from roundelay.torch.optimizer.equality import digest_of
 from roundelay.torch.process_sets import ProcessSet
 
-_FORMAT = 2
+_FORMAT = 3
 
 Parameters = dict[str, tuple[tuple[int, ...], str]]  # shape and dtype by name
 
 
 class KeptBucket(NamedTuple):
-    """The state of one bucket."""
+    """The technique of one bucket, and its state."""
 
     technique: str  # its text
     run: int  # counts the runs that have used the state since it was clear
-    state: torch.Tensor
+    unflushed: bool  # the state may contain gradients that were not sent
+    state: torch.Tensor | None  # None: the technique has none
+
+
+class Flushing(NamedTuple):
+    """How far flushes have come."""
+
+    everything: bool = False  # until the states of all ranks are empty
+    once: bool = False  # the next step is one
+    empty: bool = False  # this rank's states are empty, and stay so
 
 
 @dataclass(frozen=True)
@@ -40,9 +49,9 @@ class KeptState:
     size: int  # the number of ranks in the process set
     step: int
     parameters: Parameters
-    layout: Layout | None  # None: there were no buckets
-    buckets: dict[str, KeptBucket]  # keys: the buckets' names
-    scale: float = 1.0  # the states count so many times
+    pool: PoolState
+    flushing: Flushing
+    buckets: dict[str, KeptBucket]  # keys: the names of the buckets that have a technique
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain containers and tensors, which torch.save takes."""
@@ -53,13 +62,9 @@ class KeptState:
             "world_size": self.size,
             "step": self.step,
             "parameters": {name: [list(shape), dtype] for name, (shape, dtype) in self.parameters.items()},
-            "order": list(self.layout.order) if self.layout is not None else [],
-            "cuts": list(self.layout.cuts) if self.layout is not None else [],
-            "scale": self.scale,
-            "buckets": {
-                name: {"technique": bucket.technique, "run": bucket.run, "state": bucket.state}
-                for name, bucket in self.buckets.items()
-            },
+            "pool": self.pool.to_dict(),
+            "flushing": list(self.flushing),
+            "buckets": {name: bucket._asdict() for name, bucket in self.buckets.items()},
         }
 
     @classmethod
@@ -76,12 +81,9 @@ class KeptState:
                 parameters={
                     name: (tuple(shape), dtype) for name, (shape, dtype) in state["parameters"].items()
                 },
-                layout=Layout(tuple(state["order"]), Cuts(*state["cuts"])) if state["cuts"] else None,
-                buckets={
-                    name: KeptBucket(str(bucket["technique"]), int(bucket["run"]), bucket["state"].detach())
-                    for name, bucket in state["buckets"].items()
-                },
-                scale=float(state["scale"]),
+                pool=PoolState.from_dict(state["pool"]),
+                flushing=Flushing(*map(bool, state["flushing"])),
+                buckets={name: _kept_bucket(**bucket) for name, bucket in state["buckets"].items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"this state of a strategy is incomplete: {error!r}") from error
@@ -108,32 +110,52 @@ class KeptState:
             theirs, ours = (_shown(each.get(differing)) for each in (self.parameters, parameters))
             raise ValueError(f"this state is of another model: {differing!r} {theirs} there, and {ours} here")
 
-    def rescaled(self, factor: float) -> KeptState:
-        """Returns the same with states that count so many times as much."""
-        return replace(self, scale=self.scale * factor)
-
     def digest(self) -> bytes:
         """Returns a digest of what must be equal on all ranks; never zero."""
         buckets = sorted((name, one.technique, one.run) for name, one in self.buckets.items())
-        return digest_of(repr((self.step, self.layout, self.scale, buckets)))
+        flushing = self.flushing._replace(empty=False)
+        return digest_of(repr((self.step, self.pool.shared, flushing, buckets)))
 
     def give(self, buckets: Mapping[str, Bucket]) -> None:
         """Gives the buckets their techniques and states. ValueError: one does not fit."""
-        for name, (technique, run, kept) in self.buckets.items():
+        for name, kept in self.buckets.items():
             bucket = buckets.get(name)
             if bucket is None:
-                raise ValueError(f"this state has bucket {name!r}, which is not among those in use")
-            bucket.bucket.set_technique(technique)
-            state = bucket.bucket.state
-            if state is None or state.shape != kept.shape or state.dtype != kept.dtype:
                 raise ValueError(
-                    f"the state of bucket {name!r} has {kept.numel()} bytes, and "
-                    f"{0 if state is None else state.numel()} are needed: load it with as many ranks a node"
+                    f"this state has bucket {name!r}, which is not among those in use: load it with the "
+                    "HOROVOD_FUSION_THRESHOLD of the job that saved it"
                 )
-            state.copy_(kept)
-            if self.scale != 1.0:
-                bucket.bucket.rescale(self.scale)
-            bucket.bucket.run = run
+            bucket.bucket.set_technique(kept.technique)
+            if kept.state is not None:
+                _give_state(name, bucket, kept.state, kept.unflushed)
+            bucket.bucket.run = kept.run
+
+
+def _give_state(name: str, bucket: Bucket, kept: torch.Tensor, unflushed: bool) -> None:
+    state = bucket.bucket.state
+    if state is None or state.shape != kept.shape or state.dtype != kept.dtype:
+        raise ValueError(
+            f"the state of bucket {name!r} has {kept.numel()} bytes, and "
+            f"{0 if state is None else state.numel()} are needed: load it with as many ranks a node"
+        )
+    # A write through `.data` leaves the state's version, by which the core knows that nothing is kept.
+    (state if unflushed else state.data).copy_(kept)
+
+
+def kept_buckets(buckets: Iterable[tuple[str, Bucket]]) -> dict[str, KeptBucket]:
+    """Returns the states of the buckets that have a technique, from (name, bucket) pairs."""
+    found = {}
+    for name, bucket in buckets:
+        core = bucket.bucket
+        technique, state = core.technique, core.state
+        if technique is not None:
+            copied = None if state is None else state.to("cpu", copy=True)
+            found[name] = KeptBucket(technique, core.run, core.unflushed, copied)
+    return found
+
+
+def _kept_bucket(technique: str, run: int, unflushed: bool, state: torch.Tensor | None) -> KeptBucket:
+    return KeptBucket(str(technique), int(run), bool(unflushed), None if state is None else state.detach())
 
 
 def _shown(parameter: tuple[tuple[int, ...], str] | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from roundelay.torch.optimizer.equality import DIGEST_BYTES
+from roundelay.torch.strategies import Strategy
 
 LONGEST_PROPOSAL = 256  # bytes
 STEP_BYTES = 8
@@ -17,7 +18,6 @@ class RoundResult(NamedTuple):
     unflushed: int  # not 0: some rank may keep gradients back
     step: int  # rank 0's
     strategies: bytes  # digests of the strategies' texts, both ways (equality.py)
-    restored: bytes  # digests of what the ranks have loaded, both ways
     proposal: bytes | None
 
     @classmethod
@@ -25,20 +25,33 @@ class RoundResult(NamedTuple):
         """Takes the combined values of so many ranks apart."""
         step = size + 1
         strategies = step + STEP_BYTES
-        restored = strategies + 2 * DIGEST_BYTES
-        proposal = restored + 2 * DIGEST_BYTES
+        proposal = strategies + 2 * DIGEST_BYTES
         length = int.from_bytes(values[proposal : proposal + 2], "big")
         return cls(
             values[:size],
             values[size],
             int.from_bytes(values[step:strategies], "big"),
-            values[strategies:restored],
-            values[restored:proposal],
+            values[strategies:proposal],
             values[proposal + 2 : proposal + 1 + length] if length else None,
         )
+
+
+def proposal_of(strategy: Strategy) -> bytes:
+    """Returns the strategy's proposal after its length and one; nothing if there is none.
+
+    ValueError: it is no bytes, or too long.
+    """
+    proposal = strategy.propose()
+    if proposal is None:
+        return b""
+    if not isinstance(proposal, bytes) or len(proposal) > LONGEST_PROPOSAL:
+        raise ValueError(
+            f"strategy {strategy.text} proposed {proposal!r:.80}: it must be at most {LONGEST_PROPOSAL} bytes"
+        )
+    return (1 + len(proposal)).to_bytes(2, "big") + proposal
 
 
 def round_length(size: int, proposes: bool) -> int:
     """Returns the number of bytes of each rank, of so many. proposes: the strategy makes proposals."""
     proposal = 2 + LONGEST_PROPOSAL if proposes else 0
-    return size + 1 + STEP_BYTES + 4 * DIGEST_BYTES + proposal
+    return size + 1 + STEP_BYTES + 2 * DIGEST_BYTES + proposal

@@ -13,23 +13,29 @@ A strategy without techniques costs no call for each bucket, and no byte in the 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+import weakref
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import torch
 
 from roundelay import _core
-from roundelay.buckets import DEFAULT, Cuts, Layout
 from roundelay.errors import MismatchError
 from roundelay.torch import strategies
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket
+from roundelay.torch.gradients.pool_state import PoolOwner, PoolState
 from roundelay.torch.operations import LINEAR_OPS
 from roundelay.torch.optimizer import equality
-from roundelay.torch.optimizer.equality import both_ways
-from roundelay.torch.optimizer.kept_state import KeptBucket, KeptState, Parameters, parameters_of
-from roundelay.torch.optimizer.round_values import LONGEST_PROPOSAL, STEP_BYTES, RoundResult, round_length
+from roundelay.torch.optimizer.equality import NO_DIGEST, both_ways
+from roundelay.torch.optimizer.kept_state import Flushing, KeptState, Parameters, kept_buckets, parameters_of
+from roundelay.torch.optimizer.round_values import (
+    LONGEST_PROPOSAL,
+    STEP_BYTES,
+    RoundResult,
+    proposal_of,
+    round_length,
+)
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.strategies.pool_shapes import shape_in_pool
@@ -63,7 +69,6 @@ class Techniques:
         self._proposes = kind.propose is not Strategy.propose
         self._buckets: list[Bucket] = []
         self._views: list[strategies.Bucket] = []  # the buckets as the strategy sees them
-        self._cuts = DEFAULT
         self._asked: list[str | None] = []  # the techniques that they have
         self._keeps: list[bool] = []  # True: the technique has state
         self._canonical: dict[str, str] = {}  # forms of its answers
@@ -74,38 +79,47 @@ class Techniques:
         self._empty_here = False  # this rank's states are empty, and stay so while flushing
         self._empty_everywhere = False  # the states of all ranks are empty, by the last round's values
         self._overflow_said = False  # the warning of note_overflow()
-        self._restored: KeptState | None = None  # loaded, and waits for the buckets
+        self._owner: weakref.ref[PoolOwner] | None = None
+        self._in_step = False  # some gradients of the next step were reduced
+        self._loading: KeptState | None = None  # while its buckets are made
+        self.loaded = False  # a state was loaded, and no step was taken since
+        self.loaded_digest = NO_DIGEST  # of the state that was loaded; the ranks compare theirs in each round
+
+    def belong_to(self, owner: PoolOwner) -> None:
+        """Names the owner of the buckets. Without one there is nothing to load."""
+        self._owner = weakref.ref(owner)
 
     # -- buckets
 
-    def use(self, buckets: list[Bucket], cuts: Cuts) -> None:
-        """Begins to use new buckets with these cuts; the last ones are not used any more."""
-        self._buckets, self._cuts = buckets, cuts
+    def use(self, buckets: list[Bucket]) -> None:
+        """Begins to use new buckets; the last ones are not used any more."""
+        self._buckets = buckets
         self._views = [self._view(*each) for each in enumerate(buckets)] if self.asks else []
         self._asked, self._keeps = [None] * len(buckets), [False] * len(buckets)
         self._flushing = self._empty_everywhere = False
         if self.asks:
             self._strategy.use_buckets(self._views)
-        if self._restored is not None:
-            restored, self._restored = self._restored, None
-            self._give(restored)
-        self._ask()
+        if self._loading is not None:
+            self._give(self._loading)
+        if not self._flushing:
+            self._ask()
 
     def restart(self) -> None:
         """Begins a new job, which has no buckets yet. A loaded state was for the last one."""
-        self._restored = None
+        self.loaded, self.loaded_digest = False, NO_DIGEST
         self._buckets, self._views, self._asked, self._keeps = [], [], [], []
         self._flushing = self._empty_everywhere = self._flush_this_step = self._some_joined = False
 
     def new_step(self) -> None:
         """Ends a step of the optimizer: the next one may take other techniques."""
         self._step += 1
-        self._flush_this_step = False
+        self._flush_this_step = self.loaded = False
         if not self._flushing and not self._some_joined:
             self._ask()
 
     def new_gradients(self) -> None:
         """Begins new gradients, within a step or after it. While flushing, these are flushed too."""
+        self._in_step = False
         if self._flushing or self._flush_this_step:
             self._flush_all()
 
@@ -225,27 +239,14 @@ class Techniques:
         if not (self.asks or self._proposes):
             return []
         leads = self._set.rank() == 0
-        restored = self._restored.digest() if self._restored is not None else equality.NO_DIGEST
         values = [int(index == self._set.rank()) for index in range(self._set.size())]
         values.append(int(self._flushing and not self._empty_here))
         values += (self._step if leads else 0).to_bytes(STEP_BYTES, "big")
-        values += [*both_ways(self._digest), *both_ways(restored)]
+        values += both_ways(self._digest)
         if self._proposes:
-            proposal = self._proposal() if leads else b""
+            proposal = proposal_of(self._strategy) if leads else b""
             values += [*proposal, *bytes(2 + LONGEST_PROPOSAL - len(proposal))]
         return values
-
-    def _proposal(self) -> bytes:
-        """Returns the proposal after its length and one; nothing if there is none."""
-        proposal = self._strategy.propose()
-        if proposal is None:
-            return b""
-        if not isinstance(proposal, bytes) or len(proposal) > LONGEST_PROPOSAL:
-            raise ValueError(
-                f"strategy {self._strategy.text} proposed {proposal!r:.80}: it must be at most "
-                f"{LONGEST_PROPOSAL} bytes"
-            )
-        return (1 + len(proposal)).to_bytes(2, "big") + proposal
 
     def length(self) -> int:
         """Returns the number of bytes in values()."""
@@ -256,9 +257,9 @@ class Techniques:
     def apply(self, values: bytes) -> None:
         """Takes values(), combined.
 
-        MismatchError, on all ranks: they have different strategies, or have loaded different states.
+        MismatchError, on all ranks: they have different strategies.
         """
-        self._empty_everywhere = False
+        self._empty_everywhere, self._in_step = False, True
         if not values:
             return
         result = RoundResult.parse(values, self._set.size())
@@ -267,7 +268,6 @@ class Techniques:
             return
         if not equality.equal(result.strategies):
             self.check_strategies()
-        self._check_restored(result.restored)
         self._step = result.step
         self._empty_everywhere = self._flushing and result.unflushed == 0
         if result.proposal is not None:
@@ -276,14 +276,6 @@ class Techniques:
     def check_strategies(self) -> None:
         """Raises MismatchError, on all ranks, if their strategies differ. All ranks call it."""
         equality.check_strategies(self._strategy.text, self.prefix, self._set)
-
-    def _check_restored(self, digests: bytes) -> None:
-        if not equality.equal(digests):
-            self._restored = None
-            raise MismatchError(
-                f"the ranks have loaded states of strategy {self._strategy.text} that do not belong "
-                "together, or some ranks none: load the state of one checkpoint on every rank"
-            )
 
     def end_round(self, wants_layout: bool) -> None:
         """Ends a round, whose operations are complete. wants_layout: the layout is still to be changed."""
@@ -304,16 +296,14 @@ class Techniques:
         self._flush_all()
 
     def may_keep(self) -> bool:
-        """True if techniques have state, or will get a loaded one."""
-        return self.stateful or self._restored is not None
+        """True if techniques have state, or one was loaded."""
+        return self.stateful or self.loaded
 
     def note_overflow(self, found: Iterable[torch.Tensor]) -> None:
         """Warns once, on rank 0, if a step that flushes is skipped. found: GradScaler's, not 0: overflow."""
         flushes = self.stateful and (self._flushing or self._flush_this_step)
-        if not flushes or self._overflow_said or not any(map(bool, found)):
-            return
-        self._overflow_said = True
-        if self._set.rank() == 0:
+        if flushes and not self._overflow_said and any(map(bool, found)) and self._set.rank() == 0:
+            self._overflow_said = True
             text = (
                 f"GradScaler skips a step in which strategy {self._strategy.text} sends all it kept back: "
                 "these gradients are lost (docs/strategies.md#what-is-kept-back-and-checkpoints)"
@@ -321,9 +311,7 @@ class Techniques:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def rescale(self, factor: float) -> None:
-        """Multiplies gradients that are kept back, and a loaded state that waits for its buckets."""
-        if self._restored is not None:
-            self._restored = self._restored.rescaled(factor)
+        """Multiplies gradients that are kept back."""
         for bucket, keeps in zip(self._buckets, self._keeps, strict=True):
             if keeps:
                 bucket.bucket.rescale(factor)
@@ -332,64 +320,78 @@ class Techniques:
         """Returns whether this rank's buckets keep gradients back."""
         return any(bucket.bucket.unflushed for bucket in self._buckets)
 
-    @property
-    def restored(self) -> Layout | None:
-        """The layout that a loaded state needs; None if none waits for its buckets."""
-        return self._restored.layout if self._restored is not None else None
-
     def state_dict(self) -> dict[str, Any]:
         """Returns the techniques' state on this rank."""
-        restored = self._restored
-        kept = self._kept() if restored is None else replace(restored, step=self._step)
-        return kept.to_dict()
-
-    def _kept(self) -> KeptState:
-        buckets = {}
-        for bucket in self._buckets:
-            core = bucket.bucket
-            technique, state = core.technique, core.state
-            if technique is not None and state is not None:
-                kept = KeptBucket(technique, core.run, state.to("cpu", copy=True))
-                buckets[self._short(bucket.name)] = kept
+        owner = self._pool_owner()
         return KeptState(
             self._strategy.text,
             self._set.rank(),
             self._set.size(),
             self._step,
             self._parameters(),
-            self._layout(),
-            buckets,
-        )
+            PoolState() if owner is None else owner.pool_state(),
+            Flushing(self._flushing, self._flush_this_step, self._empty_here),
+            kept_buckets((self._short(bucket.name), bucket) for bucket in self._buckets),
+        ).to_dict()
 
     def _give(self, kept: KeptState) -> None:
         kept.give({self._short(bucket.name): bucket for bucket in self._buckets})
         self._asked = [bucket.bucket.technique for bucket in self._buckets]
         self._keeps = [bucket.bucket.state is not None for bucket in self._buckets]
-
-    def _layout(self) -> Layout | None:
-        order = tuple(self._short(gradient.name) for bucket in self._buckets for gradient in bucket.members)
-        return Layout(order, self._cuts) if self._buckets else None
+        self._flushing, self._flush_this_step, self._empty_here = kept.flushing
+        self.new_gradients()
 
     def _parameters(self) -> Parameters:
         return parameters_of((self._short(one.name), one) for one in self._gradients.values())
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what state_dict() returned, when there are buckets.
+    def _pool_owner(self) -> PoolOwner | None:
+        return None if self._owner is None else self._owner()
 
-        ValueError, and nothing has changed: it does not fit, or buckets are in use. These may keep gradients
-        back that belong to other weights, and the ranks compare states only in the round before their use.
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what state_dict() returned, and makes its pool and buckets. It sends no message.
+
+        ValueError, and nothing has changed: it does not fit, or buckets are in use, which may keep gradients
+        of other weights back. ValueError or RuntimeError, and nothing is loaded: no such buckets can be made.
         """
-        if self._buckets:
+        if self._buckets and not self.loaded:
             raise ValueError(
                 f"strategy {self._strategy.text} takes a state only before the first step: call its flush() "
                 "and take a step, give the optimizer to DistributedOptimizer again, and load then"
             )
         kept = KeptState.from_dict(state)
         kept.check(self._strategy.text, self._set, self._parameters())
-        if kept.layout is not None and not _core.config().gradient_pool:
-            raise ValueError("this state needs buckets: load it without ROUNDELAY_GRADIENT_POOL=0")
-        self._restored = kept if kept.layout is not None else None
-        self._step = kept.step
+        owner = self._pool_owner()
+        if self._in_step or (owner is not None and owner.outstanding()):
+            raise ValueError("gradients of this step were reduced already: load a state between two steps")
+        before, self._step, self._loading = self._step, kept.step, kept
+        try:
+            if owner is not None:
+                owner.restore_pool(kept.pool)
+        except BaseException as error:
+            self._step = before
+            self.forget_loaded()
+            if owner is not None:
+                owner.restart()
+            if not isinstance(error, RuntimeError | MemoryError | ValueError):
+                raise
+            text = f"the buckets of this state cannot be made on this rank: {error}"
+            raise (ValueError(text) if isinstance(error, ValueError) else RuntimeError(text)) from error
+        finally:
+            self._loading = None
+        self.loaded, self.loaded_digest = True, kept.digest()
+
+    def loaded_error(self, submitted: Set[str]) -> MismatchError | None:
+        """Returns the error to raise if the ranks have loaded different states. All ranks call it.
+
+        submitted: the names of this step's operations on this rank.
+        """
+        text = self._strategy.text
+        return equality.loaded_error(self.loaded_digest, text, submitted, self.prefix, self._set)
+
+    def forget_loaded(self) -> None:
+        """Forgets a loaded state, which does not belong to those of the other ranks."""
+        self.loaded, self.loaded_digest = False, NO_DIGEST
+        self._strategy.forget_state()
 
 
 def _part(bucket: _core.Bucket) -> strategies.Part | None:

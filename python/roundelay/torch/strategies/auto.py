@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -228,23 +228,72 @@ class Auto(Strategy):
         super().detach()
         self._plan, self._next, self._wanted, self._lossy = (), (), None, None
 
+    # -- checkpoints
+
     def state_dict(self) -> dict[str, Any]:
-        """Returns this rank's gradients that are kept back, and the plan.
+        """Returns this rank's gradients that are kept back, the plans, and the candidates' states.
 
         What has joined the candidates is dense there: another job may not have it.
         """
-        plan = [number if number < self._named else DENSE for number in self._plan]
-        return {**super().state_dict(), "plan": plan, "since": self._since}
+        own = self._own_state()
+        plan, following = (
+            [number if number < self._named else DENSE for number in each] for each in (own.plan, own.next)
+        )
+        return {**super().state_dict(), **own._replace(plan=plan, next=following)._asdict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what state_dict() returned. The plan is tried again after the first step."""
-        super().load_state_dict(state)
-        plan = state.get("plan")
-        if not isinstance(plan, list) or any(number not in range(len(self._candidates)) for number in plan):
+        """Takes back what state_dict() returned. The candidates are tried again after the first step."""
+        before, given = self._own_state(), self._checked(state)
+        try:
+            self._take_own_state(given._replace(next=()))  # the buckets that are made now have the plan
+            super().load_state_dict(state)
+        except BaseException:
+            self._take_own_state(before)
+            raise
+        self._next = tuple(given.next)
+
+    def _own_state(self) -> _OwnState:
+        every = self._all_lossy()
+        last = None if self._lossy is None else every.index(self._lossy)
+        own = [lossy.own_state() for lossy in every]
+        return _OwnState(self._plan, self._next, self._since, last, own)
+
+    def _take_own_state(self, own: _OwnState) -> None:
+        every = self._all_lossy()
+        for lossy, state in zip(every, own.candidates, strict=True):
+            lossy.take_own_state(state)
+        self._plan, self._next, self._since = tuple(own.plan), tuple(own.next), own.since
+        self._lossy = None if own.last is None else every[own.last]
+
+    def _checked(self, state: Any) -> _OwnState:
+        """Returns its own part of a state. ValueError: it has none."""
+        every = self._all_lossy()
+        try:
+            own = _OwnState(**{key: state[key] for key in _OwnState._fields})
+            known = all(number in range(self._named) for number in (*own.plan, *own.next))
+            known = known and (own.last is None or own.last in range(len(every)))
+            known = known and len(own.candidates) == len(every) and isinstance(own.since, int)
+        except (KeyError, TypeError):
+            known = False
+        if not known:
             raise ValueError(f"this is no state of strategy {self.text}: load what its state_dict() returned")
-        self._plan, self._since = tuple(plan), int(state["since"])
-        used = [self._candidates[number].lossy for number in self._plan]
-        self._lossy = next((lossy for lossy in used if lossy is not None), None)
+        return own
+
+    def forget_state(self) -> None:
+        """Forgets what load_state_dict() took: all buckets are dense again."""
+        self._plan, self._next, self._since, self._wanted, self._lossy = (), (), 0, None, None
+        for lossy in self._all_lossy():
+            lossy.forget_state()
+
+
+class _OwnState(NamedTuple):
+    """The part of a state that the techniques do not have."""
+
+    plan: Sequence[int]
+    next: Sequence[int]
+    since: int
+    last: int | None  # the number of the lossy candidate that was the last one in use
+    candidates: list[dict[str, Any]]  # the own states of the lossy candidates
 
 
 def _fitted(plan: Plan, buckets: int) -> Plan:

@@ -6,7 +6,7 @@ optim/dp_optimizer.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from roundelay.errors import MismatchError
 from roundelay.torch.functions import broadcast_object
 from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
-from roundelay.torch.strategies.averages import Cycle
+from roundelay.torch.strategies.averages import Cycle, cycle_checks, cycles_agree, raise_mismatch
 from roundelay.torch.strategies.carried import Carried, Entry, State
 from roundelay.torch.strategies.flat_copy import FlatCopy, fitting
 from roundelay.torch.strategies.nodes import Groups
@@ -34,6 +34,7 @@ class Pending:
     batch: int
     wait: int  # batches until the merge
     carried: Carried  # the tensors that have travelled, and into which the sums are merged
+    cycle: Cycle  # has their names
     transfer: Transfer | None = None  # the rank that has sent has it until it is done
     sums: FlatCopy | None = None  # that rank has them when the transfer is done
     ranks: int = 0  # the number of ranks that have taken part
@@ -75,12 +76,12 @@ class Exchange:
     def send(self, parameters: _Tensors, batch: int, wait: int, cycle: Cycle) -> None:
         """Begins a transfer of the present values. Call take_due() or take() before: none may be pending."""
         state = self._state()
-        self._pending = Pending(self.place, batch, wait, Carried(parameters, state))
+        carried = Carried(parameters, state)
+        cycle = cycle._replace(names=carried.names(cycle.names))
+        self._pending = Pending(self.place, batch, wait, carried, cycle)
         if self.sends_next:
             assert self._groups.transfers is not None
-            carried = self._pending.carried
             copy = self.copy(carried.tensors(state))
-            cycle = cycle._replace(names=carried.names(cycle.names))
             self._pending.transfer = Transfer(copy, cycle, self._transfers, self._groups.transfers)
         self._turn()
 
@@ -112,7 +113,7 @@ class Exchange:
                 torch._foreach_mul_(tensors, own / whole)
                 torch._foreach_add_(tensors, pending.sums.views, alpha=1 / whole)
 
-        self._on_the_sender(pending.place, tensors, combine)
+        self._on_the_sender(pending.place, tensors, pending.cycle, combine)
 
     def average(
         self,
@@ -140,7 +141,7 @@ class Exchange:
             if start is not None:
                 torch._foreach_add_(tensors, start.views)
 
-        self._on_the_sender(self.place, tensors, combine)
+        self._on_the_sender(self.place, tensors, cycle, combine)
         self._turn()
 
     def copy(self, tensors: _Tensors) -> FlatCopy:
@@ -158,7 +159,9 @@ class Exchange:
     def _turn(self) -> None:
         self.place = (self.place + 1) % self._groups.places
 
-    def _on_the_sender(self, place: int, tensors: _Tensors, combine: Callable[[], None]) -> None:
+    def _on_the_sender(
+        self, place: int, tensors: _Tensors, cycle: Cycle, combine: Callable[[], None]
+    ) -> None:
         """Combines on the rank of this place, and gives the node's other ranks its tensors."""
         failed = None
         sends = self._groups.place == place
@@ -168,22 +171,28 @@ class Exchange:
             except MismatchError as error:
                 failed = error
         if self._groups.spreads is not None:
-            self._spread(place, tensors, failed)
+            self._spread(place, tensors, cycle, failed)
         if failed is not None:
             raise failed
 
-    def _spread(self, place: int, tensors: _Tensors, failed: MismatchError | None) -> None:
-        """Gives the tensors of the rank of this place to the others of the node, unless it has joined."""
+    def _spread(self, place: int, tensors: _Tensors, cycle: Cycle, failed: MismatchError | None) -> None:
+        """Gives the tensors of the rank of this place to the others of the node, unless it has joined.
+
+        MismatchError, on all ranks of the node: their cycles differ.
+        """
         process_set = self._groups.spreads
         assert process_set is not None
         sends, root, number = self._groups.place == place, self._groups.ranks[place], set_id(process_set)
-        there = torch.tensor([int(sends), int(failed is not None)], device="cpu")
+        mine = [int(sends), int(failed is not None), *cycle_checks(cycle)]
+        there = torch.tensor(mine, dtype=torch.int64, device="cpu")
         _core.allreduce(there, there, f"{self._spreads}.there", Sum, 1.0, 1.0, number)
-        is_there, has_failed = map(bool, there.tolist())
+        is_there, has_failed, count, *sums = there.tolist()
         if has_failed:
             said = broadcast_object(str(failed), root, f"{self._spreads}.error", process_set)
             if not sends:
                 raise MismatchError(said)
+        elif not cycles_agree(count, sums):
+            raise_mismatch(cycle, self._spreads, process_set)
         elif is_there:
             self._landing = landing = fitting(self._landing, tensors)
             if sends:
@@ -216,9 +225,10 @@ class Exchange:
             },
         }
 
-    def load_state_dict(self, stepped: _Tensors, state: dict[str, Any]) -> None:
+    def load_state_dict(self, named: Mapping[torch.Tensor, str], state: dict[str, Any]) -> None:
         """Takes back what state_dict() returned. ValueError: it is of another model."""
         self.drop()
+        stepped = list(named)
         pending = state["pending"]
         if pending is not None:
             indices, sums = pending["parameters"], pending["sums"]
@@ -235,7 +245,9 @@ class Exchange:
                     "this state is of another model, whose tensors have other shapes: load a state that was "
                     "saved with this model"
                 )
-            loaded = Pending(pending["place"], pending["batch"], pending["wait"], carried)
+            names = carried.names([named[one] for one in carried.parameters])
+            cycle = Cycle(pending["batch"], pending["wait"], names)
+            loaded = Pending(pending["place"], pending["batch"], pending["wait"], carried, cycle)
             if sums is not None:
                 self._sent = loaded.sums = fitting(self._sent, tensors)
                 loaded.sums.load(sums)

@@ -123,10 +123,34 @@ class KeepsBack(Strategy):
             )
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what state_dict() returned."""
-        super().load_state_dict(state)
+    # -- checkpoints
+
+    def own_state(self) -> dict[str, Any]:
+        """Returns the part of the state that the techniques do not have."""
+        return {}
+
+    def take_own_state(self, state: Mapping[str, Any]) -> None:
+        """Takes back what own_state() returned. ValueError: it is something else."""
         self._loaded = True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns this rank's state, to be loaded on the same rank of a job of the same size."""
+        return {**super().state_dict(), **self.own_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what state_dict() returned, before the first step. Errors: the base's."""
+        before, loaded = self.own_state(), self._loaded
+        self.take_own_state(state)  # the techniques of the buckets follow from it
+        try:
+            super().load_state_dict(state)
+        except BaseException:
+            self.take_own_state(before)
+            self._loaded = loaded
+            raise
+
+    def forget_state(self) -> None:
+        """Forgets what load_state_dict() took."""
+        self._loaded = False
 
     def detach(self) -> None:
         """Stops being an optimizer's strategy."""

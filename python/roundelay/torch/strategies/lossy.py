@@ -190,6 +190,32 @@ class Lossy(KeepsBack):
         taken, self._taken, self._own_step = self._taken, [], None
         sgd_steps.put_back(taken)
 
+    # -- checkpoints
+
+    def own_state(self) -> dict[str, Any]:
+        """Returns the momentum that is accumulated: the optimizer may have another one by now."""
+        if self.momentum != "local":
+            return super().own_state()
+        return {**super().own_state(), "accumulates": [self._sgd_momentum, self._nesterov]}
+
+    def take_own_state(self, state: Mapping[str, Any]) -> None:
+        """Takes back what own_state() returned. ValueError: it is something else."""
+        if self.momentum == "local":
+            try:
+                momentum, nesterov = state["accumulates"]
+                self._sgd_momentum, self._nesterov = float(momentum), bool(nesterov)
+            except (KeyError, TypeError, ValueError) as error:
+                text = f"this is no state of strategy {self.text}, or an incomplete one: {error!r}"
+                raise ValueError(text) from error
+        super().take_own_state(state)
+
+    def forget_state(self) -> None:
+        """Forgets what load_state_dict() took."""
+        super().forget_state()
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        if self.momentum == "local" and optimizer is not None:
+            self._sgd_momentum, self._nesterov = self._one_momentum(optimizer)
+
     def detach(self) -> None:
         """Stops being an optimizer's strategy."""
         self.abandon_step()

@@ -318,9 +318,17 @@ class Strategy:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what state_dict() returned, bit for bit. All ranks call it, before the first step.
 
+        It makes the buckets of the state, and asks technique() for them: a strategy with a state of its own
+        takes that first. It sends no message. Ranks whose states do not belong together get a MismatchError
+        in the first backward.
+
         ValueError: it is the state of another rank, model, world size or strategy, or buckets are in use.
+        RuntimeError: there is no memory for its buckets; nothing is loaded.
         """
         self._kept().load_state_dict(state)
+
+    def forget_state(self) -> None:
+        """Forgets what load_state_dict() took. All ranks call it if theirs do not belong together."""
 
     # -- to call
 
