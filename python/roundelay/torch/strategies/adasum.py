@@ -27,6 +27,7 @@ class Adasum(Strategy):
     """
 
     reduces_gradients: ClassVar[bool] = False
+    takes_complex: ClassVar[bool] = False
 
     def __init__(self, wire: torch.dtype | str | None = None) -> None:
         self.wire = checked_wire(wire)
@@ -50,7 +51,7 @@ class Adasum(Strategy):
             (parameter, parameter.detach().clone())
             for group in optimizer.param_groups
             for parameter in group["params"]
-            if parameter.requires_grad and parameter.is_floating_point()
+            if parameter.requires_grad and (parameter.is_floating_point() or parameter.is_complex())
         ]
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
