@@ -19,6 +19,7 @@ class Fixed(Strategy):
     parameters are wrong.
     """
 
+    counts_steps: ClassVar[bool] = False
     takes_complex: ClassVar[bool] = False  # their gradients lie in no bucket
 
     def __init__(self, technique: str | Spec, wire: torch.dtype | str | None = None) -> None:
