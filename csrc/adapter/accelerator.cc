@@ -25,7 +25,7 @@ GpuStream CallerStream::native() const { return native_of(stream_); }
 Result<GpuEventPtr> CallerStream::mark() const { return runtime_->mark(device_index(), native()); }
 
 // Does not call at::empty: a dispatch mode of the user on this thread could call Python.
-at::Tensor CallerStream::allocate(const std::vector<std::int64_t>& shape, at::ScalarType type) const {
+at::Tensor CallerStream::allocate(at::IntArrayRef shape, at::ScalarType type) const {
   const c10::StreamGuard guard(stream_);
   const c10::DispatchKeySet keys(c10::computeDispatchKey(type, at::kStrided, stream_.device()));
   c10::Allocator* const allocator = c10::GetAllocator(stream_.device_type());

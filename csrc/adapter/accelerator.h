@@ -32,7 +32,7 @@ class CallerStream {
   [[nodiscard]] Result<GpuEventPtr> mark() const;
   // Allocates a tensor from torch's allocator, for use in this stream. Earlier users of the memory are done
   // when the stream reaches the next mark(). Any thread may call this, without the GIL. Throws as torch does.
-  [[nodiscard]] at::Tensor allocate(const std::vector<std::int64_t>& shape, at::ScalarType type) const;
+  [[nodiscard]] at::Tensor allocate(at::IntArrayRef shape, at::ScalarType type) const;
 
   // Returns the device's current stream on the calling thread.
   [[nodiscard]] c10::Stream current() const;

@@ -88,21 +88,21 @@ std::optional<DType> dtype_of(at::ScalarType type) {
   }
 }
 
-DType dtype_of(const at::Tensor& tensor) { return *dtype_of(tensor.scalar_type()); }
+DType dtype_of(const at::Tensor& tensor) { return *dtype_of(c10::toRealValueType(tensor.scalar_type())); }
 
 Status check_input(const at::Tensor& tensor, const std::string& label) {
   if (!tensor.defined()) return refuse(label, "is undefined");
   if (tensor.is_nested()) return refuse(label, "is nested; pass its components");
   if (tensor.layout() != at::kStrided) return refuse(label, "is sparse; make it dense with to_dense()");
   if (tensor.is_quantized()) return refuse(label, "is quantized; convert it with dequantize()");
-  if (tensor.is_complex()) return refuse(label, "is complex; pass torch.view_as_real() of it");
+  if (tensor.scalar_type() == at::kComplexHalf)
+    return refuse(label, "is complex32, which few functions of torch take; pass torch.view_as_real() of it");
   if (!tensor.has_storage())
     return refuse(label, "has no memory of its own (a fake or wrapped tensor?); pass a plain tensor");
-  if (!dtype_of(tensor.scalar_type()))
-    return refuse(
-        label,
-        std::string("has dtype ") + c10::toString(tensor.scalar_type()) +
-            "; supported are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint8, bool");
+  if (!dtype_of(c10::toRealValueType(tensor.scalar_type())))
+    return refuse(label, std::string("has dtype ") + c10::toString(tensor.scalar_type()) +
+                             "; supported are float64, float32, float16, bfloat16, int64, int32, int16, "
+                             "int8, uint8, bool, complex64, complex128");
   return {};
 }
 

@@ -20,7 +20,17 @@ namespace {
 
 // Returns true if memory contains the elements in the order of their indices, with their own values.
 bool is_plain(const at::Tensor& tensor) {
-  return tensor.is_contiguous() && !tensor.is_neg() && !tensor._is_zerotensor();
+  return tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj() && !tensor._is_zerotensor();
+}
+
+// Returns how many of the core's elements are in one of the tensor's.
+std::int64_t parts_of_element(const at::Tensor& tensor) { return tensor.is_complex() ? 2 : 1; }
+
+// Returns the shape that the core sees: that of torch.view_as_real() for a complex tensor.
+std::vector<std::int64_t> real_shape(const at::Tensor& tensor) {
+  std::vector<std::int64_t> shape = tensor.sizes().vec();
+  if (tensor.is_complex()) shape.push_back(parts_of_element(tensor));
+  return shape;
 }
 
 at::Tensor contiguous_like(const at::Tensor& tensor) {
@@ -167,7 +177,7 @@ std::vector<submit::Part> Operand::parts() const {
     parts.push_back({.dtype = dtype_of(item.source),
                      .input = item.input_data,
                      .output = item.output_data,
-                     .count = static_cast<std::size_t>(item.source.numel()),
+                     .count = static_cast<std::size_t>(item.source.numel() * parts_of_element(item.source)),
                      .region = region_});
   }
   return parts;
@@ -177,20 +187,33 @@ std::vector<wire::TensorSpec> Operand::specs() const {
   std::vector<wire::TensorSpec> specs;
   specs.reserve(items_.size());
   for (const Item& item : items_) {
-    if (item.source.defined()) specs.push_back({dtype_of(item.source), item.source.sizes().vec()});
+    if (item.source.defined()) specs.push_back({dtype_of(item.source), real_shape(item.source)});
   }
   return specs;
 }
 
 Result<GpuEventPtr> Operand::ready() const { return stream_ ? stream_->mark() : GpuEventPtr(); }
 
+Status Operand::check_op(ReduceOp op, const std::string& name) const {
+  if (op == ReduceOp::kSum || op == ReduceOp::kAverage) return {};
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    if (!c10::isComplexType(items_[i].type)) continue;
+    return Status::invalid(label(name, i, items_.size()) +
+                           " is complex, which op=" + std::string(name_of(op)) +
+                           " cannot reduce; use Average or Sum, or pass torch.view_as_real() of it");
+  }
+  return {};
+}
+
 // Does not call at::empty: a dispatch mode of the user on this thread could call Python.
 Result<submit::Results::Memory> Operand::allocate(std::size_t part, const std::vector<std::int64_t>& shape) {
   const c10::InferenceMode normal(false);
   Result<at::Tensor> made = caught([&] {
     const at::ScalarType type = items_.at(part).type;
-    return stream_ ? stream_->allocate(shape, type)
-                   : at::Tensor(at::detail::empty_cpu(shape, type, false, std::optional<at::MemoryFormat>{}));
+    at::IntArrayRef sizes = shape;
+    if (c10::isComplexType(type)) sizes = sizes.slice(0, sizes.size() - 1);  // not that of real_shape()
+    return stream_ ? stream_->allocate(sizes, type)
+                   : at::Tensor(at::detail::empty_cpu(sizes, type, false, std::optional<at::MemoryFormat>{}));
   });
   if (!made.ok()) return made.status();
   Result<GpuEventPtr> free = ready();

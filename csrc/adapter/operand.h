@@ -38,7 +38,12 @@ class Operand final : public submit::Results {
   // Makes an operand without input, for a join. The core allocates an output of int64.
   static OperandPtr make_number();
 
-  // Return what the core and the peers get of each input tensor. The memory is the operand's.
+  // Checks that `op` can reduce the tensors; `name` appears in messages. Errors: kInvalidArgument (a complex
+  // tensor, for other operations than Sum and Average).
+  [[nodiscard]] Status check_op(ReduceOp op, const std::string& name) const;
+
+  // Return what the core and the peers get of each input tensor: of a complex one its real view, whose shape
+  // has a further extent of 2. The memory is the operand's.
   [[nodiscard]] std::vector<submit::Part> parts() const;
   [[nodiscard]] std::vector<wire::TensorSpec> specs() const;
 

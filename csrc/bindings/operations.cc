@@ -43,6 +43,8 @@ submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, R
   const auto context = global_context();
   if (!made.ok()) refuse(*context, route.process_set, std::move(request), made.status());
   adapter::OperandPtr operand = std::move(made).value();
+  const Status fits = operand->check_op(request.reduce_op, request.name);
+  if (!fits.ok()) refuse(*context, route.process_set, std::move(request), fits);
   std::vector<wire::TensorSpec> specs = operand->specs();
   if (!specs.empty()) {
     request.dtype = specs.front().dtype;

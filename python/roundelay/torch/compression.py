@@ -36,7 +36,7 @@ class NoneCompressor:
 
 
 class _CastCompressor:
-    """Casts wider floating types to ``wire``; other types pass unchanged."""
+    """Casts wider floating types to ``wire``; other types pass unchanged. ValueError for complex ones."""
 
     wire: ClassVar[torch.dtype]
 
@@ -44,6 +44,11 @@ class _CastCompressor:
     def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype | None]:
         if tensor.dtype in (torch.float32, torch.float64):
             return tensor.to(cls.wire), tensor.dtype
+        if tensor.is_complex():
+            raise ValueError(
+                f"a tensor of {tensor.dtype} cannot travel in {cls.wire}: leave the compression out, or pass "
+                "torch.view_as_real() of it"
+            )
         return tensor, None
 
     @classmethod

@@ -204,6 +204,7 @@ class _TensorPlace:
 _CARRIED = {
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
+    *(torch.complex64, torch.complex128),
 }
 
 

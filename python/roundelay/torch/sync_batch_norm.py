@@ -44,6 +44,8 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(f"an input of at least 2 dimensions is needed, not {input.dim()}")
         if input.size(1) != self.num_features:
             raise ValueError(f"the input has {input.size(1)} channels, but num_features={self.num_features}")
+        if input.is_complex():
+            raise ValueError(f"the input is {input.dtype}, which batch normalisation does not take")
 
     # The compiler must not trace collective calls. torch.compiler.disable would load the compiler now.
     @_disable_dynamo

@@ -120,7 +120,10 @@ def check_an_error_on_one_rank_is_heard_by_all() -> None:
 
     sparse = torch.ones(3).to_sparse()
     expect_refused_by_the_last(
-        lambda: hvd.allreduce(torch.ones(3, dtype=torch.complex64), name="mine"), good, "'mine'", "complex"
+        lambda: hvd.allreduce(torch.ones(3, dtype=torch.complex64), name="mine", op=hvd.Max),
+        good,
+        "'mine'",
+        "complex",
     )
     expect_refused_by_the_last(
         lambda: hvd.allreduce(torch.ones(3).to(torch.uint16), name="mine"), good, "'mine'", "supported are"

@@ -85,7 +85,10 @@ OPERATIONS: dict[str, Callable[..., object]] = {
 
 # What no operation takes, and what it must be called.
 TENSORS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
-    "complex": (lambda: rows(dtype=torch.complex64), ("complex", "view_as_real")),
+    "complex32": (
+        lambda: torch.view_as_complex(rows(1, 2, dtype=torch.float16)),
+        ("complex32", "view_as_real"),
+    ),
     "uint16": (lambda: rows().to(torch.uint16), ("UInt16", "supported are")),
     "float8": (lambda: rows().to(torch.float8_e4m3fn), ("Float8", "supported are")),
     "sparse": (lambda: rows().to_sparse(), ("sparse", "to_dense()")),

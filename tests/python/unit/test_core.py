@@ -44,6 +44,7 @@ def layouts() -> dict[str, torch.Tensor]:
         "channels_last": image.contiguous(memory_format=torch.channels_last),
         "not dense": base.reshape(6, 8)[1:5, 2:7:2],
         "negative": torch.complex(base, base).conj().imag,
+        "lazy conjugate": torch.complex(base, -base).conj(),
     }
 
 
@@ -121,7 +122,7 @@ def quantized() -> torch.Tensor:
 
 BAD_INPUTS = [
     (torch.eye(2).to_sparse(), "sparse; make it dense with to_dense"),
-    (torch.ones(2, dtype=torch.complex64), "complex; pass torch.view_as_real"),
+    (torch.view_as_complex(torch.ones(2, 2).half()), "complex32, .*; pass torch.view_as_real"),
     (torch.ones(2, device="meta"), "on device meta"),
     (torch.ones(2).to(torch.float8_e4m3fn), "Float8_e4m3fn; supported are float64"),
     (quantized(), "quantized; convert it with dequantize"),

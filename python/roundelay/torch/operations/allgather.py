@@ -13,6 +13,7 @@ from roundelay.torch.operations.common import (
     Average,
     Call,
     Sum,
+    are_differentiable,
     exact_gradients,
     gradient_name,
     never_empty,
@@ -67,16 +68,19 @@ class _Allgather(torch.autograd.Function):
         ctx: Any, name: str | None, process_set: ProcessSet, *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         ctx.arguments = (name, process_set)
-        ctx.rows = [tensor.shape[0] if tensor.dtype.is_floating_point else None for tensor in tensors]
+        which = are_differentiable(tensors)
+        ctx.rows = [
+            one.shape[0] if has_gradient else None for one, has_gradient in zip(tensors, which, strict=True)
+        ]
         return tuple(_run(tensors, name, process_set))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         name, process_set = gradient_name(ctx.arguments[0]), ctx.arguments[1]
-        floating = [g for g, own in zip(gradients, ctx.rows, strict=True) if own is not None]
-        begins = iter(_begins([own for own in ctx.rows if own is not None], floating, name, process_set))
+        given = [g for g, own in zip(gradients, ctx.rows, strict=True) if own is not None]
+        begins = iter(_begins([own for own in ctx.rows if own is not None], given, name, process_set))
         op = Sum if exact_gradients() else Average
-        reduced = iter(grouped_allreduce(floating, name=name, op=op, process_set=process_set))
+        reduced = iter(grouped_allreduce(given, name=name, op=op, process_set=process_set))
         result: list[torch.Tensor | None] = []
         for own in ctx.rows:
             result.append(None if own is None else next(reduced).narrow(0, next(begins), own))

@@ -129,7 +129,6 @@ def allreduce(
     with Call("allreduce", name, process_set) as call:
         call.check_tensor(tensor)
         reduction = call.checked_reduction([tensor], op, average, prescale_factor, postscale_factor)
-        call.check_compression(compression)
-        wire, context = compression.compress(tensor)
+        ((wire, context),) = call.compressed(compression, [tensor])
     reduced: torch.Tensor = recorded(_Allreduce, wire, name, reduction, process_set)
     return compression.decompress(reduced, context)

@@ -164,12 +164,18 @@ class Call:
             raise self.wrong(f"{which} is {value!r}, but must be a finite number")
         return factor
 
-    def check_compression(self, compression: Any) -> None:
-        """Raises ValueError if ``compression`` lacks a Compressor's functions."""
+    def compressed(
+        self, compression: type[Compressor], tensors: Sequence[torch.Tensor]
+    ) -> list[tuple[torch.Tensor, Any]]:
+        """Returns the compressed tensors and their contexts.
+
+        ValueError if ``compression`` lacks a Compressor's functions, or refuses a tensor.
+        """
         try:
             check_compression(compression)
+            return [compression.compress(tensor) for tensor in tensors]
         except ValueError as error:
-            raise self.wrong(str(error)) from None
+            raise self.wrong(str(error)) from error
 
 
 def decompressed(
@@ -179,20 +185,20 @@ def decompressed(
     return [compression.decompress(one, context) for one, (_, context) in zip(results, wires, strict=True)]
 
 
-def are_floating(tensors: Iterable[torch.Tensor]) -> list[bool]:
+def are_differentiable(tensors: Iterable[torch.Tensor]) -> list[bool]:
     """Returns for each tensor whether it can have a gradient."""
-    return [tensor.dtype.is_floating_point for tensor in tensors]
+    return [tensor.is_floating_point() or tensor.is_complex() for tensor in tensors]
 
 
-def only_floating(gradients: Iterable[torch.Tensor], floating: Sequence[bool]) -> list[torch.Tensor]:
+def only_differentiable(gradients: Iterable[torch.Tensor], which: Sequence[bool]) -> list[torch.Tensor]:
     """Returns the gradients of the tensors that can have one."""
-    return [gradient for gradient, has_gradient in zip(gradients, floating, strict=True) if has_gradient]
+    return [gradient for gradient, has_gradient in zip(gradients, which, strict=True) if has_gradient]
 
 
-def with_none(results: Iterable[torch.Tensor], floating: Sequence[bool]) -> list[torch.Tensor | None]:
+def with_none(results: Iterable[torch.Tensor], which: Sequence[bool]) -> list[torch.Tensor | None]:
     """Returns the results with None for each tensor that can have no gradient."""
     given = iter(results)
-    return [next(given) if has_gradient else None for has_gradient in floating]
+    return [next(given) if has_gradient else None for has_gradient in which]
 
 
 def row_of_this_rank(*numbers: int) -> torch.Tensor:

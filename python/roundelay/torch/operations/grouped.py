@@ -14,11 +14,11 @@ from roundelay.torch.operations.common import (
     OP_NAMES,
     Call,
     ScaledOp,
-    are_floating,
+    are_differentiable,
     decompressed,
     gradient_name,
     never_empty,
-    only_floating,
+    only_differentiable,
     recorded,
     with_none,
 )
@@ -117,7 +117,7 @@ class _GroupedAllreduce(torch.autograd.Function):
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         ctx.arguments = (name, reduction, process_set)
-        ctx.floating = are_floating(tensors)
+        ctx.differentiable = are_differentiable(tensors)
         return tuple(_run(tensors, _checked(tensors, False, None, name, *reduction, process_set)))
 
     @staticmethod
@@ -126,9 +126,9 @@ class _GroupedAllreduce(torch.autograd.Function):
         if reduction[0] not in LINEAR_OPS:
             op = OP_NAMES[reduction[0]]
             raise RuntimeError(f"grouped_allreduce with op={op} has no gradient: use Average or Sum")
-        own = only_floating(gradients, ctx.floating)
+        own = only_differentiable(gradients, ctx.differentiable)
         reduced = recorded(_GroupedAllreduce, gradient_name(name), reduction, process_set, *own)
-        return None, None, None, *with_none(reduced, ctx.floating)
+        return None, None, None, *with_none(reduced, ctx.differentiable)
 
 
 def grouped_allreduce(
@@ -145,8 +145,7 @@ def grouped_allreduce(
     with Call("allreduce", name, process_set) as call:
         group = call.checked_group(tensors)
         reduction = call.checked_reduction(group, op, average, prescale_factor, postscale_factor)
-        call.check_compression(compression)
-        wires = [compression.compress(tensor) for tensor in group]
+        wires = call.compressed(compression, group)
     if not group:
         return grouped_allreduce_([], None, name, *reduction, process_set)
     reduced = recorded(_GroupedAllreduce, name, reduction, process_set, *(wire for wire, _ in wires))

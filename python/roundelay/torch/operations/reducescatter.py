@@ -16,12 +16,12 @@ from roundelay.torch.operations.common import (
     Call,
     ScaledOp,
     Sum,
-    are_floating,
+    are_differentiable,
     decompressed,
     exact_gradients,
     gradient_name,
     never_empty,
-    only_floating,
+    only_differentiable,
     recorded,
     with_none,
 )
@@ -106,17 +106,17 @@ class _Reducescatter(torch.autograd.Function):
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         ctx.arguments = (name, reduction, process_set)
-        ctx.floating = are_floating(tensors)
+        ctx.differentiable = are_differentiable(tensors)
         return tuple(_run(tensors, name, reduction, process_set))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         name, reduction, process_set = ctx.arguments
-        own = only_floating(gradients, ctx.floating)
+        own = only_differentiable(gradients, ctx.differentiable)
         for factor in _gradient_factors(reduction, process_set.size()):
             own = [gradient * factor for gradient in own]
         gathered = grouped_allgather(own, gradient_name(name), process_set)
-        return None, None, None, *with_none(gathered, ctx.floating)
+        return None, None, None, *with_none(gathered, ctx.differentiable)
 
 
 def reducescatter(
@@ -136,8 +136,7 @@ def reducescatter(
     """
     with Call("reducescatter", name, process_set) as call:
         group, reduction = _checked([tensor], op, prescale_factor, postscale_factor, call)
-        call.check_compression(compression)
-        wire, context = compression.compress(group[0])
+        ((wire, context),) = call.compressed(compression, group)
     return compression.decompress(recorded(_Reducescatter, name, reduction, process_set, wire)[0], context)
 
 
@@ -153,8 +152,7 @@ def grouped_reducescatter(
     """Returns the ``reducescatter`` of each tensor, all or nothing; differentiable as that is."""
     with Call("reducescatter", name, process_set) as call:
         group, reduction = _checked(tensors, op, prescale_factor, postscale_factor, call)
-        call.check_compression(compression)
-        wires = [compression.compress(tensor) for tensor in group]
+        wires = call.compressed(compression, group)
     if not group:
         return _run([], name, reduction, process_set)
     scattered = recorded(_Reducescatter, name, reduction, process_set, *(wire for wire, _ in wires))

@@ -49,7 +49,8 @@ def _witness(op: int, shape: torch.Size, device: torch.device) -> torch.Tensor:
 
 
 def _divided(values: torch.Tensor, size: int) -> torch.Tensor:
-    return values / size if values.dtype.is_floating_point else values.div(size, rounding_mode="trunc")
+    whole = not (values.is_floating_point() or values.is_complex())
+    return values.div(size, rounding_mode="trunc") if whole else values / size
 
 
 def sparse_allreduce_async(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any
 
 import torch
@@ -11,7 +11,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
-from roundelay.torch.operations import Adasum, Average, checked_op
+from roundelay.torch.operations import LINEAR_OPS, Adasum, Average, checked_op
+from roundelay.torch.operations.common import OP_NAMES
 from roundelay.torch.strategies import Adasum as AdasumStrategy
 from roundelay.torch.strategies import Dense, Strategy, parse
 from roundelay.torch.strategies.dense import checked_wire
@@ -71,6 +72,27 @@ def chosen_strategy(
             f"compression is {compression!r}, but strategy {chosen.text} sends {wire}: give only one of them"
         )
     return chosen, _COMPRESSORS[wire]
+
+
+def check_complex(
+    named: Mapping[torch.Tensor, str], strategy: Strategy, compression: type[Compressor], op: int
+) -> None:
+    """Raises ValueError if a parameter is complex, and its gradient cannot be reduced in this way."""
+    name = next((name for parameter, name in named.items() if parameter.is_complex()), None)
+    if name is None:
+        return
+    if not strategy.takes_complex:
+        way = f"strategy {strategy.text}"
+    elif op not in LINEAR_OPS:
+        way = f"op=hvd.{OP_NAMES[op]}"
+    elif compression in _COMPRESSORS.values():
+        way = "a half type, in which gradients would travel,"
+    else:
+        return
+    raise ValueError(
+        f"parameter {name!r} is complex, which {way} cannot take: give complex parameters to an optimizer of "
+        "their own, with strategy='dense', op=hvd.Average or hvd.Sum, and without compression"
+    )
 
 
 def _from_variable(text: str) -> Strategy:

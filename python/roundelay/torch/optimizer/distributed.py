@@ -30,6 +30,7 @@ from roundelay.torch.optimizer.agreements import (
     tell_joined,
 )
 from roundelay.torch.optimizer.arguments import (
+    check_complex,
     check_optimizer,
     check_passes,
     checked_names,
@@ -122,6 +123,7 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     op, factor = checked_reduction(op, gradient_predivide_factor)
     chosen, compression = chosen_strategy(strategy, compression, op)
     named = names_of(optimizer, parameters, names)
+    check_complex(named, chosen, compression, op)
     chosen.check(optimizer, op, factor, named.values(), backward_passes_per_step, process_set)
     _check_sharing(optimizer, chosen, named)
     grouping = assign(num_groups, groups, named)

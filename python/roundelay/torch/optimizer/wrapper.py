@@ -23,6 +23,7 @@ from roundelay.torch.optimizer.local_gradients import LocalGradients
 from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.parameter_watch import ParameterWatch
 from roundelay.torch.optimizer.techniques import Techniques
+from roundelay.torch.optimizer.uncounted_steps import UncountedSteps
 from roundelay.torch.parameter_names import Names, of_wrapped
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Context, Strategy
@@ -71,9 +72,11 @@ class Wrapper:
         self._skip = False
         self._stays_local = False  # the gradients of the next step are not reduced
         self._step: Span | None = None
+        self._uncounted = UncountedSteps(optimizer, strategy, masters.enabled)
         self._hooks = [
             optimizer.register_step_pre_hook(BoundMethod(self._before_step)),
             optimizer.register_step_post_hook(BoundMethod(self._after_step)),
+            optimizer.register_load_state_dict_post_hook(BoundMethod(self._uncounted.forget)),
         ]
         for name in self._methods:
             setattr(optimizer, name, BoundMethod(getattr(self, name)))
@@ -229,6 +232,7 @@ class Wrapper:
             optimizer.__dict__.pop(name, None)
         of_wrapped.pop(optimizer, None)
         self._end_hooks()
+        self._uncounted.end()
         if self._marks is not None:
             self._end_marks()
             self._marks = None
@@ -243,6 +247,7 @@ class Wrapper:
         self.masters.adopt(optimizer, named)
         self._watch.unchanged(optimizer)  # masters have taken places
         self._hook_parameters(after_backward)
+        self._uncounted.follow(named, self.masters.stepped)
         # Users of Horovod look at these.
         optimizer._parameter_names = named  # type: ignore[attr-defined]
         optimizer._requires_update = {parameter for parameter in named if parameter.requires_grad}  # type: ignore[attr-defined]
@@ -332,6 +337,7 @@ class Wrapper:
         """Makes GradScaler's findings equal on all ranks. Reduced gradients overflow alike anyway."""
         if self._strategy is not None:
             self._strategy.agree_on_overflow(found)
+        self._uncounted.note_overflow(found.values())
         if self._sync is not None:
             self._sync.techniques.note_overflow(found.values())
 
@@ -368,6 +374,7 @@ class Wrapper:
             self.masters.write_back()
             loss = closure(*closure_args, **closure_kwargs)
             self._complete_gradients()
+            self._uncounted.forget()
             return loss
 
         if "closure" in kwargs:
@@ -384,6 +391,7 @@ class Wrapper:
         if self._strategy is not None:
             self._strategy.after_step(optimizer)
         self.masters.end_step()
+        self._uncounted.forget()
         if self._sync is not None:
             self._sync.techniques.new_step()
             self._sync.new_step()

@@ -28,6 +28,7 @@ class Adasum(Strategy):
     """
 
     reduces_gradients: ClassVar[bool] = False
+    takes_complex: ClassVar[bool] = False
 
     def __init__(self, wire: torch.dtype | str | None = None) -> None:
         self.wire = checked_wire(wire)
@@ -53,7 +54,7 @@ class Adasum(Strategy):
         named = {
             name: parameter
             for name, parameter in in_canonical_order(optimizer).items()
-            if parameter.requires_grad and parameter.is_floating_point()
+            if parameter.requires_grad and (parameter.is_floating_point() or parameter.is_complex())
         }
         self.context.check_parameters(named)
         self._before = [(parameter, parameter.detach().clone()) for parameter in named.values()]

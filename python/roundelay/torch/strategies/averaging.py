@@ -26,6 +26,7 @@ class Averaging(Strategy):
     """
 
     shares_parameters: ClassVar[bool] = False
+    takes_complex: ClassVar[bool] = False
     kind: ClassVar[str]  # the strategy's name in texts
     format: ClassVar[int]  # the version of state_dict()'s form
 

@@ -290,7 +290,7 @@ class DASO(Averaging):
     def _average_buffers(self) -> None:
         if self._buffers is None:
             return
-        buffers = [one for one in self._buffers() if one.is_floating_point()]
+        buffers = [one for one in self._buffers() if one.is_floating_point() or one.is_complex()]
         name = self.context.name("buffers.average")
         means = average(buffers, Cycle(self._step, self.epoch), name, self.context.process_set)
         torch._foreach_copy_(buffers, means) if buffers else None

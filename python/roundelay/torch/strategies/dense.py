@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 
 from roundelay.torch.strategies.protocol import Strategy
@@ -28,6 +30,8 @@ class Dense(Strategy):
 
     wire: the type in which gradients travel: torch.float16, torch.bfloat16, or None for their own.
     """
+
+    counts_steps: ClassVar[bool] = False
 
     def __init__(self, wire: torch.dtype | str | None = None) -> None:
         self.wire = checked_wire(wire)

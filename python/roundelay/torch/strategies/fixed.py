@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 
 from roundelay import _core
@@ -16,6 +18,9 @@ class Fixed(Strategy):
     wire: the type in which gradients travel, as Dense's. ValueError: there is no such technique, or its
     parameters are wrong.
     """
+
+    counts_steps: ClassVar[bool] = False
+    takes_complex: ClassVar[bool] = False  # their gradients lie in no bucket
 
     def __init__(self, technique: str | Spec, wire: torch.dtype | str | None = None) -> None:
         text = technique.text if isinstance(technique, Spec) else technique

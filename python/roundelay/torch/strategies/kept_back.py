@@ -27,6 +27,7 @@ class KeepsBack(Strategy):
     """
 
     takes_sparse = False
+    takes_complex: ClassVar[bool] = False
     kind: ClassVar[str]  # the strategy's name in texts
 
     def __init__(

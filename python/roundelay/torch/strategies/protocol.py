@@ -198,6 +198,8 @@ class Strategy:
     wire: torch.dtype | None = None  # gradients travel in this type; None: in that of compression=
     reduces_gradients: ClassVar[bool] = True  # False: gradients stay local, and the strategy combines steps
     takes_sparse: bool = True  # False: a sparse gradient is an error, unless it is made dense
+    takes_complex: ClassVar[bool] = True  # False: a complex parameter is an error
+    counts_steps: ClassVar[bool] = True  # False: it needs no step() of the optimizer
     shares_parameters: ClassVar[bool] = True  # False: no other wrapped optimizer may have one of them
 
     _context: Context | None = None
