@@ -50,7 +50,7 @@ def _step(optimizer: torch.optim.Optimizer, parameters: Parameters, zero_first: 
 def _in_buckets(optimizer: torch.optim.Optimizer) -> set[int]:
     """Returns the ids of the parameters whose gradients are in buckets."""
     wrapper: Any = wrapper_of(optimizer)
-    groups = wrapper._sync._groups.values()
+    groups = wrapper._sync._table.groups.values()
     return {id(g.core.parameter) for group in groups if not group.alone for g in group.members}
 
 
@@ -181,7 +181,7 @@ def check_groups() -> None:
             _check_steps(optimizer, parameters, zero_first=number == 0, pooled=False)
             wrapper: Any = wrapper_of(optimizer)
             if hvd.size() > 1:
-                sizes = [len(group.members) for group in wrapper._sync._groups.values()]
+                sizes = [len(group.members) for group in wrapper._sync._table.groups.values()]
                 assert sizes == [NUMBER // groups] * groups
 
 

@@ -17,7 +17,7 @@ yet. A rank that has joined (hvd.join) takes part in nothing, and nobody waits f
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 
 import torch
@@ -36,10 +36,9 @@ from roundelay.torch.optimizer import agreement_round, equality
 from roundelay.torch.optimizer.agreement_round import GroupResult, Result, Round
 from roundelay.torch.optimizer.arguments import prefix_of
 from roundelay.torch.optimizer.backward_end import backward_end
+from roundelay.torch.optimizer.gradient_table import GradientTable
 from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
-from roundelay.torch.parameter_list import Row, in_order
-from roundelay.torch.parameter_names import natural
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies import Strategy
 
@@ -66,19 +65,13 @@ class GradientSync:
         self.rules.passes_per_step = passes_per_step
         self._prefix = prefix_of(scope)
         self._rule = rule
-        self._grouping = grouping
+        self._table = GradientTable(self._prefix, rule, grouping)
         self._masters = masters
-        self._gradients: dict[int, Gradient] = {}  # keys: id(parameter), in the order of the parameter groups
-        self._groups: dict[int | str, GradientGroup] = {}  # keys: numbers, or names for groups without one
-        self._group: dict[Gradient, GradientGroup] = {}
-        self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix, self._gradients)
+        self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix, self._table.gradients)
         self.techniques.belong_to(self)
         self._plan = self._make_plan()
         self._rounds = 0
         self._round: Round | None = None
-        self._members: list[Gradient] = []  # the gradients of all groups, in the groups' order
-        self._rows: list[Row] = []  # what ranks compare of the parameters
-        self._digest = b""  # of the rows, both ways (equality.py)
         # Some rank has submitted these since the last step: whole groups, and gradients without their group.
         self._seen_groups: set[GradientGroup] = set()
         self._seen: set[Gradient] = set()
@@ -90,58 +83,15 @@ class GradientSync:
     def follow(self, named: Mapping[torch.Tensor, str], after_backward: bool = False) -> None:
         """Has these parameters from now on, with hooks on those that are trained. All ranks do so alike.
 
-        A parameter of two optimizers belongs to the one that was wrapped last: its gradient is reduced once.
         after_backward: gradients that new ones have came from a backward before the hooks.
         """
-        before = len(self._gradients)
-        groups = self._let_go(named)
-        for parameter, name in sorted(named.items(), key=lambda pair: natural(pair[1])):
-            number = id(parameter)
-            if number not in self._gradients:
-                self._gradients[number] = Gradient(parameter, f"{self._prefix}.{name}", self._rule)
-                self._gradients[number].own(number)
-                if name in groups:
-                    self._grouping[number] = groups[name]
-                self._join_group(self._gradients[number], self._grouping.get(number))
-                if before:
-                    self._plan.parameters_changed()
-            gradient = self._gradients[number]
+        if self._table.follow(named):
+            self._plan.parameters_changed()
+        for parameter in named:
+            gradient = self._table.gradients[id(parameter)]
             if not gradient.hooks and gradient.core.wanted:
                 self._hook(parameter, gradient)
                 gradient.core.set_passes(int(after_backward))
-        self._list_members()
-
-    def _let_go(self, named: Collection[torch.Tensor]) -> dict[str, int]:
-        """Lets go of all parameters but these. Returns the numbers of the groups that they were in, by name.
-
-        They stay in groups of several gradients, as unwanted, until all ranks make new groups.
-        """
-        groups: dict[str, int] = {}
-        present = set(map(id, named))
-        for number, gradient in list(self._gradients.items()):
-            if number in present and gradient.core.parameter is not None:  # else the number is a new one's
-                continue
-            del self._gradients[number]
-            gradient.disown(number)
-            if number in self._grouping:
-                groups[self._short(gradient)] = self._grouping.pop(number)
-            if self._group[gradient].alone:
-                del self._groups[gradient.name], self._group[gradient]
-            self._plan.parameters_changed()
-        return groups
-
-    def _short(self, gradient: Gradient) -> str:
-        return gradient.name.removeprefix(f"{self._prefix}.")
-
-    def _join_group(self, gradient: Gradient, number: int | None) -> None:
-        if number is None:
-            group = GradientGroup(gradient.name, alone=True)
-            self._groups[gradient.name] = group
-        else:
-            name = f"{self._prefix}.group{number}"
-            group = self._groups.setdefault(number, GradientGroup(name, alone=False))
-        group.join(gradient)
-        self._group[gradient] = group
 
     def _hook(self, parameter: torch.Tensor, gradient: Gradient) -> None:
         sync = weakref.ref(self)
@@ -159,7 +109,7 @@ class GradientSync:
 
     def close(self) -> None:
         """Takes all hooks off."""
-        for gradient in self._gradients.values():
+        for gradient in self._table.gradients.values():
             gradient.release()
 
     # -- gradient pools
@@ -172,33 +122,15 @@ class GradientSync:
 
     def _use(self, buckets: list[Bucket]) -> None:
         """Moves gradients into these buckets. They were alone or in other buckets before."""
-        for group in self._seen_groups if buckets else ():
-            self._seen.update(group.members)
-        for bucket in buckets:
-            for gradient in bucket.members:
-                self._groups.pop(self._group[gradient].name, None)
-                self._group[gradient] = bucket
-        self._groups.update((bucket.name, bucket) for bucket in buckets)
         if buckets:
-            self._list_members()
+            for group in self._seen_groups:
+                self._seen.update(group.members)
+            self._table.use(buckets)
             self.techniques.use(buckets)
-
-    def _list_members(self) -> None:
-        """Puts groups and gradients in the canonical order, in which rounds have them; buckets come last."""
-        alone = {k: group for k, group in self._groups.items() if not isinstance(group, Bucket)}
-        buckets = {k: group for k, group in self._groups.items() if isinstance(group, Bucket)}
-        in_place = sorted(alone.items(), key=lambda item: natural(item[1].members[0].name))
-        self._groups = {**dict(in_place), **buckets}
-        self._members = [gradient for group in self._groups.values() for gradient in group.members]
-        self._rows = in_order(
-            one.row._replace(name=self._short(one), group=self._grouping.get(number))
-            for number, one in self._gradients.items()
-        )
-        self._digest = equality.both_ways(equality.digest_of_parameters(self._rows))
 
     def buckets(self) -> int:
         """Returns the number of buckets."""
-        return sum(isinstance(group, Bucket) for group in self._groups.values())
+        return self._table.buckets()
 
     def cuts(self) -> Cuts | None:
         """Returns the sizes of the pools' buckets; None while there are none."""
@@ -213,23 +145,17 @@ class GradientSync:
 
         ValueError, RuntimeError or MemoryError: this rank cannot make them; call restart().
         """
-        groups = self._group
-        free = [one for one in self._members if groups[one].alone or isinstance(groups[one], Bucket)]
+        free = [gradient for gradient in self._table.members if self._table.may_be_in_pool(gradient)]
         self._use(self._plan.restore(state, free, self._make_pools))
 
     def restart(self) -> None:
         """Begins a new job, without the last one's pool, and with groups that count from the beginning."""
-        self._groups.clear()
-        self._group.clear()
-        for number, gradient in self._gradients.items():
-            self._join_group(gradient, self._grouping.get(number))
-        self._list_members()
+        self._table.begin_anew()
         self.techniques.restart()
         self._plan = self._make_plan()
 
     def _lay_out_anew(self) -> None:
-        """Gives up the pool of other parameters than these. All ranks do it at the same time."""
-        self.techniques.layout_will_change()
+        """Gives up the pool. All ranks do it at the same time: tensors of it may be in use under its key."""
         self.give_back_key()
         self._key = self._keys.take()
         self.restart()
@@ -239,20 +165,19 @@ class GradientSync:
     def _arrived(self, gradient: Gradient) -> None:
         """Continues a hook (csrc/bindings/gradient_hooks.cc) whose gradient is not an ordinary one."""
         self.rules.graph_task = backward_end.add(self)
-        group = self._group[gradient]
-        if self.rules.recording and (group.alone or isinstance(group, Bucket)):
+        if self.rules.recording and self._table.may_be_in_pool(gradient):
             self._plan.arrived(gradient)
-        group.arrived(gradient)
+        self._table.group_of[gradient].arrived(gradient)
 
     def _submit(self, least_passes: int) -> None:
         """Submits gradients that have accumulated over so many passes and were not submitted yet."""
-        for group in self._groups.values():
+        for group in self._table.groups.values():
             for index in group.core.overdue(least_passes):
                 group.arrived(group.members[index])
 
     def outstanding(self) -> bool:
         """Returns whether gradients are in flight or wait for others: only after a backward that raised."""
-        return self.has_submitted() or any(gradient.core.reductions for gradient in self._members)
+        return self.has_submitted() or any(gradient.core.reductions for gradient in self._table.members)
 
     def backward_ended(self) -> bool:
         """Ends a backward, and returns has_submitted()."""
@@ -261,11 +186,11 @@ class GradientSync:
 
     def has_submitted(self) -> bool:
         """Returns whether the ranks have something to agree on."""
-        return any(group.outstanding() for group in self._groups.values())
+        return any(group.outstanding() for group in self._table.groups.values())
 
     def synchronize(self) -> None:
         """Completes everything for this step: gradients not submitted yet, and those of other ranks."""
-        for group in self._groups.values():
+        for group in self._table.groups.values():
             group.core.put_back()
         # A step's first round includes gradients that were made without backward().
         self._submit(least_passes=1 if self._rounds else 0)
@@ -283,13 +208,14 @@ class GradientSync:
         """Begins a step, after optimizer.step(), zero_grad() and a failure."""
         self._plan.new_step()
         self.techniques.new_gradients()
-        for group in self._groups.values():
+        for group in self._table.groups.values():
             group.core.new_step()
         self._seen_groups.clear()
         self._seen.clear()
         self._rounds = 0
         self._complete = self._all_final = False
         if self._plan.is_outdated:
+            self.techniques.layout_will_change()
             self._lay_out_anew()
 
     # -- agreement rounds
@@ -297,16 +223,16 @@ class GradientSync:
     def begin_round(self, final: bool, alone: bool) -> None:
         """Submits this rank's values and does not wait: see Listener."""
         self._submit(self.rules.passes_per_step)  # gradients of no_sync() blocks
-        groups = self._groups.values()
+        groups = self._table.groups.values()
         submitted = [min(group.core.take_filled(), 255) for group in groups]
         masters, techniques = self._masters.values(), self.techniques.values()
-        plan = [*masters, *techniques, *self._plan.values(self._members, alone)]
+        plan = [*masters, *techniques, *self._plan.values(self._table.members, alone)]
         values = agreement_round.values_of(final, self._compared(), submitted, list(groups), plan)
         self._rounds += 1
         try:
             handle = None if alone else _core.allreduce_async(*self._round_call(values))
         except HorovodInternalError as error:
-            raise agreement_round.naming_gradients(error, self._members) from None
+            raise agreement_round.naming_gradients(error, self._table.members) from None
         self._round = Round(handle, values, submitted)
         if not alone:
             _core.flush()
@@ -323,7 +249,7 @@ class GradientSync:
         assert self._round is not None
         own, self._round = self._round, None
         self._wait_for_round(own)
-        result = agreement_round.result_of(bytes(own.values), self._groups.values())
+        result = agreement_round.result_of(bytes(own.values), self._table.groups.values())
         self._note(result)
         with torch.no_grad():
             self._contribute(result.groups, own.submitted)
@@ -331,7 +257,7 @@ class GradientSync:
         masters, plan = result.plan[: MasterWeights.VALUES], result.plan[MasterWeights.VALUES :]
         length = self.techniques.length()
         self.techniques.apply(plan[:length])
-        self._use(self._plan.apply(self._members, plan[length:], self._make_pools))
+        self._use(self._plan.apply(self._table.members, plan[length:], self._make_pools))
         self._plan.end_round()
         self.techniques.end_round(self._plan.wants_change)
         self._masters.check(masters, self._prefix, self._rule.process_set)
@@ -353,7 +279,7 @@ class GradientSync:
 
     def _compared(self) -> bytes:
         """Returns what the ranks compare in each round: their parameters, and what they have loaded."""
-        return equality.mixed(self._digest, self.techniques.loaded_digest)
+        return equality.mixed(self._table.digest, self.techniques.loaded_digest)
 
     def _wait_for_round(self, own: Round) -> None:
         """Waits for the round. MismatchError, on all ranks and with nothing in flight: optimizers differ."""
@@ -365,15 +291,17 @@ class GradientSync:
         except MismatchError as error:  # the sizes of the ranks' values differ
             self._raise_difference(error)
         except HorovodInternalError as error:
-            raise agreement_round.naming_gradients(error, self._members) from None
+            raise agreement_round.naming_gradients(error, self._table.members) from None
         if agreement_round.parameters_in(own.values) != self._compared():
             self._raise_difference(None)
 
     def _raise_difference(self, error: MismatchError | None) -> None:
         """Raises what differs between the ranks, which all call it. error: the round's; None: it has none."""
-        submitted = {name for group in self._groups.values() for name in group.names_in_step()}
+        submitted = {name for group in self._table.groups.values() for name in group.names_in_step()}
         try:
-            found = equality.parameters_error(self._rows, submitted, self._prefix, self._rule.process_set)
+            found = equality.parameters_error(
+                self._table.rows, submitted, self._prefix, self._rule.process_set
+            )
             if found is not None:
                 raise found from error
             loaded = self.techniques.loaded_error(submitted)
@@ -384,15 +312,9 @@ class GradientSync:
         finally:
             self._abandon()
         if loaded is not None:
-            self._forget_loaded()
+            self._lay_out_anew()
+            self.techniques.forget_loaded()
             raise loaded from error
-
-    def _forget_loaded(self) -> None:
-        """Begins without a pool, on all ranks, and with a new key: tensors of the last one may be in use."""
-        self.restart()
-        self.techniques.forget_loaded()
-        self._keys.give_back(self._key)
-        self._key = self._keys.take()
 
     def _contribute(self, results: list[GroupResult], own: list[int]) -> None:
         lacking = False
@@ -408,7 +330,7 @@ class GradientSync:
 
     def _finish(self) -> None:
         try:
-            for group in self._groups.values():
+            for group in self._table.groups.values():
                 group.finish()
         except BaseException:
             self._abandon()
@@ -416,6 +338,6 @@ class GradientSync:
 
     def _abandon(self) -> None:
         """Waits for operations in flight, ignores their results, and begins anew."""
-        for group in self._groups.values():
+        for group in self._table.groups.values():
             group.abandon()
         self.new_step()
