@@ -48,19 +48,21 @@ def first_other(ranked: Sequence[Ranked]) -> tuple[Ranked, Ranked] | None:
 
 
 def difference(first: Ranked, other: Ranked) -> str:
-    """Says what differs first between the parameters of two ranks, which are not equal."""
+    """Says what differs between the parameters of two ranks, which are not equal: the first one that a rank
+    lacks, or else the first one that is not alike.
+    """
     rows = {row.name: row for row in first[1]}
     others = {row.name: row for row in other[1]}
-    for name in sorted({*rows, *others}, key=natural):
-        one, two = rows.get(name), others.get(name)
-        if one is None or two is None:
-            has, lacks = (first, other) if two is None else (other, first)
-            return (
-                f"rank {has[0]} has {name!r} (of {len(has[1])} parameters), rank {lacks[0]} "
-                f"({len(lacks[1])} parameters) does not"
-            )
-        if one != two:
-            here, there = _unequal(one, two)
+    missing = min(rows.keys() ^ others.keys(), key=natural, default=None)
+    if missing is not None:
+        has, lacks = (first, other) if missing in rows else (other, first)
+        return (
+            f"rank {has[0]} has {missing!r} (of {len(has[1])} parameters), rank {lacks[0]} "
+            f"({len(lacks[1])} parameters) does not"
+        )
+    for name, row in rows.items():
+        if row != others[name]:
+            here, there = _unequal(row, others[name])
             return f"{name!r} {here} on rank {first[0]} and {there} on rank {other[0]}"
     # A name comes twice.
     return f"rank {first[0]} has {len(first[1])} parameters, rank {other[0]} {len(other[1])}"

@@ -102,10 +102,10 @@ def test_a_state_dict_of_another_order() -> None:
         ({}, {"shape": (3,)}, "'b' has shape (2,) on rank 4 and (3,) on rank 6"),
         ({}, {"dtype": "bfloat16"}, "'b' is float32 on rank 4 and bfloat16 on rank 6"),
         ({"group": 0}, {}, "'b' is in group 0 on rank 4 and in no group on rank 6"),
-        ({}, {"name": "a"}, "rank 6 has 'a' (of 1 parameters), rank 4 (2 parameters) does not"),
+        ({"shape": ()}, {"name": "x"}, "rank 4 has 'b' (of 2 parameters), rank 6 (2 parameters) does not"),
     ],
 )
 def test_the_first_difference(one: dict[str, Any], two: dict[str, Any], text: str) -> None:
     b = Row("b", (2,), "float32")
-    rows = [b._replace(**one), b._replace(name="c")], [b._replace(**two)]
+    rows = [[b._replace(**each), b._replace(name="c", shape=())] for each in (one, two)]
     assert difference((4, rows[0]), (6, rows[1])) == text
