@@ -82,6 +82,8 @@ class TechniqueChoice {
   // Counts an operation that has succeeded as a run too, as the other ranks do.
   void fail();
 
+  // Returns whether the technique has carried out the last operation, as a run or as a flush.
+  [[nodiscard]] bool applied() const;
   // Returns one for each technique that was used.
   [[nodiscard]] const std::vector<TechniqueTraffic>& traffic() const { return traffic_; }
 
@@ -91,8 +93,6 @@ class TechniqueChoice {
                                                    const BucketElements& elements,
                                                    std::span<const int> levels) const;
   void count(std::string_view technique, std::size_t bytes, std::size_t called_bytes);
-  // Returns whether the technique has carried out the last operation.
-  [[nodiscard]] bool applied() const;
   void next_run() { run_ = flushing_ ? 0 : run_ + 1; }
 
   std::string text_, flush_text_;

@@ -41,6 +41,7 @@ struct Parameter {
   std::string_view key;
   std::string_view meaning;  // a phrase for users: "the number of steps in which ..."
   std::variant<Whole, Real, Choice, Indices, Numbers> takes;
+  bool omits_standard = false;  // texts leave the standard out, so that those of older states stay the same
 };
 
 // The value of a Whole, a Real, a Choice, and of Indices or Numbers.

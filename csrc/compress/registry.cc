@@ -80,9 +80,10 @@ Status take_setting(const TechniqueKind& kind, std::string_view setting, std::ve
 std::string text_of(const TechniqueKind& kind, std::span<const Value> values) {
   std::string text;
   for (std::size_t i = 0; i < values.size(); ++i) {
+    const Parameter& parameter = kind.parameters[i];
     const std::string value = compress::text_of(values[i]);
-    if (value.empty()) continue;
-    text += (text.empty() ? ":" : ",") + std::string(kind.parameters[i].key) + "=" + value;
+    if (value.empty() || (parameter.omits_standard && values[i] == standard_of(parameter))) continue;
+    text += (text.empty() ? ":" : ",") + std::string(parameter.key) + "=" + value;
   }
   return std::string(kind.name) + text;
 }

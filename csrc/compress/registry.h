@@ -1,5 +1,5 @@
 // The techniques of this build, by name. Text chooses one: "negate", "cyclic:parts=8". Its one form has all
-// parameters, but for lists that are empty.
+// parameters, but for lists that are empty and for standards that are left out.
 //
 // To add a technique: a folder here with one .cc file that defines kTechnique, and one line in registry.cc.
 #pragma once

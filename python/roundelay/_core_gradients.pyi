@@ -182,6 +182,10 @@ class Bucket(GradientGroup):
     # them); the numbers of the parameters that went densely. None: it was dense, there was none, or the
     # technique has no chunks.
     def sent(self) -> tuple[int, torch.Tensor, list[int]] | None: ...
+    # Returns whether the technique has carried out the last operation, as a run or as a flush. False: the
+    # result is a dense sum.
+    @property
+    def applied(self) -> bool: ...
     def flush_next(self) -> None: ...  # the next submission is dense, and sends what the state keeps, too
     @property
     def unflushed(self) -> bool: ...  # the state may keep gradients

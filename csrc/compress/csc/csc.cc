@@ -7,7 +7,7 @@
 //   C = the K chunks with the largest norms, ties by index      the same on all ranks
 //   s_r = u_r, rounded to the type on the wire, in C
 //   result = scale(sum over r of prescale(s_r)) in C, and 0 elsewhere
-//   e_r = u_r - s_r in C, and u_r elsewhere; momentum becomes 0 in C
+//   e_r = u_r - s_r in C, and u_r elsewhere; momentum becomes 0 in C, unless masking is 0
 // quota.h has K. If K is all chunks, the bucket goes densely where it lies, without norms. With the norms of
 // the last run, C is known before the gradients are, and the norms of this run travel with the chunks: one
 // call instead of two. They are scaled then as the chunks are, which changes no order.
@@ -198,7 +198,7 @@ Status Csc::fill(Stage& stage, const Bucket& bucket, const Plan& plan, std::byte
   const kernels::Kept kept = kept_in(bucket);
   ROUNDELAY_RETURN_IF_ERROR(stage.math().gather(message + plan.chunks_at * size_of(plan.wire), kept.residual,
                                                 plan.chunking, indices, plan.wire));
-  if (kept.momentum == nullptr) return {};
+  if (kept.momentum == nullptr || !options_.masking) return {};
   return stage.math().clear_chunks(kept.momentum, plan.chunking, indices, residual_type(plan.dtype));
 }
 
@@ -285,6 +285,7 @@ constexpr Parameter kParameters[] = {
     {"chunk", "the number of elements in a chunk", Whole{1, kMostChunks, 32768}},
     {"dense", "the parameters of the bucket that always go densely", Indices{}},
     {"keep", "the part of the chunks that a step sends", Real{0, 1, 0.1, true, false}},
+    {"masking", "whether the momentum is cleared where it was sent (1) or goes on (0)", Whole{0, 1, 1}, true},
     {"momentum", "the factor of the momentum that each rank applies to its own gradients; 0: none",
      Real{0, 1, 0, false, true}},
     {"nesterov", "whether that momentum is Nesterov's (1) or not (0)", Whole{0, 1, 0}},
@@ -298,9 +299,10 @@ TechniquePtr make(std::span<const Value> values, const std::string& text) {
   options.chunk = static_cast<std::size_t>(whole(1));
   options.dense = std::get<std::vector<std::uint32_t>>(values[2]);
   options.share = share_of(std::get<double>(values[3]));
-  options.momentum = {std::get<double>(values[4]), whole(5) == 1};
-  options.by_last_norms = std::get<std::string_view>(values[6]) == "previous";
-  const std::string_view wire = std::get<std::string_view>(values[7]);
+  options.masking = whole(4) == 1;
+  options.momentum = {std::get<double>(values[5]), whole(6) == 1};
+  options.by_last_norms = std::get<std::string_view>(values[7]) == "previous";
+  const std::string_view wire = std::get<std::string_view>(values[8]);
   if (wire == "fp16") options.wire = DType::kFloat16;
   if (wire == "bf16") options.wire = DType::kBFloat16;
   return std::make_shared<const Csc>(std::move(options), text);

@@ -18,6 +18,7 @@ struct Options {
   std::vector<std::uint32_t> dense;  // indices of the bucket's parameters that go densely, ascending
   std::uint64_t share = 0;           // the share of the chunks to send, in units of 2^-32 (quota.h)
   kernels::LocalMomentum momentum;
+  bool masking = true;         // the momentum becomes zero where it was sent
   bool by_last_norms = false;  // the norms of the last run choose the chunks
   std::optional<DType> wire;   // the type in which fp32 elements travel; none: their own
 };

@@ -23,6 +23,7 @@ struct Options {
   std::vector<std::uint32_t> dense;  // indices of the bucket's parameters that go densely
   std::uint64_t share = 0;           // the share of lossy elements to send, in units of 2^-32 (quota.h)
   kernels::LocalMomentum momentum;
+  bool masking = true;        // the momentum becomes zero where it was sent
   std::optional<DType> wire;  // the type in which fp32 elements travel; none: their own
   kernels::TopKRule rule;
   bool short_indices = false;  // the short form of indices (message.h)

@@ -93,7 +93,9 @@ Status Shard::fill(std::byte* message) const {
   ROUNDELAY_RETURN_IF_ERROR(accumulate(MessageLayout::overflow(message)));
   const Result<std::span<std::int64_t>> indices = choose();
   if (!indices.ok()) return indices.status();
-  return stage_.math().take_pairs(plan_.message.pairs(message), kept(), *indices);
+  kernels::Kept from = kept();
+  if (!options_.masking) from.momentum = nullptr;  // it goes on
+  return stage_.math().take_pairs(plan_.message.pairs(message), from, *indices);
 }
 
 Result<Shard::Sums> Shard::begin_sums() const {

@@ -9,7 +9,7 @@
 //   s = u at I, rounded to the type on the wire
 //   z = scale(sum over the nodes of prescale(s at I))    a gather between the nodes; added in their order
 //   result = the shards of z                             an all-gather in the node
-//   e = u - s at I, and u elsewhere                      the momentum becomes 0 at I
+//   e = u - s at I, and u elsewhere                      the momentum becomes 0 at I, unless masking is 0
 // On one node the gather is left out. If there is no fabric within nodes (one rank on each, or nodes with
 // different numbers of ranks), each rank counts as a node, and its shard is the whole bucket.
 //
@@ -189,6 +189,7 @@ constexpr Parameter kParameters[] = {
     {"dense", "the parameters of the bucket that always go densely", Indices{}},
     {"density", "the part of the elements that a step sends", Real{0, 1, 0.01, true, false}},
     {"index_bits", "the bits of an index on the wire", Choice{kIndexBits}},
+    {"masking", "whether the momentum is cleared where it was sent (1) or goes on (0)", Whole{0, 1, 1}, true},
     {"momentum", "the factor of the momentum that is applied to the sums of a node; 0: none",
      Real{0, 1, 0, false, true}},
     {"nesterov", "whether that momentum is Nesterov's (1) or not (0)", Whole{0, 1, 0}},
@@ -205,12 +206,13 @@ TechniquePtr make(std::span<const Value> values, const std::string& text) {
   options.dense = std::get<std::vector<std::uint32_t>>(values[1]);
   options.share = share_of(std::get<double>(values[2]));
   options.short_indices = word(3) == "16";
-  options.momentum = {std::get<double>(values[4]), whole(5) == 1};
-  options.rule.samplings = static_cast<int>(whole(6));
-  options.rule.seed = static_cast<std::uint64_t>(whole(7));
-  options.rule.how = word(8) == "mstopk" ? kernels::Selection::kMsTopK : kernels::Selection::kRadix;
-  if (word(9) == "fp16") options.wire = DType::kFloat16;
-  if (word(9) == "bf16") options.wire = DType::kBFloat16;
+  options.masking = whole(4) == 1;
+  options.momentum = {std::get<double>(values[5]), whole(6) == 1};
+  options.rule.samplings = static_cast<int>(whole(7));
+  options.rule.seed = static_cast<std::uint64_t>(whole(8));
+  options.rule.how = word(9) == "mstopk" ? kernels::Selection::kMsTopK : kernels::Selection::kRadix;
+  if (word(10) == "fp16") options.wire = DType::kFloat16;
+  if (word(10) == "bf16") options.wire = DType::kBFloat16;
   return std::make_shared<const TopK>(std::move(options), text);
 }
 

@@ -156,8 +156,10 @@ TEST_CASE("techniques on a GPU have the CPU's results", "[session][gpu][techniqu
   const std::string text = GENERATE("negate", "cyclic:parts=3", "csc:chunk=100,dense=0+2,keep=0.3",
                                     "csc:chunk=64,keep=0.2,norms=previous,wire=bf16",
                                     "csc:chunk=33,keep=0.4,momentum=0.5,nesterov=1,wire=fp16",
+                                    "csc:chunk=33,keep=0.4,masking=0,momentum=0.5",
                                     "topk:dense=0+2,density=0.1", "topk:density=0.2,select=radix,wire=bf16",
-                                    "topk:density=0.1,index_bits=16,momentum=0.5,nesterov=1,wire=fp16");
+                                    "topk:density=0.1,index_bits=16,momentum=0.5,nesterov=1,wire=fp16",
+                                    "topk:density=0.1,masking=0,momentum=0.5");
   INFO(fabric << ", " << text);
   const TechniquePtr technique = compress::make_technique(text).value();
   GpuWorld world(shape.size(), fabric, true, true, {}, shape.nodes);

@@ -23,6 +23,7 @@ inline std::string text_for(const Model& model) {
   if (model.previous) text += ",norms=previous";
   if (model.momentum != 0) text += ",momentum=" + std::to_string(model.momentum);
   if (model.nesterov) text += ",nesterov=1";
+  if (!model.masking) text += ",masking=0";
   return text;
 }
 
@@ -54,6 +55,7 @@ inline Model some_model(std::mt19937& random, double momentum = 0) {
   model.previous = random() % 2 == 0;
   model.momentum = momentum;
   model.nesterov = momentum != 0 && random() % 2 == 0;
+  model.masking = momentum == 0 || random() % 2 == 0;
   return model;
 }
 

@@ -21,6 +21,7 @@ struct Model {
   bool previous = false;
   double momentum = 0;
   bool nesterov = false;
+  bool masking = true;
   bool may_stay = true;  // the wire has the bucket's type
 
   // What a run gave.
@@ -119,7 +120,8 @@ struct Model {
       } else if (std::binary_search(chosen.begin(), chosen.end(), static_cast<std::uint32_t>(i / chunk)) ||
                  stays(run)) {
         result[i] += residual[r][i];
-        residual[r][i] = moved[r][i] = 0;
+        residual[r][i] = 0;
+        if (masking) moved[r][i] = 0;
       }
     }
   }

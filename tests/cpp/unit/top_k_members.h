@@ -28,6 +28,7 @@ struct Model {
   std::uint64_t before = 0;
   double momentum = 0;
   bool nesterov = false;
+  bool masking = true;
   Shape shape;
   bool average = false;
 
@@ -40,6 +41,7 @@ struct Model {
       text += (i == 0 ? ",dense=" : "+") + std::to_string(dense[i]);
     if (momentum != 0) text += ",momentum=" + std::to_string(momentum);
     if (nesterov) text += ",nesterov=1";
+    if (!masking) text += ",masking=0";
     return text + ",select=radix";
   }
   [[nodiscard]] collective::Reduction reduction(DType dtype) const {
@@ -116,7 +118,8 @@ struct Model {
     order.resize(chosen.back());
     for (const std::size_t i : order) {
       result[i] += residual[rank][i];
-      residual[rank][i] = moved[rank][i] = 0;
+      residual[rank][i] = 0;
+      if (masking) moved[rank][i] = 0;
     }
   }
   void take_in(std::size_t rank, std::size_t i, double g) {
@@ -157,6 +160,7 @@ inline Model some_model(std::mt19937& random, Shape shape, double momentum = 0) 
   model.before = random() % 1000;
   model.momentum = momentum;
   model.nesterov = momentum != 0 && random() % 2 == 0;
+  model.masking = momentum == 0 || random() % 2 == 0;
   model.average = random() % 2 == 0;
   model.begin();
   return model;

@@ -18,7 +18,7 @@ from csc_training import FINE, SIZES, masks, residuals, step, until_buckets
 from exact_training import Training
 from ranks import run_checks
 from roundelay.errors import MismatchError
-from roundelay.torch.strategies.sgd_steps import runs_of
+from roundelay.torch.strategies.sgd_steps import DECAY_KEY, runs_of
 
 
 @pytest.mark.parametrize("np", [2, pytest.param(4, marks=pytest.mark.nightly)])
@@ -106,25 +106,30 @@ def check_all_chunks_are_dense_bit_for_bit() -> None:
             )
 
 
-def check_unsent_elements_stay_as_they_are() -> None:
+def check_unsent_elements_only_decay() -> None:
     for dtype in (torch.float32, torch.bfloat16):
-        _leave_unsent_elements(dtype)
+        _decay_unsent_elements(dtype)
 
 
-def _leave_unsent_elements(dtype: torch.dtype) -> None:
-    """Sent ones take SGD's step, with momentum, weight decay and Nesterov; half parameters have masters."""
+def _decay_unsent_elements(dtype: torch.dtype) -> None:
+    """Sent ones take SGD's step, with momentum, weight decay and Nesterov; half parameters have masters.
+
+    The others take that with gradients of zero and the momentum of their decay.
+    """
     settings: dict[str, Any] = {"momentum": 0.5, "weight_decay": 0.25, "nesterov": True}
     training = until_buckets(Training(f"csc:keep=0.25,{FINE}", SIZES, 0.125, dtype, **settings))
     (group,) = training.optimizer.param_groups
     stepped: list[torch.Tensor] = group["params"]
     for _ in range(6):
-        parameters = [nn.Parameter(one.detach().clone()) for one in stepped]
-        plain = torch.optim.SGD(parameters, lr=0.125, **settings)
+        parameters, waiting = ([nn.Parameter(one.detach().clone()) for one in stepped] for _ in range(2))
+        plain, decay = (torch.optim.SGD(each, lr=0.125, **settings) for each in (parameters, waiting))
         before = []
-        for ours, theirs in zip(stepped, parameters, strict=True):
-            buffer = training.optimizer.state[ours]["momentum_buffer"].clone()
-            plain.state[theirs]["momentum_buffer"] = buffer.clone()
-            before.append((theirs.detach().clone(), buffer))
+        for ours, theirs, rest in zip(stepped, parameters, waiting, strict=True):
+            state, rest.grad = training.optimizer.state[ours], torch.zeros_like(rest)
+            plain.state[theirs]["momentum_buffer"] = state["momentum_buffer"].clone()
+            of_decay = state.get(DECAY_KEY, torch.zeros_like(ours))
+            decay.state[rest]["momentum_buffer"] = of_decay.clone()
+            before.append(state["momentum_buffer"] - of_decay)
         training.optimizer.zero_grad()
         training.backward()
         norm = torch.nn.utils.clip_grad_norm_(stepped, 1.0)
@@ -137,22 +142,31 @@ def _leave_unsent_elements(dtype: torch.dtype) -> None:
         training.optimizer.step()
         assert all(one.grad is gradient for one, gradient in zip(stepped, gradients, strict=True))
         plain.step()
-        for ours, theirs, (weights, buffer), mask in zip(
-            stepped, parameters, before, masks(training, every), strict=True
+        decay.step()
+        for ours, theirs, rest, gradients_of, mask in zip(
+            stepped, parameters, waiting, before, masks(training, every), strict=True
         ):
             now = training.optimizer.state[ours]["momentum_buffer"]
-            assert torch.equal(ours, torch.where(mask, theirs, weights))
-            assert torch.equal(now, torch.where(mask, plain.state[theirs]["momentum_buffer"], buffer))
+            left = gradients_of + decay.state[rest]["momentum_buffer"]
+            assert torch.equal(ours, torch.where(mask, theirs, rest))
+            assert torch.equal(now, torch.where(mask, plain.state[theirs]["momentum_buffer"], left))
         assert not all(mask.all() for mask in masks(training, every))
         for parameter, master in zip(training.parameters, stepped, strict=True):
             assert torch.equal(parameter, master.to(dtype))
 
 
 def check_local_momentum_is_that_of_the_formulas() -> None:
-    """mmt = m * mmt + g; vel += mmt; vel is sent, and both are cleared where they were sent."""
-    for nesterov in (False, True):
+    """mmt = m * mmt + g; vel += mmt; vel is sent, and both are cleared where they were sent.
+
+    Without masking mmt is not. SGD's momentum, from the dense steps before, goes on as with zero gradients.
+    """
+    for nesterov, masking in ((False, 1), (True, 1), (False, 0), (True, 0)):
         training = Training(
-            f"csc:keep=0.25,{FINE},momentum=local", SIZES, momentum=0.5, nesterov=nesterov, lr=1.0
+            f"csc:keep=0.25,{FINE},momentum=local,masking={masking}",
+            SIZES,
+            momentum=0.5,
+            nesterov=nesterov,
+            lr=1.0,
         )
         while not (training.techniques.stateful):
             training.step()
@@ -161,6 +175,9 @@ def check_local_momentum_is_that_of_the_formulas() -> None:
         for number in range(8):
             weights = [one.detach().clone() for one in training.parameters]
             given = [one.clone() for one in training.given]
+            ours = [
+                0.5 * training.optimizer.state[one]["momentum_buffer"].clone() for one in training.parameters
+            ]
             every = step(training)
             for index, mask in enumerate(masks(training, every)):
                 gradient = training.given[index] - given[index]
@@ -174,12 +191,11 @@ def check_local_momentum_is_that_of_the_formulas() -> None:
                     vel[index] += mmt[index]
                 sent = hvd.allreduce(torch.where(mask, vel[index], 0.0), op=hvd.Sum)
                 moved = weights[index] - training.parameters[index].detach()
-                assert torch.equal(moved, sent), (number, index)
-                mmt[index][mask] = 0.0
+                assert torch.equal(moved, sent + ours[index] * (0.5 if nesterov else 1.0)), (number, index)
+                if masking:
+                    mmt[index][mask] = 0.0
                 vel[index][mask] = 0.0
             assert not all(mask.all() for mask in masks(training, every))
-        moving = [training.optimizer.state.get(one) for one in training.parameters]
-        assert [bool(state) for state in moving] == [size < 6 for size in SIZES]
 
 
 def check_the_rounding_error_of_a_half_wire_is_kept() -> None:
@@ -282,8 +298,9 @@ def check_ranks_with_other_settings_get_both_texts() -> None:
 def check_a_step_that_raises_changes_nothing() -> None:
     """A hook that raises between the strategy's two hooks, or zero_grad() after it, loses no gradient."""
     for momentum in ("masked", "local"):
-        training = until_buckets(Training(f"csc:keep=0.25,{FINE},momentum={momentum}", SIZES, momentum=0.5))
-        plain = until_buckets(Training(f"csc:keep=0.25,{FINE},momentum={momentum}", SIZES, momentum=0.5))
+        text = f"csc:keep=0.25,{FINE},momentum={momentum}"
+        settings: dict[str, Any] = {"momentum": 0.5, "weight_decay": 0.25}
+        training, plain = (until_buckets(Training(text, SIZES, **settings)) for _ in range(2))
         training.optimizer.zero_grad()
         training.backward()
         gradients = [one.grad for one in training.parameters]

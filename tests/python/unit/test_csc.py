@@ -52,6 +52,7 @@ def settings(strategy: CSC, one: Bucket, step: int = 0) -> dict[str, str] | None
         (CSC(0.05, 1024, "previous"), "csc:chunk_elements=1024,keep=0.05,norms=previous"),
         (CSC(momentum=None), "csc:keep=0.1,momentum=none"),
         (CSC(momentum="local", warmup=100), "csc:keep=0.1,momentum=local,warmup=100/1"),
+        (CSC(momentum="local", masking=False), "csc:keep=0.1,masking=0,momentum=local"),
         (CSC(warmup=[(10, 1), (20, 0.25)]), "csc:keep=0.1,warmup=10/1+20/0.25"),
         (CSC(wire=torch.bfloat16), "csc:keep=0.1,wire=bf16"),
         (
@@ -87,6 +88,13 @@ def test_short_texts() -> None:
         ({"chunk_elements": 10**12}, "chunk_elements is 1000000000000, but must be at most 2147483648"),
         ({"norms": "next"}, "norms is 'next', but must be one of same, previous"),
         ({"momentum": "global"}, "momentum is 'global', but must be one of masked, local, none"),
+        ({"momentum": "local", "masking": 2}, "masking is 2, but must be True or False"),
+        ({"momentum": "local", "masking": "0"}, "masking is '0', but must be True or False"),
+        ({"masking": False}, "masking=False is for momentum='local', and has no meaning with 'masked'"),
+        (
+            {"masking": 0, "momentum": None},
+            "masking=False is for momentum='local', and has no meaning with None",
+        ),
         ({"warmup": -1}, "warmup is -1"),
         ({"warmup": "3"}, "a number of steps or a list of"),
         ({"warmup": [3]}, "a list of (step, keep)"),
@@ -116,6 +124,8 @@ def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
         ("csc:chunk_elements=0.5", "chunk_elements is '0.5', but must be a whole number"),
         ("csc:warmup=3/1+x/1", "a step of warmup is 'x'"),
         ("csc:warmup=3/1+4", "a keep of warmup is ''"),
+        ("csc:momentum=local,masking=no", "masking is 'no', but must be a whole number"),
+        ("csc:masking=0", "masking=False is for momentum='local'"),
         ("csc:parts=4", "strategy 'csc' has no 'parts', only keep, chunk_elements, norms, momentum"),
     ],
 )
@@ -212,6 +222,18 @@ def test_what_the_technique_gets(job_of_one: None) -> None:
     local = CSC(momentum="local")
     hvd.DistributedOptimizer(sgd(nesterov=True), strategy=local)
     assert {"momentum": "0.9", "nesterov": "1"}.items() <= (settings(local, one) or {}).items()
+    assert "masking" not in (settings(local, one) or {})
+    unmasked = CSC(momentum="local", masking=False)
+    hvd.DistributedOptimizer(sgd(), strategy=unmasked)
+    assert {"momentum": "0.9", "masking": "0"}.items() <= (settings(unmasked, one) or {}).items()
+
+
+def test_all_chunks_without_masking_are_dense_steps() -> None:
+    one = bucket(100000)
+    assert settings(CSC(1.0, momentum="local", masking=False), one) is None
+    assert settings(CSC(1.0, momentum="local", masking=False, wire="bf16"), one) is not None
+    assert settings(CSC(1.0, momentum="local"), one) is not None
+    assert settings(CSC(0.999, momentum="local", masking=False), one) is not None
 
 
 @given(

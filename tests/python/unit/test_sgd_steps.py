@@ -1,4 +1,4 @@
-"""SGD's step for a part of the elements has the bits of torch.optim.SGD; the other elements do not move."""
+"""SGD's step for a part of the elements has the bits of torch.optim.SGD; the other elements only decay."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from roundelay.torch.strategies import Bucket, Part, Sent
 from roundelay.torch.strategies.pool_shapes import pool_strides
 from roundelay.torch.strategies.sgd_steps import (
+    DECAY_KEY,
     Elements,
     check_group,
+    local_step,
     masked_step,
     put_back,
     runs_of,
     sent_elements,
-    step_without_momentum,
     take,
     within,
 )
@@ -78,32 +79,49 @@ def runs(mask: torch.Tensor) -> list[range]:
     return found
 
 
-def momentum_of(optimizer: torch.optim.SGD, parameter: torch.Tensor) -> torch.Tensor:
-    buffer: torch.Tensor | None = optimizer.state[parameter].get("momentum_buffer")
+def momentum_of(optimizer: torch.optim.SGD, parameter: torch.Tensor, key: str = "momentum_buffer") -> Any:
+    buffer: torch.Tensor | None = optimizer.state[parameter].get(key)
     return torch.zeros_like(parameter) if buffer is None else buffer
+
+
+def decayed(
+    plain: torch.optim.SGD, of: torch.Tensor, decay: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weights and the momentum of decay after SGD's step with a gradient of zeros."""
+    weights = torch.nn.Parameter(of.detach().clone())
+    weights.grad = torch.zeros_like(weights)
+    alone = torch.optim.SGD([{**plain.param_groups[0], "params": [weights]}])
+    alone.state[weights]["momentum_buffer"] = decay.clone()
+    alone.step()
+    return weights.detach(), alone.state[weights]["momentum_buffer"]
 
 
 @pytest.mark.parametrize("foreach", [None, False, True])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_what_was_sent_moves_as_with_sgd_and_the_rest_does_not(
+def test_what_was_sent_moves_as_with_sgd_and_the_rest_decays(
     settings: dict[str, Any], foreach: bool | None
 ) -> None:
     ours = parameters()
     theirs = clones(ours)
     masked = torch.optim.SGD(ours, **settings, foreach=foreach)
     plain = torch.optim.SGD(theirs, **settings, foreach=foreach)
+    decays = [torch.zeros_like(one) for one in theirs]
     for step in range(6):
         part = (1.0, 0.5, 0.5, 0.0, 1.0, 0.3)[step]
         masks = [torch.rand(one.numel()) < part for one in ours]
         wholes = [in_pool_order(mask, one) for mask, one in zip(masks, ours, strict=True)]
-        before = [(one.detach().clone(), momentum_of(plain, one).clone()) for one in theirs]
+        rest = [decayed(plain, *each) for each in zip(theirs, decays, strict=True)]
+        before = [momentum_of(plain, one).clone() for one in theirs]
         for our, their in zip(ours, theirs, strict=True):
             gradient = torch.randn(our.shape)
             our.grad, their.grad = gradient.clone(), gradient.clone()
         plain.step()
-        for (weights, momentum), their, whole in zip(before, theirs, wholes, strict=True):
+        for index, (their, whole) in enumerate(zip(theirs, wholes, strict=True)):
+            weights, decay = rest[index]
+            waiting = (before[index] - decays[index]) + decay
             their.data.copy_(torch.where(whole, their, weights))
-            momentum_of(plain, their).copy_(torch.where(whole, momentum_of(plain, their), momentum))
+            momentum_of(plain, their).copy_(torch.where(whole, momentum_of(plain, their), waiting))
+            decays[index] = decay
         elements: dict[torch.Tensor, Elements] = {
             one: Elements(pool_strides(one), runs(mask)) for one, mask in zip(ours, masks, strict=True)
         }
@@ -114,10 +132,13 @@ def test_what_was_sent_moves_as_with_sgd_and_the_rest_does_not(
         put_back(taken)
         masked_step(masked, elements)
         assert all(one.grad is gradient for one, gradient in zip(ours, gradients, strict=True))
-        for our, their in zip(ours, theirs, strict=True):
+        for our, their, decay in zip(ours, theirs, decays, strict=True):
             assert same_bits(our, their)
             if settings.get("momentum"):
                 assert same_bits(momentum_of(masked, our), momentum_of(plain, their))
+                assert same_bits(momentum_of(masked, our, DECAY_KEY), decay)
+    decaying = bool(settings.get("momentum") and settings.get("weight_decay"))
+    assert all((DECAY_KEY in masked.state.get(one, {})) == decaying for one in ours)
 
 
 def test_others_are_left_to_the_optimizer() -> None:
@@ -151,11 +172,10 @@ def test_tensors_that_the_optimizer_does_not_have_are_an_error() -> None:
 
 @pytest.mark.parametrize("foreach", [False, True])
 def test_gradients_with_their_momentum_are_applied_without_more(foreach: bool) -> None:
-    settings: dict[str, Any] = {"lr": 0.1, "weight_decay": 0.01, "foreach": foreach}
     ours = parameters()
     theirs = clones(ours)
-    optimizer = torch.optim.SGD(ours, momentum=0.9, nesterov=True, **settings)
-    plain = torch.optim.SGD(theirs, **settings)
+    optimizer = torch.optim.SGD(ours, lr=0.1, momentum=0.9, nesterov=True, foreach=foreach)
+    plain = torch.optim.SGD(theirs, lr=0.1, foreach=foreach)
     handled = set(ours[:3])
     for _ in range(3):
         for our, their in zip(ours, theirs, strict=True):
@@ -164,11 +184,11 @@ def test_gradients_with_their_momentum_are_applied_without_more(foreach: bool) -
         taken = take(optimizer, handled)
         optimizer.step()
         put_back(taken)
-        step_without_momentum(optimizer, handled)
+        local_step(optimizer, handled)
         plain.step()
     assert all(map(same_bits, ours[:3], theirs[:3]))
     assert not any(map(same_bits, ours[3:], theirs[3:]))
-    assert {id(one) for one in optimizer.state} == {id(one) for one in ours[3:]}
+    assert {id(one) for one in optimizer.state} == {id(one) for one in ours[3:]}  # no buffer without decay
     copy.deepcopy(optimizer).load_state_dict(optimizer.state_dict())
 
 

@@ -43,6 +43,7 @@ def settings(strategy: TopK, one: Bucket, step: int = 0) -> dict[str, str] | Non
         (TopK(1), "topk:density=1"),
         (TopK(0.05, "radix", 10, 16, 7), "topk:density=0.05,index_bits=16,samplings=10,seed=7,select=radix"),
         (TopK(momentum=None), "topk:density=0.01,momentum=none"),
+        (TopK(masking=False), "topk:density=0.01,masking=0"),
         (TopK(warmup=100), "topk:density=0.01,warmup=100/1"),
         (TopK(warmup=[(10, 1), (20, 0.25)]), "topk:density=0.01,warmup=10/1+20/0.25"),
         (TopK(wire=torch.bfloat16), "topk:density=0.01,wire=bf16"),
@@ -79,6 +80,7 @@ def test_short_texts() -> None:
         ({"seed": -1}, "seed is -1"),
         ({"seed": 1 << 63}, f"seed is {1 << 63}, but must be at most {1 << 62}"),
         ({"momentum": "masked"}, "momentum is 'masked', but must be one of local, none"),
+        ({"masking": False, "momentum": None}, "masking=False is for momentum='local'"),
         ({"warmup": [(3, 0.0)]}, "density is 0.0"),
         ({"warmup": [3]}, "a list of (step, density)"),
         ({"wire": "fp8"}, "wire is 'fp8'"),
@@ -158,6 +160,8 @@ def test_what_the_technique_gets(job_of_one: None) -> None:
     local = TopK()
     hvd.DistributedOptimizer(sgd(nesterov=True), strategy=local)
     assert {"momentum": "0.9", "nesterov": "1"}.items() <= (settings(local, one) or {}).items()
+    assert "masking" not in (settings(local, one) or {})
+    assert (settings(TopK(masking=False), one) or {})["masking"] == "0"
 
 
 def test_elements_before_a_bucket() -> None:

@@ -192,12 +192,9 @@ class Techniques:
 
     def sent(self) -> list[strategies.Sent]:
         """Returns the buckets that have a technique, and the part of them that this step has sent."""
-        if not self.asks:
-            return []
+        every = zip(self._buckets, self._views, self._asked, self._keeps, strict=True) if self.asks else ()
         return [
-            strategies.Sent(view, tuple(one.core.parameter for one in bucket.members), _part(bucket.bucket))
-            for bucket, view, technique in zip(self._buckets, self._views, self._asked, strict=True)
-            if technique is not None
+            _sent(bucket, view, keeps) for bucket, view, technique, keeps in every if technique is not None
         ]
 
     # -- changes of layouts
@@ -394,7 +391,9 @@ class Techniques:
         self._strategy.forget_state()
 
 
-def _part(bucket: _core.Bucket) -> strategies.Part | None:
-    """Returns the part that the step's only operation has sent, in the pool; None: there was another one."""
-    sent = bucket.sent() if bucket.turn > 0 and bucket.operations == 1 else None
-    return None if sent is None else strategies.Part(*sent)
+def _sent(bucket: Bucket, view: strategies.Bucket, keeps: bool) -> strategies.Sent:
+    """Returns what the step's only operation in the pool has sent. keeps: the technique has a state."""
+    core, parameters = bucket.bucket, tuple(one.core.parameter for one in bucket.members)
+    sent = core.sent() if core.turn > 0 and core.operations == 1 else None
+    part = None if sent is None else strategies.Part(*sent)
+    return strategies.Sent(view, parameters, part, keeps and core.turn > 0 and core.applied)

@@ -12,6 +12,7 @@ from roundelay.torch.operations import LINEAR_OPS
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies.candidates import DENSE_CANDIDATE, candidate, of_algorithms, of_plans
 from roundelay.torch.strategies.kept_back import KeepsBack, int_from, whole_number
+from roundelay.torch.strategies.lossy import Lossy
 from roundelay.torch.strategies.protocol import Bucket, Choices, Context, Spec, Strategy
 from roundelay.torch.tuning import ways
 from roundelay.torch.tuning.gate import DENSE, MOST_MIXED, Cost, Plan
@@ -190,19 +191,27 @@ class Auto(Strategy):
     # -- around the step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Does what the lossy candidate does that is in use, or was: a flush may bring its last gradients."""
-        if self._lossy is not None:
-            self._lossy.before_step(optimizer)
+        """Does what the lossy candidate does that is in use, or was: a flush may bring its last gradients.
+
+        Before there is one, a masked candidate tells the momentum of decay apart.
+        """
+        if self._steps_as is not None:
+            self._steps_as.before_step(optimizer)
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Works as that candidate."""
-        if self._lossy is not None:
-            self._lossy.after_step(optimizer)
+        if self._steps_as is not None:
+            self._steps_as.after_step(optimizer)
 
     def abandon_step(self) -> None:
         """Works as that candidate."""
-        if self._lossy is not None:
-            self._lossy.abandon_step()
+        if self._steps_as is not None:
+            self._steps_as.abandon_step()
+
+    @property
+    def _steps_as(self) -> KeepsBack | None:
+        masked = (one for one in self._all_lossy() if isinstance(one, Lossy) and one.momentum == "masked")
+        return self._lossy if self._lossy is not None else next(masked, None)
 
     # -- its candidates
 

@@ -35,6 +35,7 @@ class CSC(Lossy):
         norms: str = "same",
         *,
         momentum: str | None = "masked",
+        masking: bool = True,
         warmup: int | Schedule = 0,
         wire: torch.dtype | str | None = None,
         dense_below: int = 4096,
@@ -43,6 +44,7 @@ class CSC(Lossy):
         super().__init__(
             keep,
             momentum=momentum,
+            masking=masking,
             warmup=warmup,
             wire=wire,
             dense_below=dense_below,
@@ -102,7 +104,9 @@ class CSC(Lossy):
         return count
 
     def spec(self, bucket: Bucket, keep: float, dense: Collection[int]) -> Spec | None:
-        """Returns the core's technique csc for this bucket."""
+        """Returns the core's technique csc for this bucket; None if SGD's own dense step does the same."""
+        if keep == 1.0 and not self.masking and self.message_wire is None:
+            return None
         settings = self.technique_settings()
         if dense:
             settings["dense"] = [str(number) for number in sorted(dense)]

@@ -16,9 +16,9 @@ import torch
 
 from roundelay.torch.strategies import sgd_steps
 from roundelay.torch.strategies.kept_back import KeepsBack, int_from, kept_back_from_texts, whole_number
-from roundelay.torch.strategies.protocol import Bucket, Spec, Value
+from roundelay.torch.strategies.protocol import Bucket, Sent, Spec, Value
 
-COMMON_KEYS = ("momentum", "warmup", "wire", "dense_below", "dense_parameters")
+COMMON_KEYS = ("momentum", "masking", "warmup", "wire", "dense_below", "dense_parameters")
 
 Schedule = Sequence[tuple[int, float]]
 
@@ -27,10 +27,11 @@ class Lossy(KeepsBack):
     """A base: override spec(), and give it a ``kind`` and ``own_settings``.
 
     keep: the part of the elements that a step sends, above 0 and at most 1. momentum, one of ``momenta``:
-    "masked": SGD moves the elements that were sent, and neither weights nor momentum of the others; "local":
-    each rank accumulates momentum before elements are sent; None or "none": the optimizer sees zeros in place
-    of elements that were not sent. warmup: the number of first steps that send all, or a list of (step,
-    keep): steps before ``step`` send the part ``keep``. KeepsBack describes the others.
+    "masked": SGD moves the elements that were sent; the momentum of the others waits, and they only decay;
+    "local": each rank accumulates momentum before elements are sent; None or "none": the optimizer sees zeros
+    in place of elements that were not sent. masking: whether local momentum is cleared where it was sent.
+    warmup: the number of first steps that send all, or a list of (step, keep): steps before ``step`` send the
+    part ``keep``. KeepsBack describes the others.
 
     ValueError: one of them is wrong.
     """
@@ -43,6 +44,7 @@ class Lossy(KeepsBack):
         keep: float,
         *,
         momentum: str | None = "masked",
+        masking: bool = True,
         warmup: int | Schedule = 0,
         wire: torch.dtype | str | None = None,
         dense_below: int = 4096,
@@ -53,6 +55,11 @@ class Lossy(KeepsBack):
         self.momentum = "none" if momentum is None else momentum
         if self.momentum not in self.momenta:
             raise ValueError(f"momentum is {momentum!r}, but must be one of {', '.join(self.momenta)}")
+        if not isinstance(masking, int) or masking not in (0, 1):
+            raise ValueError(f"masking is {masking!r}, but must be True or False")
+        if not masking and self.momentum != "local":
+            raise ValueError(f"masking=False is for momentum='local', and has no meaning with {momentum!r}")
+        self.masking = bool(masking)
         self.warmup = checked_schedule(warmup, self.share)
         self._sgd_momentum = 0.0
         self._nesterov = False
@@ -74,6 +81,8 @@ class Lossy(KeepsBack):
         settings: dict[str, Value] = {self.share: self.keep, **self.own_settings}
         if self.momentum != self.momenta[0]:
             settings["momentum"] = self.momentum
+        if not self.masking:
+            settings["masking"] = False
         if self.warmup:
             settings["warmup"] = "+".join(f"{step}/{_shortest(keep)}" for step, keep in self.warmup)
         return settings
@@ -83,6 +92,8 @@ class Lossy(KeepsBack):
         settings = super().technique_settings()
         if self.momentum == "local":
             settings |= {"momentum": self._sgd_momentum, "nesterov": self._nesterov}
+            if not self.masking:
+                settings["masking"] = False
         return settings
 
     # -- checks and answers for DistributedOptimizer
@@ -146,14 +157,39 @@ class Lossy(KeepsBack):
         for group in optimizer.param_groups:
             sgd_steps.check_group(group, self.text)
         if self.momentum == "masked":
-            elements = sgd_steps.sent_elements(self._kept().sent())
-            stepped = {self.context.stepped(parameter): found for parameter, found in elements.items()}
-            self._taken = sgd_steps.take(optimizer, stepped.keys())
-            self._own_step = partial(sgd_steps.masked_step, optimizer, stepped)
+            self._prepare_masked(optimizer)
         else:
             accumulated = self._accumulated(optimizer)
             self._taken = sgd_steps.take(optimizer, accumulated)
-            self._own_step = partial(sgd_steps.step_without_momentum, optimizer, accumulated)
+            self._own_step = partial(sgd_steps.local_step, optimizer, accumulated)
+
+    def _prepare_masked(self, optimizer: torch.optim.SGD) -> None:
+        every = self._kept().sent()
+        elements = sgd_steps.sent_elements(every)
+        stepped = {self.context.stepped(parameter): found for parameter, found in elements.items()}
+        always = self._always_whole(every)
+        for one in always:
+            optimizer.state.get(one, {}).pop(sgd_steps.DECAY_KEY, None)  # from before there were buckets
+        whole = self._large_enough(optimizer) - always - stepped.keys()
+        decays = sgd_steps.decays_of(optimizer, whole)
+        self._taken = sgd_steps.take(optimizer, stepped.keys())
+        self._own_step = partial(sgd_steps.masked_step, optimizer, stepped, decays)
+
+    def _always_whole(self, every: Sequence[Sent]) -> set[torch.Tensor]:
+        """Returns the tensors of these buckets of which no step sends a part."""
+        return {
+            self.context.stepped(parameter)
+            for sent in every
+            for number in self.dense_in(sent.bucket)
+            if (parameter := sent.parameters[number]) is not None
+        }
+
+    def _large_enough(self, optimizer: torch.optim.SGD) -> set[torch.Tensor]:
+        """Returns the tensors of which some step may send a part; there may be no buckets yet."""
+        if all(keep == 1.0 for keep in (self.keep, *(keep for _, keep in self.warmup))):
+            return set()
+        tensors = (one for group in optimizer.param_groups for one in group["params"])
+        return {one for one in tensors if one.numel() >= self.dense_below}
 
     def _accumulated(self, optimizer: torch.optim.SGD) -> set[torch.Tensor]:
         """Returns the tensors whose gradients have the momentum already: after_step() steps them."""
@@ -166,6 +202,8 @@ class Lossy(KeepsBack):
             )
         accumulated = set()
         for sent in self._kept().sent():
+            if not sent.applied:
+                continue
             dense = set(self.dense_in(sent.bucket))
             accumulated |= {
                 self.context.stepped(parameter)
@@ -254,6 +292,8 @@ def from_texts(given: Mapping[str, str], share: str) -> dict[str, Any]:
     arguments = kept_back_from_texts(given)
     if "momentum" in given:
         arguments["momentum"] = given["momentum"]
+    if "masking" in given:
+        arguments["masking"] = int_from("masking", given["masking"])
     if share in given:
         arguments[share] = number_from(share, given[share])
     if "warmup" in given:

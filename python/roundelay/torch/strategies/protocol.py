@@ -115,6 +115,7 @@ class Sent(NamedTuple):
     bucket: Bucket
     parameters: tuple[torch.Tensor | None, ...]  # None: it no longer exists
     part: Part | None  # None: all was sent, or another operation has added to it
+    applied: bool = True  # False: it is the step's own sum, to which no technique with a state has added
 
 
 class Keeper(Protocol):

@@ -55,6 +55,7 @@ class TopK(NodeShards, Lossy):
         seed: int = 0,
         *,
         momentum: str | None = "local",
+        masking: bool = True,
         warmup: int | Schedule = 0,
         wire: torch.dtype | str | None = None,
         dense_below: int = 4096,
@@ -63,6 +64,7 @@ class TopK(NodeShards, Lossy):
         super().__init__(
             density,
             momentum=momentum,
+            masking=masking,
             warmup=warmup,
             wire=wire,
             dense_below=dense_below,
