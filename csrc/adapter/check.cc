@@ -59,6 +59,18 @@ bool elements_overlap(const at::Tensor& tensor) {
   return !nested && some_used_twice(tensor, span);
 }
 
+// Returns true if a tensor with elements has no memory where they could be: storage alone does not tell. Its
+// device is checked elsewhere.
+bool lacks_memory(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return true;
+  if (tensor.numel() == 0 || tensor.is_meta() || tensor._is_zerotensor()) return false;
+  try {
+    return tensor.storage().data() == nullptr;
+  } catch (const c10::Error&) {  // torch's functional tensors do not let anyone look
+    return true;
+  }
+}
+
 }  // namespace
 
 std::optional<DType> dtype_of(at::ScalarType type) {
@@ -96,8 +108,8 @@ Status check_input(const at::Tensor& tensor, const std::string& label) {
   if (tensor.layout() != at::kStrided) return refuse(label, "is sparse; make it dense with to_dense()");
   if (tensor.is_quantized()) return refuse(label, "is quantized; convert it with dequantize()");
   if (tensor.is_complex()) return refuse(label, "is complex; pass torch.view_as_real() of it");
-  if (!tensor.has_storage())
-    return refuse(label, "has no memory of its own (a fake or wrapped tensor?); pass a plain tensor");
+  if (lacks_memory(tensor))
+    return refuse(label, "has no memory (a fake tensor, or a wrapper of others?); pass a plain tensor");
   if (!dtype_of(tensor.scalar_type()))
     return refuse(
         label,

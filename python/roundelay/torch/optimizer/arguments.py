@@ -14,6 +14,7 @@ from roundelay.torch.operations import Adasum, Average, checked_op
 from roundelay.torch.strategies import Adasum as AdasumStrategy
 from roundelay.torch.strategies import Dense, Strategy, parse
 from roundelay.torch.strategies.dense import checked_wire
+from roundelay.torch.unfit import check_parameters
 
 _COMPRESSORS: dict[torch.dtype, type[Compressor]] = {
     torch.float16: Compression.fp16,
@@ -128,3 +129,9 @@ def names_of(groups: list[list[torch.Tensor]], names: Mapping[int, str]) -> dict
         for number, group in enumerate(groups)
         for index, parameter in enumerate(group)
     }
+
+
+def check_owners(groups: list[list[torch.Tensor]], names: Mapping[int, str], first: int = 0) -> None:
+    """Raises ValueError if something else of PyTorch reduces a parameter of the groups from ``first`` on."""
+    named = names_of(groups, names)
+    check_parameters(((named[one], one) for group in groups[first:] for one in group), reduced=True)

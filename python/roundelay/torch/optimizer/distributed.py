@@ -31,11 +31,13 @@ from roundelay.torch.optimizer.agreements import (
 )
 from roundelay.torch.optimizer.arguments import (
     check_optimizer,
+    check_owners,
     check_passes,
     checked_names,
     checked_reduction,
     chosen_strategy,
     names_of,
+    prefix_of,
 )
 from roundelay.torch.optimizer.grad_scaler import watch
 from roundelay.torch.optimizer.gradient_marks import GradientMarks
@@ -126,11 +128,24 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     _check_sharing(optimizer, chosen, named)
     grouping = assign(num_groups, groups, [parameter for group in parameters for parameter in group])
     set_id(process_set)
+    _check_owners(parameters, names, process_set)
     watch(wrapper_of)
     _leave(optimizer)
     rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, chosen.takes_sparse, process_set)
     _wrap(optimizer, rule, chosen, names, masters, backward_passes_per_step, grouping)
     return optimizer
+
+
+def _check_owners(groups: list[list[torch.Tensor]], names: dict[int, str], process_set: ProcessSet) -> None:
+    """Raises ValueError if something else reduces a parameter; the peers get it in their first backward."""
+    if not process_set.included():
+        return
+    try:
+        check_owners(groups, names)
+    except ValueError as error:
+        round_ = f"{prefix_of(_scopes.next(process_set))}.agreement1"
+        _core.submit_error("allreduce", round_, str(error), set_id(process_set))
+        raise
 
 
 def _wrap(
