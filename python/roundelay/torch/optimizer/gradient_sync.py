@@ -35,7 +35,7 @@ from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.operations import Max, allgather
 from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.optimizer.arguments import prefix_of
-from roundelay.torch.optimizer.backward_end import backward_end
+from roundelay.torch.optimizer.backward_end import COMPILED_AUTOGRAD, backward_end
 from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import set_id
@@ -209,6 +209,10 @@ class GradientSync:
 
     def _arrived(self, gradient: Gradient) -> None:
         """Continues a hook (csrc/bindings/gradient_hooks.cc) whose gradient is not an ordinary one."""
+        if backward_end.is_compiled():
+            name = f"{self._prefix}.agreement{self._rounds + 1}"  # peers may wait there
+            _core.submit_error("allreduce", name, COMPILED_AUTOGRAD, set_id(self._rule.process_set))
+            raise ValueError(COMPILED_AUTOGRAD)
         self.rules.graph_task = backward_end.add(self)
         group = self._group[gradient]
         if self.rules.recording and (group.alone or isinstance(group, Bucket)):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import torch
 
 from roundelay.torch.optimizer.backward_end import backward_end
+from roundelay.torch.untraced import untraced
 
 
 class LocalGradients:
@@ -23,10 +24,12 @@ class LocalGradients:
         """Puts hooks on new parameters, and on those that were frozen until now."""
         listener = weakref.ref(self)
 
+        @untraced
         def joins(_: torch.Tensor) -> None:
             local = listener()
             if local is not None:
                 backward_end.add(local)
+                backward_end.end_if_compiled()
 
         for parameter in parameters:
             if parameter.requires_grad and parameter not in self._hooks:

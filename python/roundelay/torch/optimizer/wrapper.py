@@ -13,7 +13,7 @@ from roundelay import _core
 from roundelay.buckets import Cuts
 from roundelay.torch.compression import Compressor
 from roundelay.torch.measure import Span
-from roundelay.torch.optimizer.arguments import check_passes, names_of
+from roundelay.torch.optimizer.arguments import check_owners, check_passes, names_of
 from roundelay.torch.optimizer.bound_method import BoundMethod
 from roundelay.torch.optimizer.gradient_marks import GradientMarks
 from roundelay.torch.optimizer.gradient_sync import GradientSync
@@ -22,6 +22,7 @@ from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Context, Strategy
+from roundelay.torch.untraced import untraced
 
 MakeSync = Callable[[ProcessSet], GradientSync]
 
@@ -66,6 +67,7 @@ class Wrapper:
         self._skip = False
         self._stays_local = False  # the gradients of the next step are not reduced
         self._step: Span | None = None
+        self._checked = False  # nothing else has reduced the parameters in the first backward
         self._hooks = [
             optimizer.register_step_pre_hook(BoundMethod(self._before_step)),
             optimizer.register_step_post_hook(BoundMethod(self._after_step)),
@@ -73,7 +75,7 @@ class Wrapper:
         for name in self._methods:
             setattr(optimizer, name, BoundMethod(getattr(self, name)))
         self._attributes = [*self._methods, *self._fields]
-        self._extend(optimizer, "add_param_group", after=self._take_parameters)
+        self._extend(optimizer, "add_param_group", after=self._take_group)
         if strategy is not None:
             self._extend(optimizer, "zero_grad", self._finish_failed, self._new_gradients)
         for name in masters.methods.keys() - self._attributes:
@@ -217,6 +219,17 @@ class Wrapper:
             self._end_marks()
             self._marks = None
 
+    def _take_group(self) -> None:
+        """Takes a new group of parameters. Removes it, and raises, if something else reduces some of them."""
+        optimizer = self._optimizer()
+        if optimizer is not None and self.process_set.included():
+            try:
+                check_owners(self.masters.parameters(optimizer), self._names, first=-1)
+            except ValueError:
+                optimizer.param_groups.pop()
+                raise
+        self._take_parameters()
+
     def _take_parameters(self, after_backward: bool = False) -> None:
         """Takes new parameters, and those that were frozen until now."""
         optimizer = self._optimizer()
@@ -328,6 +341,9 @@ class Wrapper:
             self._strategy.rescale(factor)
 
     def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._checked and self.process_set.included():
+            check_owners(self.masters.parameters(optimizer), self._names)
+            self._checked = True
         self._step = Span("step")
         self.masters.refresh()
         changed = self._synchronize_in_step(args, kwargs)
@@ -346,10 +362,12 @@ class Wrapper:
         if self._strategy is not None:
             self._strategy.accept_closure()
 
+        before, after = untraced(self.masters.write_back), untraced(self._complete_gradients)
+
         def synchronized(*closure_args: Any, **closure_kwargs: Any) -> Any:
-            self.masters.write_back()
+            before()
             loss = closure(*closure_args, **closure_kwargs)
-            self._complete_gradients()
+            after()
             return loss
 
         if "closure" in kwargs:
