@@ -113,19 +113,25 @@ def check_a_backward_after_the_reduction() -> None:
         assert torch.equal(one, other)
 
 
+def _expect_refusal(training: Training, refused: bool) -> None:
+    """refused: this rank uses compiled autograd."""
+    loss = training.loss(0, hvd.rank())
+    with contextlib.ExitStack() as stack:
+        if hvd.size() > 1:
+            kind = ValueError if refused else hvd.HorovodInternalError
+            stack.enter_context(pytest.raises(kind, match=r"compiled autograd .*no_sync\(\)"))
+        if refused:
+            stack.enter_context(_compiled_autograd(_interpreted))
+        loss.backward()  # type: ignore[no-untyped-call]
+
+
 def check_it_is_refused_on_all_ranks() -> None:
     training = Training()
-    last = hvd.rank() == hvd.size() - 1
-    for everywhere in (True, False):
-        loss = training.loss(0, hvd.rank())
-        with contextlib.ExitStack() as stack:
-            if everywhere or last:
-                stack.enter_context(_compiled_autograd(_interpreted))
-            if hvd.size() > 1:
-                kind = ValueError if everywhere or last else hvd.HorovodInternalError
-                stack.enter_context(pytest.raises(kind, match=r"compiled autograd .*no_sync\(\)"))
-            loss.backward()  # type: ignore[no-untyped-call]
-        training.optimizer.zero_grad()
-        hvd.barrier()
+    _expect_refusal(training, refused=True)
+    training.optimizer.zero_grad()
     training.whole(0)  # the job goes on
     assert torch.equal(training.parameters()[0], hvd.broadcast(training.parameters()[0], 0))
+
+
+def check_the_peers_of_a_refused_rank_do_not_wait() -> None:
+    _expect_refusal(Training(), refused=hvd.rank() == hvd.size() - 1)
