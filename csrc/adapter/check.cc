@@ -59,6 +59,18 @@ bool elements_overlap(const at::Tensor& tensor) {
   return !nested && some_used_twice(tensor, span);
 }
 
+// Returns true if a tensor with elements has no memory where they could be: storage alone does not tell. Its
+// device is checked elsewhere.
+bool lacks_memory(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return true;
+  if (tensor.numel() == 0 || tensor.is_meta() || tensor._is_zerotensor()) return false;
+  try {
+    return tensor.storage().data() == nullptr;
+  } catch (const c10::Error&) {  // torch's functional tensors do not let anyone look
+    return true;
+  }
+}
+
 }  // namespace
 
 std::optional<DType> dtype_of(at::ScalarType type) {
@@ -97,8 +109,8 @@ Status check_input(const at::Tensor& tensor, const std::string& label) {
   if (tensor.is_quantized()) return refuse(label, "is quantized; convert it with dequantize()");
   if (tensor.scalar_type() == at::kComplexHalf)
     return refuse(label, "is complex32, which few functions of torch take; pass torch.view_as_real() of it");
-  if (!tensor.has_storage())
-    return refuse(label, "has no memory of its own (a fake or wrapped tensor?); pass a plain tensor");
+  if (lacks_memory(tensor))
+    return refuse(label, "has no memory (a fake tensor, or a wrapper of others?); pass a plain tensor");
   if (!dtype_of(c10::toRealValueType(tensor.scalar_type())))
     return refuse(label, std::string("has dtype ") + c10::toString(tensor.scalar_type()) +
                              "; supported are float64, float32, float16, bfloat16, int64, int32, int16, "

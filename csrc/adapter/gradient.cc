@@ -1,5 +1,6 @@
 #include "adapter/gradient.h"
 
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -47,6 +48,12 @@ Status Gradient::expect(const at::Tensor& incoming) {
 void Gradient::put_back() {
   if (!std::exchange(expected_, false) || reductions_ > 0 || !reduced_.defined()) return;
   publish();
+}
+
+void Gradient::vacate() {
+  const at::NoGradGuard no_grad;
+  const at::Tensor old = std::exchange(reduced_, reduced_.detach().clone());
+  old.detach().zero_();
 }
 
 Status Gradient::set_aside(const at::Tensor& parameter) {

@@ -64,6 +64,11 @@ class Gradient {
   // Prepares `.grad` for autograd, which has called the parameter's hook with `incoming`, if it adds that to
   // `.grad` next. Call it from that hook. Errors: kUnavailable (not additive).
   [[nodiscard]] Status expect(const at::Tensor& incoming);
+  // Returns true if expect() has set aside a result that vacate() can move.
+  [[nodiscard]] bool has_set_aside() const { return expected_ && reduced_.defined(); }
+  // Moves the result that was set aside into memory of its own, and makes its old memory zero: compiled
+  // autograd has read `.grad` before any hook, and will add there.
+  void vacate();
   // Counts a backward pass after autograd has added to `.grad`. Returns true if the gradient is to be
   // reduced; false, without any effect, if expect() has found that nothing would be added.
   [[nodiscard]] bool count_pass(const HookRules& rules) {

@@ -15,6 +15,7 @@
 #include "base/version.h"
 #include "bindings/config.h"
 #include "bindings/errors.h"
+#include "bindings/gil.h"
 #include "bindings/topics.h"
 #include "bindings/whereabouts.h"
 
@@ -113,7 +114,7 @@ void init(const std::optional<std::string>& backend_path, const std::optional<Re
   with.tuning_error = tuning_error;
   Status status;
   {
-    const py::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     status = start(std::move(loaded), backend_path, std::move(with));
   }
   check(status);
@@ -138,7 +139,7 @@ void shutdown() {
   if (the.forked) return;  // a child calls this when it exits
   std::shared_ptr<runtime::Context> context;
   {
-    const py::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     MutexLock changing(the.change);
     {
       MutexLock lock(the.mutex);
@@ -150,7 +151,7 @@ void shutdown() {
   }
   if (!context) return;
   drop_operands(*context);
-  const py::gil_scoped_release no_gil;  // the context's destructor joins threads
+  const GilReleased no_gil;  // the context's destructor joins threads
   context = nullptr;
 }
 
@@ -164,7 +165,7 @@ bool is_initialized() {
 void fail(const std::string& why) {
   if (!is_initialized()) return;
   const auto context = global_context();
-  const py::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   context->fail(why);
 }
 
@@ -260,7 +261,7 @@ void bind_global_state(py::module_& module) {
   module.def(
       "backend_description",
       [](const std::string& path) {
-        const py::gil_scoped_release no_gil;
+        const GilReleased no_gil;
         Result<runtime::Backend*> backend = load_backend(path);
         if (!backend.ok()) throw std::runtime_error(backend.status().message());
         return (*backend)->description();

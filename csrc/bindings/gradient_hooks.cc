@@ -1,7 +1,10 @@
 // The hooks on an optimizer's parameters, which autograd calls hundreds of times in a step.
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -19,6 +22,24 @@ namespace {
 using adapter::Gradient;
 using adapter::HookRules;
 
+// Returns true if compiled autograd runs this backward.
+bool compiled_autograd_runs() {
+  const auto dynamo =
+      py::reinterpret_steal<py::object>(PyImport_GetModule(py::str("torch._dynamo.compiled_autograd").ptr()));
+  return dynamo && dynamo.attr("in_compiled_autograd_region").cast<bool>();
+}
+
+// Returns true if a function of C++, which only DistributedDataParallel's reducer puts there, runs after the
+// parameter's node.
+bool reducer_hooks(const at::Tensor& parameter) {
+  const auto node = torch::autograd::impl::try_get_grad_accumulator(parameter);
+  if (node == nullptr) return false;
+  const auto& hooks = node->post_hooks();
+  return std::any_of(hooks.begin(), hooks.end(), [](const auto& hook) {
+    return dynamic_cast<const torch::autograd::utils::LambdaPostHook*>(hook.get()) != nullptr;
+  });
+}
+
 // Runs before autograd adds to `.grad`. It is the parameter's own hook, as the graph's node is another one
 // after `.data` has got another dtype or device. Autograd calls it with an undefined gradient, too.
 struct BeforeHook {
@@ -26,6 +47,7 @@ struct BeforeHook {
 
   PyObject* operator()(const at::Tensor& incoming) const {
     check(gradient->expect(incoming));
+    if (gradient->has_set_aside() && compiled_autograd_runs()) gradient->vacate();
     return Py_NewRef(Py_None);
   }
 };
@@ -91,6 +113,7 @@ py::custom_type_setup callable() {
 }  // namespace
 
 void bind_gradient_hooks(py::module_& module) {
+  module.def("reducer_hooks", &reducer_hooks, py::arg("parameter"));
   py::class_<HookRules, std::shared_ptr<HookRules>>(module, "HookRules")
       .def(py::init())
       .def_readwrite("passes_per_step", &HookRules::passes_per_step)

@@ -13,6 +13,7 @@
 
 #include "bindings/bound_pool.h"
 #include "bindings/errors.h"
+#include "bindings/gil.h"
 #include "bindings/global_state.h"
 #include "bindings/submission.h"
 #include "bindings/topics.h"
@@ -35,7 +36,7 @@ std::unique_ptr<BoundPool> make_pool(std::uint64_t key, std::size_t bytes, Proce
   Result<RegionPtr> region = Status::internal("");
   Result<RegionPtr> second = RegionPtr();
   {
-    const py::gil_scoped_release release;
+    const GilReleased release;
     region = context->make_region(process_set, key, bytes, device.is_cpu() ? -1 : device.index());
     if (results) second = make_results(*context, key, results->second, process_set, device);
   }

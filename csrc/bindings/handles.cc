@@ -11,6 +11,7 @@
 
 #include "adapter/operand.h"
 #include "bindings/errors.h"
+#include "bindings/gil.h"
 #include "bindings/global_state.h"
 #include "bindings/topics.h"
 
@@ -53,7 +54,7 @@ Status wait(runtime::Context& context, submit::Handle handle) {
   for (;;) {
     std::optional<Status> status;
     {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       status = context.wait(handle, Deadline::after(kSignalPeriod));
     }
     if (status) return *status;
@@ -70,7 +71,7 @@ std::vector<at::Tensor> synchronize(submit::Handle handle) {
     if (!operand) return {};
     Status finished;
     {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       finished = operand->finish();
     }
     if (finished.ok()) return outputs_of(std::move(operand));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bindings/errors.h"
+#include "bindings/gil.h"
 #include "bindings/global_state.h"
 #include "bindings/handles.h"
 #include "bindings/topics.h"
@@ -20,7 +21,7 @@ void agree(runtime::Context& context, submit::Handle agreement, const char* call
     check(wait(context, agreement));
   } catch (const py::error_already_set&) {
     {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       context.fail("rank " + std::to_string(context.rank_info().rank) + " was interrupted in " + call);
     }
     throw;
@@ -30,14 +31,14 @@ void agree(runtime::Context& context, submit::Handle agreement, const char* call
 ProcessSetId add(std::vector<int> ranks) {
   const auto context = global_context();
   agree(*context, value_of(context->submit_new_set(ranks)), "add_process_set()");
-  const py::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   return value_of(context->make_process_set(ranks));
 }
 
 void remove(ProcessSetId id) {
   const auto context = global_context();
   agree(*context, value_of(context->submit_removal(id)), "remove_process_set()");
-  const py::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   check(context->drop_process_set(id));
 }
 

@@ -88,6 +88,9 @@ class Gradient:
     def new_step(self) -> None: ...  # makes `.grad` local again, and forgets what was in flight
     def give_up(self) -> None: ...  # marks the parameter as another optimizer's
 
+# Returns whether DistributedDataParallel reduces the parameter's gradients.
+def reducer_hooks(parameter: torch.Tensor) -> bool: ...
+
 class BeforeHook:
     """Hook of a parameter: sets a reduced gradient aside if autograd adds to `.grad` next."""
 

@@ -10,7 +10,7 @@ import copy
 import hashlib
 import io
 import pickle
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from roundelay.torch.operations.common import Call, row_of_this_rank
 from roundelay.torch.optimizer_layout import Layout, layout_of, needs_order, renumbered, rows_in
 from roundelay.torch.parameter_list import difference
 from roundelay.torch.process_sets import ProcessSet, global_process_set
+from roundelay.torch.unfit import check_fit
 
 try:
     from cloudpickle import dump as _dump  # it pickles lambdas and local classes, too
@@ -46,6 +47,7 @@ def broadcast_parameters(
     """
     with Call("allgather", "parameters", process_set):
         given = _named_tensors(params)
+        check_fit(given, reduced=False)
     _agree_on_names(sorted(name for name, _ in given), process_set)
     named = [(f"parameter.{name}", tensor) for name, tensor in given]
     _broadcast_all(named, root_rank, process_set)
@@ -223,6 +225,8 @@ def broadcast_optimizer_state(
     MismatchError, on every rank, where the parameter groups differ from the root's in number, names, shapes
     or dtypes.
     """
+    with Call("broadcast", "optimizer.structure.head", process_set):
+        check_fit(_numbered(optimizer), reduced=False)
     is_root = _core.rank() == root_rank
     tensors: list[torch.Tensor] = []
     structure = replaced(optimizer.state_dict(), lambda leaf: _take(leaf, tensors)) if is_root else None
@@ -239,6 +243,13 @@ def broadcast_optimizer_state(
         # Loading casts state to the parameter's dtype (ASGD's fp32 eta to bf16), which the root did not.
         optimizer.load_state_dict(structure)
         _set_state(optimizer, structure.get("state"))
+
+
+def _numbered(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yields the parameters, named by their places in the groups."""
+    for number, group in enumerate(optimizer.param_groups):
+        for index, parameter in enumerate(group["params"]):
+            yield f"noname.{number}.{index}", parameter
 
 
 def _agree(roots: Layout, mine: Layout, ordered: bool, root_rank: int, process_set: ProcessSet) -> None:

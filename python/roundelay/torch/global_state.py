@@ -6,11 +6,13 @@ import atexit
 import dataclasses
 import os
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
 from roundelay import _backend, _core, _gpu, _launch, _subset, tuning_file
+from roundelay.errors import HorovodInternalError
 from roundelay.torch.operations.handles import forget_handles
 from roundelay.torch.optimizer import restart_scopes
 from roundelay.torch.optimizer.arguments import check_variable
@@ -123,7 +125,24 @@ class _ExceptionReport:
         sys.excepthook = hook
 
 
-atexit.register(shutdown)
+def _leave() -> None:
+    """Leaves the job at the interpreter's end. Daemon threads that still communicate then end quietly."""
+    if _core.is_initialized():
+        before = threading.excepthook
+
+        def hook(ended: threading.ExceptHookArgs) -> None:
+            late = isinstance(ended.exc_value, HorovodInternalError | ValueError) and (
+                issubclass(ended.exc_type, HorovodInternalError)
+                or "not been initialized" in str(ended.exc_value)
+            )
+            if not (late and ended.thread is not None and ended.thread.daemon):
+                before(ended)
+
+        threading.excepthook = hook
+    shutdown()
+
+
+atexit.register(_leave)
 os.register_at_fork(after_in_child=_core.after_fork)
 
 

@@ -55,7 +55,8 @@ class SyncBatchNorm(_BatchNorm):
             return super().forward(input)
         if self.process_set.included() and self.process_set.size() == 1:
             return super().forward(input)
-        with Call("allreduce", _name("mean"), self.process_set):
+        with Call("allreduce", _name("mean"), self.process_set) as call:
+            call.check_tensor(input)
             self._check_input_dim(input)
         mean, variance, count = _statistics(input.detach(), self.process_set)
         if self.training and self.running_mean is not None:

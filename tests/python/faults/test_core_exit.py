@@ -238,3 +238,59 @@ def check_data_loader_workers_fork_and_the_parent_goes_on() -> None:
 def check_an_idle_rank_costs_nothing() -> None:
     hvd.allreduce(torch.ones(1))
     expect_idle(3.0)
+
+
+REDUCES = """
+sets = [hvd.global_process_set]  # of a set of its own, as the peers leave at another time
+if hvd.size() > 1: sets = [hvd.add_process_set([one]) for one in range(hvd.size())]
+ones, calls = torch.ones(1000), 0
+def work():
+    global calls
+    while True:
+        hvd.allreduce_(ones, process_set=sets[rank])
+        calls += 1
+threading.Thread(target=work, daemon=True).start()
+while calls < 20: time.sleep(0.001)
+stamp()
+"""
+
+
+@pytest.mark.parametrize("np", [1, 2])
+def test_a_daemon_thread_that_reduces_at_exit_ends_quietly(core_job: CoreJob, np: int) -> None:
+    end = core_job.conduct(np, REDUCES)
+    assert (end.status, end.err) == (0, "")
+    end.expect_in_time()
+
+
+def test_a_daemon_thread_that_waits_at_exit_ends_quietly(core_job: CoreJob) -> None:
+    body = """
+begun = threading.Event()
+def work():
+    handle = hvd.allreduce_async(torch.ones(3), name=f"{rank}")  # no other rank has this name
+    begun.set()
+    hvd.synchronize(handle)
+if rank == 0:
+    threading.Thread(target=work, daemon=True).start()
+    begun.wait()
+hvd.barrier()
+if rank == 1:
+    while Path("/proc", Path(sys.argv[1], "ready.0").read_text()).exists(): time.sleep(0.01)
+stamp()
+"""
+    end = core_job.conduct(2, body)
+    assert (end.status, end.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "call", ["hvd.shutdown(); hvd.allreduce(torch.ones(3))", "hvd.shutdown(); hvd.rank()"]
+)
+def test_a_daemon_threads_own_mistake_is_shown(core_job: CoreJob, call: str) -> None:
+    body = f"""
+def work(): {call}
+thread = threading.Thread(target=work, daemon=True)
+thread.start()
+thread.join()
+"""
+    end = core_job.conduct(1, body)
+    assert end.status == 0
+    assert "Horovod has not been initialized" in end.err

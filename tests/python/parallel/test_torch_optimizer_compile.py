@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
+from compiled_training import Training, trained
 from ranks import run_checks
 
 pytestmark = pytest.mark.slow
@@ -42,3 +43,12 @@ def check_a_compiled_model() -> None:
             assert expected.grad is not None
             assert torch.equal(parameter.grad, expected.grad), step
             assert torch.equal(parameter, expected), step
+
+
+def check_compiled_steps() -> None:
+    for part in ("step", "whole"):
+        torch._dynamo.reset()
+        found, expected = (trained(Training(op=hvd.Sum), part, backend) for backend in ("inductor", None))
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+            assert torch.equal(one, hvd.broadcast(one, 0))

@@ -14,6 +14,7 @@ from roundelay import _core
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.compression import Compressor
 from roundelay.torch.process_sets import ProcessSet, member_id
+from roundelay.torch.unfit import wrong_tensor
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 LINEAR_OPS = (Average, Sum)
@@ -96,6 +97,13 @@ class Call:
         self.operation, self.name, self.shown = operation, name, shown or operation
 
     def __enter__(self) -> Call:
+        if torch._C._are_functorch_transforms_active():
+            error = self.wrong(
+                "it talks to other ranks, which a torch.func transform (grad, vmap, jvp, functionalize ...) "
+                "cannot transform: call it outside, on what the transformed function takes or returns"
+            )
+            self.__exit__(ValueError, error, None)
+            raise error
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
@@ -110,6 +118,9 @@ class Call:
         """Raises ValueError if it is no tensor for the core, which checks dtype and device itself."""
         if not isinstance(tensor, torch.Tensor):
             raise self.wrong(f"a torch.Tensor is needed, not {type(tensor).__name__}")
+        wrong = wrong_tensor(tensor)
+        if wrong:
+            raise self.wrong(f"the tensor is {wrong}")
         if tensor.is_mkldnn:  # few functions of torch take such a tensor
             raise self.wrong("the tensor is in MKL-DNN's layout; pass tensor.to_dense()")
 

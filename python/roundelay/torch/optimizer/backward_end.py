@@ -7,13 +7,23 @@ successors run in the outer backward: a hook on them queues the callback there.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.autograd import Variable
 
 from roundelay import _core
 from roundelay.torch.measure import Span
+from roundelay.torch.untraced import untraced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COMPILED_AUTOGRAD = (
+    "compiled autograd does not tell when a backward ends, so that gradients cannot be complete then: put "
+    "backward() into `with optimizer.no_sync():`, and step() reduces them, or synchronize() before you clip"
+)
 
 
 class Listener(Protocol):
@@ -54,10 +64,24 @@ class BackwardEnd:
         self._queue(task)
         return task
 
+    @staticmethod
+    def is_compiled() -> bool:
+        """Returns whether compiled autograd runs the backward, which ends without a callback."""
+        return bool(torch._dynamo.compiled_autograd.in_compiled_autograd_region)
+
+    def end_if_compiled(self) -> None:
+        """Ends the backward after one gradient if no callback will come. For who waits for no rank."""
+        if self.is_compiled():
+            self._ended()
+
     def _queue(self, task: int) -> None:
         if task != self._queued_in:
             self._queued_in = task
-            Variable._execution_engine.queue_callback(self._ended)
+            Variable._execution_engine.queue_callback(self._callback)
+
+    @cached_property
+    def _callback(self) -> Callable[[], None]:
+        return untraced(self._ended)
 
     def _ended(self) -> None:
         self._queued_in = -1

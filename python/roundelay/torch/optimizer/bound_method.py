@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from roundelay.torch.untraced import untraced
+
 
 def _inert(*_: Any, **__: Any) -> None:
     """Does nothing: the methods of a copied or unpickled optimizer."""
@@ -14,7 +16,7 @@ class BoundMethod:
     """A method of one optimizer object. It does nothing on copies of the object."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
-        self._call = call
+        self._call = untraced(call)
         self.__doc__ = call.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -36,6 +36,7 @@ from roundelay.torch.optimizer.arguments import (
     checked_names,
     checked_reduction,
     chosen_strategy,
+    prefix_of,
 )
 from roundelay.torch.optimizer.grad_scaler import watch
 from roundelay.torch.optimizer.gradient_marks import GradientMarks
@@ -48,6 +49,7 @@ from roundelay.torch.parameter_names import names_of
 from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.strategies.attached import attached
+from roundelay.torch.unfit import check_fit
 
 OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
 _wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapper] = weakref.WeakKeyDictionary()
@@ -128,11 +130,24 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     _check_sharing(optimizer, chosen, named)
     grouping = assign(num_groups, groups, named)
     set_id(process_set)
+    _check_owners(named, process_set)
     watch(wrapper_of)
     _leave(optimizer)
     rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, chosen.takes_sparse, process_set)
     _wrap(optimizer, rule, chosen, names, masters, backward_passes_per_step, grouping)
     return optimizer
+
+
+def _check_owners(named: Mapping[torch.Tensor, str], process_set: ProcessSet) -> None:
+    """Raises ValueError if something else reduces a parameter; the peers get it in their first backward."""
+    if not process_set.included():
+        return
+    try:
+        check_fit(((name, parameter) for parameter, name in named.items()), reduced=True)
+    except ValueError as error:
+        round_ = f"{prefix_of(_scopes.next(process_set))}.agreement1"
+        _core.submit_error("allreduce", round_, str(error), set_id(process_set))
+        raise
 
 
 def _wrap(

@@ -57,6 +57,7 @@ class GradientMarks:
             marks = listener()
             if marks is not None:
                 backward_end.add(marks)
+                backward_end.end_if_compiled()
 
         self._gradients[id(parameter)] = gradient
         self._hooks[id(parameter)] = hooks_on(parameter, gradient, self.rules, arrived)

@@ -35,7 +35,7 @@ from roundelay.torch.operations import Max
 from roundelay.torch.optimizer import agreement_round, equality
 from roundelay.torch.optimizer.agreement_round import GroupResult, Result, Round
 from roundelay.torch.optimizer.arguments import prefix_of
-from roundelay.torch.optimizer.backward_end import backward_end
+from roundelay.torch.optimizer.backward_end import COMPILED_AUTOGRAD, backward_end
 from roundelay.torch.optimizer.gradient_table import GradientTable
 from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
@@ -164,6 +164,10 @@ class GradientSync:
 
     def _arrived(self, gradient: Gradient) -> None:
         """Continues a hook (csrc/bindings/gradient_hooks.cc) whose gradient is not an ordinary one."""
+        if backward_end.is_compiled():
+            name = f"{self._prefix}.agreement{self._rounds + 1}"  # peers may wait there
+            _core.submit_error("allreduce", name, COMPILED_AUTOGRAD, set_id(self._rule.process_set))
+            raise ValueError(COMPILED_AUTOGRAD)
         self.rules.graph_task = backward_end.add(self)
         if self.rules.recording and self._table.may_be_in_pool(gradient):
             self._plan.arrived(gradient)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 import torch
 
 from roundelay.torch.optimizer.backward_end import backward_end
+from roundelay.torch.untraced import untraced
 
 
 class LocalGradients:
@@ -25,10 +26,12 @@ class LocalGradients:
             self._hooks.pop(gone).remove()
         listener = weakref.ref(self)
 
+        @untraced
         def joins(_: torch.Tensor) -> None:
             local = listener()
             if local is not None:
                 backward_end.add(local)
+                backward_end.end_if_compiled()
 
         for parameter in parameters:
             if parameter.requires_grad and parameter not in self._hooks:

@@ -142,7 +142,7 @@ class MasterWeights:
 
     def write_back(self) -> None:
         """Rounds the masters into the parameters."""
-        pairs = self._by_master.values()
+        pairs = list(self._by_master.values())
         if pairs:
             with torch.no_grad():
                 torch._foreach_copy_([pair.parameter for pair in pairs], [pair.master for pair in pairs])

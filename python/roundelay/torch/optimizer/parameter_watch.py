@@ -29,6 +29,10 @@ class ParameterWatch:
         """Returns whether the groups have the tensors of the last call, each as trainable as then."""
         return self._known.follow(optimizer.param_groups)
 
+    def forget(self) -> None:
+        """Makes the next unchanged() return False."""
+        self._known = _core.KnownTensors()
+
     def take(self, optimizer: torch.optim.Optimizer, groups: Groups) -> None:
         """Names the parameters in these groups: the optimizer's, without masters."""
         own = names_of(optimizer, groups, self._given)

@@ -27,6 +27,8 @@ from roundelay.torch.optimizer.uncounted_steps import UncountedSteps
 from roundelay.torch.parameter_names import Names, of_wrapped
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Context, Strategy
+from roundelay.torch.unfit import check_fit
+from roundelay.torch.untraced import untraced
 
 MakeSync = Callable[[ProcessSet], GradientSync]
 
@@ -73,6 +75,7 @@ class Wrapper:
         self._stays_local = False  # the gradients of the next step are not reduced
         self._step: Span | None = None
         self._uncounted = UncountedSteps(optimizer, strategy, masters.enabled)
+        self._checked = False  # nothing else has reduced the parameters in the first backward
         self._hooks = [
             optimizer.register_step_pre_hook(BoundMethod(self._before_step)),
             optimizer.register_step_post_hook(BoundMethod(self._after_step)),
@@ -81,7 +84,7 @@ class Wrapper:
         for name in self._methods:
             setattr(optimizer, name, BoundMethod(getattr(self, name)))
         self._attributes = [*self._methods, *self._fields]
-        self._extend(optimizer, "add_param_group", after=self._take_parameters)
+        self._extend(optimizer, "add_param_group", after=self._take_group)
         if strategy is not None:
             self._extend(optimizer, "zero_grad", self._finish_failed, self._new_gradients)
         for name in masters.methods.keys() - self._attributes:
@@ -237,6 +240,17 @@ class Wrapper:
             self._end_marks()
             self._marks = None
 
+    def _take_group(self) -> None:
+        """Takes a new group of parameters. Removes it, and raises, if something else reduces some of them."""
+        try:
+            self._take_parameters()
+        except ValueError:
+            optimizer = self._optimizer()
+            if optimizer is not None:
+                optimizer.param_groups.pop()
+                self._take_parameters()
+            raise
+
     def _take_parameters(self, after_backward: bool = False) -> None:
         """Takes the parameters that are in the groups now, and those that were frozen until now."""
         optimizer = self._optimizer()
@@ -244,6 +258,11 @@ class Wrapper:
             return
         self._watch.take(optimizer, self.masters.parameters(optimizer))
         named = self._watch.named
+        try:
+            self._check_owners()
+        except ValueError:
+            self._watch.forget()
+            raise
         self.masters.adopt(optimizer, named)
         self._watch.unchanged(optimizer)  # masters have taken places
         self._hook_parameters(after_backward)
@@ -252,6 +271,12 @@ class Wrapper:
         optimizer._parameter_names = named  # type: ignore[attr-defined]
         optimizer._requires_update = {parameter for parameter in named if parameter.requires_grad}  # type: ignore[attr-defined]
         optimizer._handles = {}  # type: ignore[attr-defined]  # outside of backward() nothing is in flight
+
+    def _check_owners(self) -> None:
+        """Raises ValueError if something else reduces the parameters."""
+        if self.process_set.included():
+            named = self._watch.named.items()
+            check_fit(((name, parameter) for parameter, name in named), reduced=True)
 
     def _hook_parameters(self, after_backward: bool = False) -> None:
         """Makes the hooks those of the present parameters."""
@@ -352,6 +377,10 @@ class Wrapper:
             self._strategy.rescale(factor)
 
     def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._checked:
+            self._take_parameters()
+            self._check_owners()
+            self._checked = True
         self._step = Span("step")
         self.masters.refresh()
         changed = self._synchronize_in_step(args, kwargs)
@@ -370,10 +399,12 @@ class Wrapper:
         if self._strategy is not None:
             self._strategy.accept_closure()
 
+        before, after = untraced(self.masters.write_back), untraced(self._complete_gradients)
+
         def synchronized(*closure_args: Any, **closure_kwargs: Any) -> Any:
-            self.masters.write_back()
+            before()
             loss = closure(*closure_args, **closure_kwargs)
-            self._complete_gradients()
+            after()
             self._uncounted.forget()
             return loss
 
