@@ -43,6 +43,7 @@ from roundelay.torch.optimizer.gradient_marks import GradientMarks
 from roundelay.torch.optimizer.gradient_sync import GradientSync
 from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.scopes import Scopes
+from roundelay.torch.optimizer.surroundings import context_of
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.optimizer.wrapper import Wrapper
 from roundelay.torch.parameter_names import names_of
@@ -180,7 +181,7 @@ def _wrap(
         listening.add(process_set)
     idle = Techniques(strategy, rule.op, process_set, "", {})
     try:
-        strategy.attach(optimizer, wrapper.context(rule.compression, scope, idle))
+        strategy.attach(optimizer, context_of(wrapper, rule.compression, scope, idle))
         wrapper.regroup()
     except BaseException:
         _forget(optimizer, wrapper)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
 
 from roundelay import _core
 from roundelay.buckets import Cuts
-from roundelay.torch.compression import Compressor
 from roundelay.torch.measure import Span
-from roundelay.torch.optimizer.arguments import check_passes, prefix_of
+from roundelay.torch.optimizer.arguments import check_passes
 from roundelay.torch.optimizer.bound_method import BoundMethod
-from roundelay.torch.optimizer.equality import check_parameters
 from roundelay.torch.optimizer.gradient_marks import GradientMarks
 from roundelay.torch.optimizer.gradient_sync import GradientSync
 from roundelay.torch.optimizer.local_gradients import LocalGradients
@@ -26,7 +23,7 @@ from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.optimizer.uncounted_steps import UncountedSteps
 from roundelay.torch.parameter_names import Names, of_wrapped
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies import Context, Strategy
+from roundelay.torch.strategies import Strategy
 from roundelay.torch.unfit import check_fit
 from roundelay.torch.untraced import untraced
 
@@ -114,40 +111,6 @@ class Wrapper:
         extended.__doc__ = method.__doc__
         setattr(optimizer, name, BoundMethod(extended))
         self._attributes.append(name)
-
-    def context(self, compression: type[Compressor], number: int, idle: Techniques) -> Context:
-        """Returns the surroundings of the optimizer's strategy, which do not keep the wrapper alive.
-
-        number: the optimizer's in the process set. idle: keeps nothing, while gradients stay local.
-        """
-        own = weakref.ref(self)
-
-        def regroup() -> None:
-            wrapper = own()
-            if wrapper is not None:
-                wrapper.regroup()
-
-        def keeper() -> Techniques:
-            wrapper = own()
-            return idle if wrapper is None or wrapper._sync is None else wrapper._sync.techniques
-
-        def keep_local(local: bool) -> None:
-            wrapper = own()
-            if wrapper is not None:
-                wrapper.keep_local(local)
-
-        masters = self.masters
-        return Context(
-            self.process_set,
-            compression,
-            number,
-            masters.stepped,
-            keeper,
-            masters.between_steps,
-            regroup,
-            keep_local,
-            partial(check_parameters, prefix=prefix_of(number), process_set=self.process_set),
-        )
 
     def _present_names(self) -> Names:
         """Returns the names of the parameters, group by group."""
