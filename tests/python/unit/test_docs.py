@@ -23,7 +23,7 @@ PAGES = sorted(page for folder in FOLDERS for page in folder.glob("*.md"))
 RUN_PAGES = [page for page in PAGES if page.parent.name != "csrc"]
 LIMIT_S = 240.0
 LONGEST_PAGE = 125  # lines, of those that are short by intent
-SHORT_PAGES = ("optimizer.md", "configuration.md", "threads.md", "gpu.md")
+SHORT_PAGES = ("optimizer.md", "parameters.md", "configuration.md", "threads.md", "gpu.md")
 
 # The same command, sooner: the full training is `make train`'s, which CI calls itself.
 SOONER = {
@@ -102,7 +102,8 @@ def test_python_blocks_run(page: Path, checkout: Path) -> None:
 
 @pytest.mark.starts_jobs
 @pytest.mark.parametrize(
-    "page", ["optimizer.md", "master_weights.md", "strategies.md", "techniques/algorithms.md"]
+    "page",
+    ["optimizer.md", "parameters.md", "master_weights.md", "strategies.md", "techniques/algorithms.md"],
 )
 def test_pages_hold_on_two_ranks(page: str, tmp_path: Path) -> None:
     program = tmp_path / "blocks.py"
