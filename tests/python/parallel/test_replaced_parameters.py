@@ -269,3 +269,23 @@ def check_a_parameter_replaced_on_one_rank_only() -> None:
     with pytest.raises(hvd.HorovodInternalError, match="rank 0"):
         _backward(parameters)
     assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size()] * 2
+
+
+def check_noticed_between_backward_and_step() -> None:
+    """Whoever notices the new parameter, the step reduces the gradient that it has already."""
+    parameters = make_parameters(NUMBER)
+    optimizer: Any = wrapped_sgd(parameters)
+    for notice in (
+        lambda: hvd.broadcast_optimizer_state(optimizer, root_rank=0),
+        lambda: optimizer.set_backward_passes_per_step(1),
+        lambda: optimizer.add_param_group({"params": make_parameters(1)}),
+    ):
+        parameters[1] = torch.nn.Parameter(torch.zeros(3))
+        optimizer.param_groups[0]["params"][1] = parameters[1]
+        _backward(parameters)
+        notice()
+        optimizer.step()
+        assert [p.grad.tolist() for p in parameters if p.grad is not None] == [
+            [sum_of_ranks() * (index + 1)] * 3 for index in range(NUMBER)
+        ]
+        optimizer.zero_grad()

@@ -80,18 +80,19 @@ class GradientSync:
 
     # -- parameters
 
-    def follow(self, named: Mapping[torch.Tensor, str], after_backward: bool = False) -> None:
+    def follow(self, named: Mapping[torch.Tensor, str]) -> None:
         """Has these parameters from now on, with hooks on those that are trained. All ranks do so alike.
 
-        after_backward: gradients that new ones have came from a backward before the hooks.
+        A gradient that one has when it joins others came from a backward before the hooks.
         """
+        first = not self._table.gradients
         if self._table.follow(named):
             self._plan.parameters_changed()
         for parameter in named:
             gradient = self._table.gradients[id(parameter)]
             if not gradient.hooks and gradient.core.wanted:
                 self._hook(parameter, gradient)
-                gradient.core.set_passes(int(after_backward))
+                gradient.core.set_passes(int(not first and parameter.grad is not None))
 
     def _hook(self, parameter: torch.Tensor, gradient: Gradient) -> None:
         sync = weakref.ref(self)

@@ -233,7 +233,7 @@ class MasterWeights:
                 f"the checkpoint has no fp32 masters of {len(missing)} parameters, the first is {missing[0]}"
                 ": they begin with the parameters' own values"
             )
-            warnings.warn(text, RuntimeWarning, stacklevel=4)
+            warnings.warn(text, RuntimeWarning, stacklevel=5)
 
     @staticmethod
     def _check(number: int, pair: MasterPair, master: Any) -> None:

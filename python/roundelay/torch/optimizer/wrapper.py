@@ -214,7 +214,7 @@ class Wrapper:
                 self._take_parameters()
             raise
 
-    def _take_parameters(self, after_backward: bool = False) -> None:
+    def _take_parameters(self) -> None:
         """Takes the parameters that are in the groups now, and those that were frozen until now."""
         optimizer = self._optimizer()
         if optimizer is None or self._watch.unchanged(optimizer):
@@ -228,7 +228,7 @@ class Wrapper:
             raise
         self.masters.adopt(optimizer, named)
         self._watch.unchanged(optimizer)  # masters have taken places
-        self._hook_parameters(after_backward)
+        self._hook_parameters()
         self._uncounted.follow(named, self.masters.stepped)
         # Users of Horovod look at these.
         optimizer._parameter_names = named  # type: ignore[attr-defined]
@@ -241,10 +241,10 @@ class Wrapper:
             named = self._watch.named.items()
             check_fit(((name, parameter) for parameter, name in named), reduced=True)
 
-    def _hook_parameters(self, after_backward: bool = False) -> None:
+    def _hook_parameters(self) -> None:
         """Makes the hooks those of the present parameters."""
         if self._sync is not None:
-            self._sync.follow(self._watch.named, after_backward)
+            self._sync.follow(self._watch.named)
         if self._local is not None:
             self._local.follow(self._watch.named.keys())
 
@@ -276,7 +276,7 @@ class Wrapper:
         Needed only to see gradients as ``step()`` will where some are not complete when backward() returns:
         a window of backward_passes_per_step that ended early, gradients made without backward().
         """
-        self._take_parameters(after_backward=True)
+        self._take_parameters()
         if self._sync is not None and not self._stays_local:
             self._sync.synchronize()
         self.masters.take_gradients(arrived=False)
