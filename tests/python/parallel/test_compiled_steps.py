@@ -16,7 +16,10 @@ BACKEND = "RANKS_BACKEND"
 PARTS = ("step", "zero_grad", "whole")
 
 
-@pytest.mark.parametrize(("backend", "np"), [("eager", 1), ("eager", 2), ("eager", 4), ("aot_eager", 2)])
+@pytest.mark.parametrize(
+    ("backend", "np"),
+    [("eager", 1), ("eager", 2), pytest.param("eager", 4, marks=pytest.mark.nightly), ("aot_eager", 2)],
+)
 def test_compiled_steps(backend: str, np: int) -> None:
     run_checks(__file__, np, env={BACKEND: backend})
 
