@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 import torch
 
 import roundelay.torch as hvd
@@ -14,6 +15,7 @@ from resumed_training import ENV, RUNS, Training, same
 FOLDER = "RESUME_FOLDER"  # of the checkpoints
 
 
+@pytest.mark.nightly
 def test_another_job_goes_on(tmp_path: Path) -> None:
     for _ in range(2):
         run_checks(__file__, 2, env={**ENV, FOLDER: str(tmp_path)}, fresh=True)
