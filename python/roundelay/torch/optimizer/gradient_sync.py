@@ -19,6 +19,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from itertools import compress
+from typing import NoReturn
 
 import torch
 
@@ -300,7 +301,7 @@ class GradientSync:
         if agreement_round.parameters_in(own.values) != self._compared():
             self._raise_difference(None)
 
-    def _raise_difference(self, error: MismatchError | None) -> None:
+    def _raise_difference(self, error: MismatchError | None) -> NoReturn:
         """Raises what differs between the ranks, which all call it. error: the round's; None: it has none."""
         submitted = {name for group in self._table.groups.values() for name in group.names_in_step()}
         try:
@@ -312,14 +313,12 @@ class GradientSync:
             loaded = self.techniques.loaded_error(submitted)
             if loaded is None:
                 self.techniques.check_strategies()
-                if error is not None:
-                    raise error
+                raise error or MismatchError(f"the ranks' optimizers differ ({self._prefix!r})")
         finally:
             self._abandon()
-        if loaded is not None:
-            self._lay_out_anew()
-            self.techniques.forget_loaded()
-            raise loaded from error
+        self._lay_out_anew()
+        self.techniques.forget_loaded()
+        raise loaded from error
 
     def _contribute(self, results: list[GroupResult], own: list[int]) -> None:
         lacking = False
