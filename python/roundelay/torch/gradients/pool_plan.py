@@ -99,7 +99,7 @@ class PoolPlan:
         self._cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
         self._pool_tuner: PoolTuner | None = None  # None on ranks other than 0
         self._waits = False  # a change of the layout waits for a flush
-        self._in_use = False  # all ranks have held a round with this plan, or loaded it
+        self._begun = False  # all ranks have held a round with this plan, or loaded it
         self._parameters_changed = False
         self.is_outdated = False  # all ranks make another plan when this step ends
         self._rules.recording = self._config.gradient_pool
@@ -125,7 +125,7 @@ class PoolPlan:
 
     def parameters_changed(self) -> None:
         """Records that the optimizer has got other parameters, on all ranks before the same round."""
-        self._parameters_changed = self._in_use
+        self._parameters_changed = self._begun
 
     def _times(self) -> dict[Gradient, float]:
         """Returns the recorded times in seconds since the first one."""
@@ -172,7 +172,7 @@ class PoolPlan:
         here, rest = values[: self._set.size()], values[self._set.size() :]
         if not all(here):
             return []
-        self._in_use = True
+        self._begun = True
         if self._parameters_changed:
             self.is_outdated = self._occupants.may_change_layout()
             return []
@@ -308,7 +308,7 @@ class PoolPlan:
             return tuple(by_name[name] for name in names)
 
         order, proposals = found(state.order), state.proposals
-        self._in_use = True
+        self._begun = True
         if order and self._phase is _Phase.OVER:
             raise ValueError("there is no gradient pool (is ROUNDELAY_GRADIENT_POOL=0 set?)")
         if self._pools is None:

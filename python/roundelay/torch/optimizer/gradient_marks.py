@@ -38,14 +38,10 @@ class GradientMarks:
         present = set(map(id, named))
         for number, gradient in list(self._gradients.items()):
             gradient.new_step()
-            if number not in present:
+            if number not in present or gradient.parameter is None:  # else the number is a new one's
                 self._take_off(number)
         for parameter, name in named.items():
-            known = self._gradients.get(id(parameter))
-            if known is not None and known.parameter is not parameter:  # the number was another one's
-                self._take_off(id(parameter))
-                known = None
-            if parameter.requires_grad and known is None:
+            if parameter.requires_grad and id(parameter) not in self._gradients:
                 self._hook(parameter, name)
 
     def _hook(self, parameter: torch.Tensor, name: str) -> None:
