@@ -84,15 +84,18 @@ train: build  ## train a digit classifier on real data with NP=2 processes
 TEST_JOBS ?= $(shell expr $(CORES) + 1)
 TESTS ?= not slow and not nightly
 LESS := $(findstring not slow,$(TESTS))
+# .ci/run names a file in which it reads what failed.
+OUTCOMES ?=
+CTEST = ctest --output-on-failure --no-tests=error -j $(TEST_JOBS) $(if $(OUTCOMES),--output-junit $(OUTCOMES))
 test: test-cpp test-python  ## the short tests, C++ and Python; CI and make nightly have the long ones
 
 test-cpp: build $(STAMPS)/tests-configured  ## the C++ tests
 	@cmake --build build/dev $(if $(LESS),--target short_tests) -j $(JOBS) -- --quiet
-	@$(if $(LESS),QUICK_TESTS=1) ctest --test-dir build/dev --output-on-failure --no-tests=error $(if $(LESS),-LE slow) -j $(TEST_JOBS)
+	@$(if $(LESS),QUICK_TESTS=1) $(CTEST) --test-dir build/dev $(if $(LESS),-LE slow)
 
 test-python: build $(STAMPS)/tests-configured  ## the Python tests (the parallel ones start their own ranks)
 	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
-	@$(PY) -m pytest -n $(TEST_JOBS) --dist worksteal -m "$(TESTS)"
+	@$(PY) -m pytest -n $(TEST_JOBS) --dist worksteal -m "$(TESTS)" $(if $(OUTCOMES),--junitxml $(OUTCOMES))
 
 bench: build $(STAMPS)/test-packages  ## the speed table: beside Gloo, DDP and MPI, with goals, JSON and plot
 	$(PY) -m benchmarks.table
@@ -136,7 +139,7 @@ build-asan build-ubsan build-tsan: build-%: $(STAMPS)/test-packages
 	@cmake --preset $* $(CMAKE_FLAGS) >/dev/null
 	@cmake --build build/$* -j $(JOBS) -- --quiet
 asan ubsan tsan: %: build-%  ## the core's tests under sanitizers (asan has UBSan in it)
-	@ctest --test-dir build/$@ --output-on-failure --no-tests=error -j $(TEST_JOBS)
+	@$(CTEST) --test-dir build/$@
 
 nightly: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## everything that can be checked, the long tests too: out/nightly
 	@$(PY) tools/nightly.py
@@ -153,7 +156,7 @@ coverage: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## the l
 	@cmake --build $(COVERED) --target test_unit test_contract -j $(JOBS) -- --quiet
 	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
 	@find $(COVERED) -name '*.gcda' -delete && rm -rf $(COVERED)/python && mkdir -p $(COVERED)/python
-	@ctest --test-dir $(COVERED) --output-on-failure --no-tests=error -j $(TEST_JOBS) -R '^(unit|contract)'
+	@$(CTEST) --test-dir $(COVERED) -R '^(unit|contract)'
 	@# gcovr takes more than 2^32 hits for a fault of gcov's; lines in kernels have them.
 	@$(PY) -m gcovr --filter csrc/ --object-directory $(COVERED) -j $(CORES) --gcov-suspicious-hits-threshold 0 --txt $(COVERED)/cpp.txt --print-summary
 	@$(PY) -m coverage run -m pytest -q $(COVERAGE_TESTS)

@@ -2,6 +2,7 @@
 
 One thread, as ranks share the cores. Tests of one number of ranks come together, as these ranks stay. Of a
 test with several sets of parameters `make test` takes one, if it starts jobs: all do that are not in `unit`.
+Tests in `faults` judge promised seconds, and have three tries for that.
 In CI there is a limit to what may be skipped. Hypothesis measures no times: a busy machine stretches any.
 """
 
@@ -16,9 +17,10 @@ import pytest
 
 import short_runs
 import skips
+from in_time import three_tries
 from short_runs import Run
 
-UNIT = Path(__file__).parent / "unit"
+UNIT, FAULTS = (Path(__file__).parent / folder for folder in ("unit", "faults"))
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 hypothesis.settings.register_profile(
@@ -41,6 +43,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ]
     for place in short_runs.variations([_run_of(item) for item in varied]):
         varied[place].add_marker(pytest.mark.slow)
+    for item in items:
+        if FAULTS in item.path.parents:
+            item.add_marker(three_tries)
 
 
 def _ranks_of(item: pytest.Item) -> int:

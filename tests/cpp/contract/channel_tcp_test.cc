@@ -10,6 +10,7 @@
 #include "tests/cpp/contract/channel_contract.h"
 #include "tests/cpp/contract/tcp_world.h"
 #include "tests/cpp/contract/usage.h"
+#include "tests/cpp/in_time.h"
 
 namespace roundelay::testing {
 namespace {
@@ -250,7 +251,7 @@ TEST_CASE("tcp: connect makes losses visible and has a deadline") {
     const Status late = one->connect(0, Deadline::after(50ms));
     CHECK(late.code() == StatusCode::kAborted);
     CHECK_THAT(late.message(), Contains("rank 0"));
-    CHECK(steady_now() - start < 5s);
+    expect_within(5s, steady_now() - start);
   }
   SECTION("nobody listens") {
     world.listeners[2].reset();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/cpp/contract/inproc_levels.h"
+#include "tests/cpp/in_time.h"
 #include "tests/cpp/lane_rank.h"
 #include "tests/cpp/timeline_spans.h"
 
@@ -133,7 +134,7 @@ std::vector<Floats> results_of(World& world, const std::vector<Ordered>& orders,
   };
   while (std::any_of(given.begin(), given.end(), [&](std::size_t n) { return n < orders.size(); }) ||
          !over()) {
-    REQUIRE_FALSE(limit.passed());
+    testing::expect_before(limit);
     const std::size_t rank = random() % kRanks;
     runtime::Lane& lane = world.ranks[rank]->lane;
     if (given[rank] < orders.size() && random() % 8 == 0) {

@@ -1,12 +1,11 @@
 // The promises to a user of one init(), with all threads: results, errors, ends.
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <limits>
 #include <random>
 
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/session_world.h"
+#include "tests/cpp/contract/usage.h"
 #include "tests/cpp/threads.h"
 
 namespace roundelay::contract {
@@ -15,6 +14,7 @@ namespace {
 using runtime::Session;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::cpu_seconds;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -24,15 +24,6 @@ Config quiet() {
   Config config;
   config.log_level = LogLevel::kError;
   return config;
-}
-
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto sum = [](timeval t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return sum(usage.ru_utime) + sum(usage.ru_stime);
 }
 
 // Returns the error that ends an operation. Waits patiently, but not forever.

@@ -6,6 +6,7 @@
 #include "runtime/lane/gpu_watch.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/doubles/fake_gpu.h"
+#include "tests/cpp/in_time.h"
 
 namespace roundelay::runtime {
 namespace {
@@ -34,7 +35,7 @@ class Watched {
   std::optional<GpuWatch::Failure> look() {
     const Deadline deadline = Deadline::after(std::chrono::seconds(20));
     while (watch.active()) {
-      REQUIRE_FALSE(deadline.passed());
+      testing::expect_before(deadline);
       if (auto failure = watch.look(steady_now(), place)) return failure;
     }
     return std::nullopt;

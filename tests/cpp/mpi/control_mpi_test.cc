@@ -7,6 +7,7 @@
 #include "channel/mpi/mpi_channel.h"
 #include "platform/mpi/launch_check.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/in_time.h"
 #include "tests/cpp/mpi/session.h"
 
 namespace roundelay::contract {
@@ -95,10 +96,10 @@ TEST_CASE("mpi mailbox: wake ends a wait, a deadline too", "[mpi]") {
   mailbox.wait(soon());
   other.join();
   CHECK(!mailbox.receive());
-  CHECK(steady_now() - begin < std::chrono::seconds(20));
+  testing::expect_within(std::chrono::seconds(20), steady_now() - begin);
   const TimePoint asleep = steady_now();
   mailbox.wait(Deadline::after(std::chrono::milliseconds(20)));  // may return early, never much later
-  CHECK(steady_now() - asleep < std::chrono::seconds(10));
+  testing::expect_within(std::chrono::seconds(10), steady_now() - asleep);
   mailbox.close(soon());
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/annotations.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/in_time.h"
 
 namespace roundelay::bootstrap {
 namespace {
@@ -165,7 +166,7 @@ TEST_CASE("store: missing ranks are named, and who comes late hears of it", "[bo
   const TimePoint begin = steady_now();
   const std::string late = take_part(store, place(1, 4), 1, seconds(20));
   CHECK(late.find("ranks 1, 3 of 4 did not come to init()") == 0);
-  CHECK(steady_now() - begin < seconds(5));
+  testing::expect_within(seconds(5), steady_now() - begin);
   // All ranks come once more.
   const auto again = run(4, [&](int rank) { return take_part(store, place(rank, 4), 2, seconds(20)); });
   for (const std::string& text : again) CHECK(text == wanted(4, "job/0", 2));
@@ -207,7 +208,7 @@ TEST_CASE("store: its end is an error at once", "[bootstrap]") {
   });
   const TimePoint begin = steady_now();
   CHECK(take_part(store, place(1, 2), 1, seconds(20)) == "the store is gone");
-  CHECK(steady_now() - begin < seconds(10));
+  testing::expect_within(seconds(10), steady_now() - begin);
   ending.join();
 }
 

@@ -12,6 +12,7 @@
 #include "runtime/lane/lane_recorder.h"
 #include "runtime/lane/operations/operations.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/in_time.h"
 #include "tests/cpp/timeline_spans.h"
 #include "tests/cpp/unit/allocations.h"
 
@@ -116,7 +117,7 @@ void run_all(std::vector<std::unique_ptr<Member>>& members, std::vector<std::uni
   const Deadline deadline = Deadline::after(std::chrono::seconds(20));
   std::vector<bool> done(members.size());
   while (std::find(done.begin(), done.end(), false) != done.end()) {
-    REQUIRE_FALSE(deadline.passed());
+    testing::expect_before(deadline);
     for (std::size_t m = 0; m < members.size(); ++m) {
       if (done[m]) continue;
       const Result<Progress> progress = members[m]->executor.advance(*batches[m]);
@@ -246,7 +247,7 @@ TEST_CASE("an abort in any call of a technique ends it with the first cause", "[
   if (calls > 0) late.begin(*batch_of_late);
   const Deadline deadline = Deadline::after(std::chrono::seconds(20));
   while (ended < calls) {
-    REQUIRE_FALSE(deadline.passed());
+    testing::expect_before(deadline);
     REQUIRE(member.executor.advance(*batch).ok());
     if (ended_late < calls) REQUIRE(late.executor.advance(*batch_of_late).ok());
   }

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import roundelay
-from launch_job import LIMIT_S, PROMISED_S, Job, crowd
+from in_time import crowd, expect_within
+from launch_job import LIMIT_S, PROMISED_S, Job
 from roundelay.run import host_starter
 
 # Takes the options that ssh gets; names the node, as hosts of their own have names; knows who is not there.
@@ -106,7 +107,7 @@ def test_every_host_that_is_not_there_is_named_and_none_starts(job: Job) -> None
     started = time.monotonic()
     hosts = "127.0.0.2:1,127.0.9.1:1,127.0.9.2:1,127.0.8.1:1"
     status, out, err = job.run(4, "ready()", "-H", hosts)
-    assert time.monotonic() - started < PROMISED_S * crowd()
+    expect_within(PROMISED_S, time.monotonic() - started)
     assert (status, out) == (1, "")
     lines = err.splitlines()
     for line, host in zip(lines[:2], ("127.0.9.1", "127.0.9.2"), strict=True):
@@ -123,7 +124,7 @@ def test_a_host_that_does_not_answer_in_time(job: Job) -> None:
     started = time.monotonic()
     hosts, limit_s = "127.0.0.2:1,127.0.7.1:1", 10  # in which the other host's rank surely starts
     status, _, err = job.run(2, "ready()", "-H", hosts, "--start-timeout", str(limit_s))
-    assert time.monotonic() - started < limit_s + PROMISED_S * crowd()
+    expect_within(limit_s + PROMISED_S, time.monotonic() - started)
     assert status == 1
     assert err.startswith("roundelayrun: 127.0.7.1 does not answer in time; `ssh 127.0.7.1 true` must work")
     assert err.count("\n") == 1
@@ -179,7 +180,7 @@ def test_a_function_that_a_host_does_not_read(job: Job, monkeypatch: pytest.Monk
     started = time.monotonic()
     with pytest.raises(RuntimeError, match=r"rank 1 .*start"):
         roundelay.run(len, (bytes(8 << 20),), np=2, hosts="127.0.0.2:1,127.0.0.3:1", start_timeout=limit_s)
-    assert time.monotonic() - started < limit_s + PROMISED_S * crowd()
+    expect_within(limit_s + PROMISED_S, time.monotonic() - started)
 
 
 def test_a_killed_rank_is_named_with_its_host_and_nothing_is_left(job: Job) -> None:
@@ -189,7 +190,7 @@ def test_a_killed_rank_is_named_with_its_host_and_nothing_is_left(job: Job) -> N
         + "meet(3)\nif rank == 2:\n    stamp(); os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)"
     )
     status, _, err = job.run(3, STUBBORN + FORKING + body, "-H", THREE)
-    assert job.seconds_since_failure() < PROMISED_S * crowd()
+    expect_within(PROMISED_S, job.seconds_since_failure())
     assert status == 137
     assert re.search(r"rank 2 \(pid \d+ on \S+\) failed first: killed by SIGKILL \(signal 9\)$", err.strip())
 
@@ -198,7 +199,7 @@ def test_a_killed_rank_is_named_with_its_host_and_nothing_is_left(job: Job) -> N
 def test_ranks_that_are_stopped_end_with_the_others(job: Job) -> None:
     body = "meet(3)\nif rank == 0:\n    stamp(); sys.exit(3)\nos.kill(os.getpid(), signal.SIGSTOP)"
     status, _, _ = job.run(3, body, "-H", THREE)
-    assert job.seconds_since_failure() < PROMISED_S * crowd()
+    expect_within(PROMISED_S, job.seconds_since_failure())
     assert status == 3
 
 
@@ -237,6 +238,6 @@ ready(); time.sleep(60)
         process.send_signal(signal.SIGINT)
         started = time.monotonic()
         status, out, _ = job.finish(process)
-    assert time.monotonic() - started < PROMISED_S * crowd()
+    expect_within(PROMISED_S, time.monotonic() - started)
     assert status == 130
     assert out.count("tidied up") == 6

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from core_job import PRELUDE, CoreJob, core_job, go_on
+from in_time import three_tries
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +32,7 @@ with watched():
 """
 
 
+@three_tries
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("elements", [10, pytest.param(1 << 20, marks=pytest.mark.nightly)])
 def test_survivors_name_the_dead(core_job: CoreJob, elements: int, victim: int) -> None:
@@ -61,6 +63,7 @@ Path(sys.argv[1], f"passed.{rank}").touch()
     assert {path.name for path in core_job.folder.glob("passed.*")} == {"passed.0", "passed.1"}
 
 
+@three_tries
 def test_an_exception_on_one_rank_ends_the_others(core_job: CoreJob) -> None:
     # Rank 1 stays until rank 0 has heard: a second after its end roundelayrun ends rank 0, which on a busy
     # machine may not have run by then.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
+from in_time import wait_until
 from meeting import PATIENCE_S, meeting
 from ranks import run_checks
 
@@ -152,10 +154,8 @@ def check_who_computes_after_a_blocking_call_is_reached() -> None:
         handle = hvd.allreduce_async(torch.ones(4), name="early", op=hvd.Sum) if hvd.rank() == resting else -1
         hvd.allreduce(torch.ones(16), name="between")
         if hvd.rank() == resting:
-            limit = time.monotonic() + PATIENCE_S
-            while not hvd.poll(handle):
-                assert time.monotonic() < limit, f"round {count}: what the others submitted never came"
-                time.sleep(0.0005)
+            complaint = f"round {count}: what the others submitted never came"
+            wait_until(functools.partial(hvd.poll, handle), PATIENCE_S, complaint)
             total = hvd.synchronize(handle)
         else:
             total = hvd.allreduce(torch.ones(4), name="early", op=hvd.Sum)

@@ -7,7 +7,6 @@ others do not begin theirs earlier. There rank 0 waits until all that it has sub
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
+from in_time import wait_until
 from ranks import run_checks
 from roundelay.torch.optimizer import wrapper_of
 
@@ -28,14 +28,6 @@ PATIENCE_S = 60.0  # only where nothing is ever submitted
 def test_two_ranks(fabric: str) -> None:
     theta = str(4 * WIDTH * WIDTH)
     run_checks(__file__, 2, env={"ROUNDELAY_FABRIC": fabric, "ROUNDELAY_THETA": theta})
-
-
-def wait_until(done: Callable[[], bool], what: str) -> None:
-    """Waits for an event."""
-    end = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < end, what
-        time.sleep(0.001)
 
 
 class Reduced:
@@ -69,14 +61,18 @@ def check_all_but_the_last_are_reduced_before_the_last_hook() -> None:
             if hvd.rank() == 0:
                 assert reduced() == 0, "a hook waited for what no other rank has submitted"
                 begins.touch()
-            wait_until(lambda: reduced() >= others, f"{reduced()} of {others} were submitted before the last")
+            wait_until(
+                lambda: reduced() >= others,
+                PATIENCE_S,
+                f"{reduced()} of {others} were submitted before the last",
+            )
             assert reduced() == others
 
         last_hooks.append(in_the_last_hook)
         optimizer.zero_grad()
         loss = model(torch.ones(1, WIDTH)).sum()
         if hvd.rank() > 0:
-            wait_until(begins.exists, "rank 0 has not come to its last hook")
+            wait_until(begins.exists, PATIENCE_S, "rank 0 has not come to its last hook")
         loss.backward()
         assert not last_hooks
         optimizer.step()

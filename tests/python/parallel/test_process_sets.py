@@ -7,12 +7,12 @@ import gc
 import os
 import pickle
 import threading
-import time
 
 import pytest
 import torch
 
 import roundelay.torch as hvd
+from in_time import wait_until
 from meeting import PATIENCE_S
 from ranks import run_checks
 
@@ -278,10 +278,11 @@ def check_a_thousand_cycles_leave_nothing() -> None:
         hvd.remove_process_set(one)
         if cycle == 20:
             before = open_things()
-    limit = time.monotonic() + PATIENCE_S
-    while any(left > then for left, then in zip(open_things(), before, strict=True)):
-        assert time.monotonic() < limit, (open_things(), before)
-        time.sleep(0.01)  # the kernel may still list a thread that was joined
+
+    def nothing_left() -> bool:  # the kernel may still list a thread that was joined
+        return all(left <= then for left, then in zip(open_things(), before, strict=True))
+
+    wait_until(nothing_left, PATIENCE_S, f"{before} are", open_things)
 
 
 def check_sets_given_to_init() -> None:

@@ -8,11 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from in_time import wait_until
 from starts import LIMIT_S, ROUNDELAYRUN, TORCHRUN, environment, free_port, run
 
 pytestmark = pytest.mark.slow
@@ -304,10 +304,7 @@ if "FIRST" in os.environ:
     port = free_port()
     first = Ranks(script, 2, [0, 1], port, FIRST="1")
     try:
-        give_up = time.monotonic() + LIMIT_S
-        while len(list(script.parent.glob("up.*"))) < 2:
-            assert time.monotonic() < give_up
-            time.sleep(0.05)
+        wait_until(lambda: len(list(script.parent.glob("up.*"))) == 2, LIMIT_S, "not all are up")
         second = Ranks(script, 2, [0, 1], port, ROUNDELAY_START_TIMEOUT="4").end()
     finally:
         (script.parent / "over").touch()

@@ -8,22 +8,14 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from in_time import crowd, wait_until
 from ranks import ROOT, mpirun
 
 LIMIT_S = 100.0
 PROMISED_S = 5.0  # the longest time from a failure to the job's end
-
-
-def crowd() -> float:
-    """Returns the factor for time limits: the load average per core, at least 1.5.
-
-    The average lags behind what begins now, and a machine may pause for a second.
-    """
-    return max(1.5, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 # Each rank's program begins with this. It does not use MPI; the launcher's variables give the rank.
@@ -102,7 +94,7 @@ class Job:
         """Waits until all ranks run, and returns their pids."""
         files = [self.folder / f"ready.{rank}" for rank in range(count)]
         # A file may exist and still be empty.
-        expect(lambda: all(file.exists() and file.read_text() for file in files), LIMIT_S, "not all run")
+        wait_until(lambda: all(file.exists() and file.read_text() for file in files), LIMIT_S, "not all run")
         return [int(file.read_text()) for file in files]
 
     def wait_known(self, process: subprocess.Popen[bytes], count: int) -> None:
@@ -134,7 +126,10 @@ class Job:
             os.kill(int(line.partition(":")[0]), signal.SIGKILL)
 
     def expect_nothing_left(self, within_s: float) -> None:
-        expect(lambda: not self.left(), within_s * crowd(), "processes are left", self.left)
+        deadline = time.monotonic() + within_s * crowd()
+        while left := self.left():  # which no second run excuses
+            assert time.monotonic() < deadline, f"processes are left {left}"
+            time.sleep(0.02)
 
 
 def state_of(pid: int) -> str:
@@ -157,12 +152,3 @@ def said_until(process: subprocess.Popen[bytes], text: str) -> list[str]:
         if text in lines[-1]:
             return lines
     raise AssertionError(f"nobody said {text!r}\n{''.join(lines)}")
-
-
-def expect(
-    condition: Callable[[], bool], within_s: float, complaint: str, detail: Callable[[], object] = str
-) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{complaint} {detail()}"
-        time.sleep(0.02)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import roundelay.torch as hvd
+from in_time import TooLateError
 
 PATIENCE_S = 20.0
 
@@ -29,7 +30,8 @@ class Meeting:
         missing = [self._folder / f"{event}.{rank}" for rank in ranks]
         deadline = time.monotonic() + patience_s
         while missing := [file for file in missing if not file.exists()]:
-            assert time.monotonic() < deadline, f"not told of {[file.name for file in missing]}"
+            if time.monotonic() > deadline:
+                raise TooLateError(f"not told of {[file.name for file in missing]}")
             time.sleep(0.01)
 
 

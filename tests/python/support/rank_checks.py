@@ -13,6 +13,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+from in_time import TooLateError
+
 
 def _checks_of(file: str) -> dict[str, object]:
     specification = importlib.util.spec_from_file_location("checks", file)
@@ -74,8 +76,9 @@ def _run_checks_of(file: str) -> None:
             assert callable(check)
             check()
             hvd.barrier()
-        except BaseException:
-            print(f"rank {hvd.rank() if hvd.is_initialized() else '?'} failed in {name}", file=sys.stderr)
+        except BaseException as error:
+            how = "was too late" if isinstance(error, TooLateError) else "failed"
+            print(f"rank {hvd.rank() if hvd.is_initialized() else '?'} {how} in {name}", file=sys.stderr)
             traceback.print_exc()
             sys.stderr.flush()
             os._exit(1)

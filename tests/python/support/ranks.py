@@ -9,15 +9,18 @@ are killed. With RANKS_DEVICE, that is the default device of tensors (gpu_device
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
 import standing_ranks
+from in_time import TooLateError
 from mpi_jobs import PATHS, ROOT, TESTS, launch, launch_without_mpi, mpirun
 
 __all__ = ["CHECKS", "PATHS", "ROOT", "launch", "launch_without_mpi", "mpirun", "run_checks"]
 
+_RANKS_TIMED_OUT = "Timeout ("  # faulthandler's first word
 CHECKS = (sys.executable, str(TESTS / "support" / "rank_checks.py"))  # a rank's command; files follow
 
 
@@ -34,14 +37,22 @@ def run_checks(
     """
     files = [file] if isinstance(file, str) else list(file)
     if not fresh:
-        passed, output = standing_ranks.run(files, np, limit_s, env or {})
-        assert passed, f"{np} ranks\n{output}"
+        answer = standing_ranks.run(files, np, limit_s, env or {})
+        _judge(answer.passed, answer.timed_out, np, answer.output)
         return
     run = launch([*CHECKS, *files], np, limit_s, env)
-    done = run.output.count("all checks passed on rank ")
-    assert run.returncode == 0, f"{np} ranks, exit code {run.returncode}\n{run.output}"
-    assert not run.timed_out, run.output
-    assert done == np, f"{done} of {np} ranks came to the end\n{run.output}"
+    passed = run.returncode == 0 and run.output.count("all checks passed on rank ") == np
+    _judge(passed, run.timed_out or _RANKS_TIMED_OUT in run.output, np, run.output)
+
+
+def _judge(passed: bool, timed_out: bool, np: int, output: str) -> None:
+    """Raises what fits the first complaint: a rank's own, because the others' may follow from it."""
+    if passed:
+        return
+    first = re.search(r"^rank \S+ (failed|was too late) in ", output, re.MULTILINE)
+    if first[1] == "was too late" if first is not None else timed_out:
+        raise TooLateError(f"{np} ranks\n{output}")
+    raise AssertionError(f"{np} ranks\n{output}")
 
 
 def run_checks_on_pairs(file: str, np: int, theta: str) -> None:

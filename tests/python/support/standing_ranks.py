@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -31,6 +32,15 @@ KEPT = 2  # the number of jobs of other sizes or devices that stay
 START_S = 60.0
 # The beginnings of variables that a process reads at its start and not at each init().
 AT_START = ("RANKS_DEVICE", "FAKE_GPU_", "OMPI_", "PYTHON")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The end of some checks. `output` is that of all ranks. `timed_out`: the time was over before."""
+
+    passed: bool
+    timed_out: bool
+    output: str
 
 
 class Job:
@@ -66,16 +76,19 @@ class Job:
         """Returns whether Open MPI itself failed to start, as in mpi_jobs.launch()."""
         return not self.started() and any(mpi_jobs.NOT_STARTED in line for line in self._output)
 
-    def run(self, files: Sequence[str], limit_s: float, env: Mapping[str, str]) -> tuple[bool, str]:
-        """Returns whether all checks passed on all ranks, and their output. If not, the job has ended."""
+    def run(self, files: Sequence[str], limit_s: float, env: Mapping[str, str]) -> Answer:
+        """Returns how the checks ended on all ranks. If not all passed, the job has ended."""
         begin = len(self._output) if self.started() else 0  # shows why the ranks did not start
         request = json.dumps({"files": list(files), "limit_s": limit_s, "env": dict(env)}) + "\n"
-        passed = self.started() and self._ask(request.encode(), time.monotonic() + limit_s + mpi_jobs.GRACE_S)
+        deadline = time.monotonic() + limit_s
+        passed = self.started() and self._ask(request.encode(), deadline + mpi_jobs.GRACE_S)
+        timed_out = (not self.started() and self._process.poll() is None) or time.monotonic() >= deadline
         if not passed:
             self.end(10.0)
-        return passed, "".join(self._output[begin:])
+        return Answer(passed, timed_out, "".join(self._output[begin:]))
 
     def _ask(self, request: bytes, deadline: float) -> bool:
+        """Returns whether all ranks are done in time."""
         try:
             for rank in self._ranks:
                 rank.sendall(request)
@@ -105,8 +118,8 @@ class Job:
 _jobs: dict[tuple[Any, ...], Job] = {}  # the job that was used last comes last
 
 
-def run(files: Sequence[str], np: int, limit_s: float, env: Mapping[str, str]) -> tuple[bool, str]:
-    """Returns whether all checks of `files` passed on all ranks, and the ranks' output."""
+def run(files: Sequence[str], np: int, limit_s: float, env: Mapping[str, str]) -> Answer:
+    """Runs the checks of `files` on all ranks."""
     at_start = {name: value for name, value in env.items() if name.startswith(AT_START)}
     key = (np, *sorted(at_start.items()))
     job = _jobs.pop(key, None)
@@ -116,10 +129,10 @@ def run(files: Sequence[str], np: int, limit_s: float, env: Mapping[str, str]) -
     if job.worth_another_try():
         job.end(10.0)
         job = Job(np, at_start)
-    passed, output = job.run(files, limit_s, {name: env[name] for name in env.keys() - at_start.keys()})
-    if passed:
+    answer = job.run(files, limit_s, {name: env[name] for name in env.keys() - at_start.keys()})
+    if answer.passed:
         _jobs[key] = job
-    return passed, output
+    return answer
 
 
 @atexit.register

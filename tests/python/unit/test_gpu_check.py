@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from benchmarks.gpu.check import checks, sharing
 from benchmarks.gpu.runner import Place, Step
 from benchmarks.table.line import Goal, Line, missing
 from benchmarks.table.markdown import with_table
+from in_time import wait_until
 from launch_job import state_of
 
 
@@ -65,16 +65,11 @@ def test_what_hangs_is_ended_with_all_that_it_started(place: Place) -> None:
     program = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {stubborn!r}])\n"
     program += f"open({str(pid)!r}, 'w').write(str(p.pid)); print('began', flush=True); p.wait()"
     for limit_s in (3, 12, 48):
-        begin = time.monotonic()
         check = runner.run(Step("one", 600, _python(program)), place, limit_s)
-        assert time.monotonic() - begin < limit_s + 57
         if "began" in check.message:  # else it was so late that the limit ended its start
             break
     assert (check.ok, check.message) == (False, f"did not end within {limit_s} s, and was ended\nbegan")
-    deadline = time.monotonic() + 10
-    while state_of(int(pid.read_text())) != "Z":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: state_of(int(pid.read_text())) == "Z", 60, "the program's own child still runs")
 
 
 def test_without_a_vital_step_the_others_have_no_meaning(place: Place) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from core_job import crowd
-from launch_job import PROMISED_S, expect, state_of
+from in_time import crowd, expect_within, three_tries, wait_until
+from launch_job import PROMISED_S, state_of
 from roundelay.run import affinity, agent
 from roundelay.run.link import Listener, Peer
 
@@ -129,7 +129,7 @@ def test_a_program_that_ended_before_the_order_was_not_told(
         pid = next(int(payload) for kind, payload in frames(peer) if kind == agent.STDOUT)
         process.send_signal(signal.SIGSTOP)
         gate.write_text("go on\n")
-        expect(lambda: state_of(pid) == "Z", LIMIT_S * crowd(), "the program does not end")
+        wait_until(lambda: state_of(pid) == "Z", LIMIT_S * crowd(), "the program does not end")
         peer.order(order)
         process.send_signal(signal.SIGCONT)
         assert report(until_exit(peer)) == {"returncode": 3, "stopped": False}
@@ -147,6 +147,7 @@ def test_a_program_that_cannot_start(listener: Listener) -> None:
         assert process.wait(LIMIT_S) == 0
 
 
+@three_tries
 def test_ends_its_program_when_the_launcher_is_gone(listener: Listener) -> None:
     script = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
     with start(listener, "sh", "-c", script) as process:
@@ -155,8 +156,8 @@ def test_ends_its_program_when_the_launcher_is_gone(listener: Listener) -> None:
         started = time.monotonic()
         peer.socket.close()
         assert process.wait(LIMIT_S * crowd()) == 1
-        assert time.monotonic() - started < PROMISED_S * crowd()
-        expect(lambda: state_of(pid) == "Z", PROMISED_S, "the program outlives its agent")
+        expect_within(PROMISED_S, time.monotonic() - started)
+        wait_until(lambda: state_of(pid) == "Z", PROMISED_S, "the program outlives its agent")
 
 
 def test_a_caller_without_the_token_is_refused(listener: Listener) -> None:
