@@ -1,6 +1,6 @@
 """Steps with CSC on two nodes: the bytes that a node sends, beside those of the messages.
 
-python csc_steps.py FOLDER     writes FOLDER/N.json on rank N: by keep, [bytes sent, least bytes]
+python csc_steps.py FOLDER KEEP ...     writes FOLDER/N.json on rank N: by KEEP, [bytes sent, least bytes]
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 import roundelay.torch as hvd
@@ -17,7 +18,6 @@ from roundelay.torch.strategies import CSC
 
 SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
 SHAPES = [(1000,), (64, 60_000), (3000, 1100), (50,), (2048, 2048), (1025, 4095)]  # 59 MiB, 472 chunks
-KEEPS = (0.01, 0.1, 0.5)
 WARMUPS, STEPS = 4, 6
 
 
@@ -51,6 +51,7 @@ def bytes_of(keep: float) -> list[float]:
         torch.stack(losses).sum().backward()
         optimizer.step()
     hvd.barrier()
+    assert strategy.message == pytest.approx(keep * 4 * strategy.elements * STEPS, rel=0.15)
     nodes = hvd.cross_size()
     return [int(SENT.read_text()) - before, 2 * (nodes - 1) / nodes * strategy.message]
 
@@ -59,8 +60,9 @@ def main() -> None:
     """Train with each part in turn."""
     hvd.init()
     torch.set_num_threads(1)
-    found = {str(keep): bytes_of(keep) for keep in KEEPS}
-    (Path(sys.argv[1]) / f"{hvd.rank()}.json").write_text(json.dumps(found))
+    folder, *keeps = sys.argv[1:]
+    found = {keep: bytes_of(float(keep)) for keep in keeps}
+    (Path(folder) / f"{hvd.rank()}.json").write_text(json.dumps(found))
     hvd.shutdown()
 
 

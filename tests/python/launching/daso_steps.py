@@ -1,6 +1,6 @@
 """Steps with DASO on two nodes: the bytes that a node sends, beside those of its transfers.
 
-python daso_steps.py FOLDER     writes FOLDER/N.json on rank N: by global_skip, [bytes sent, least bytes]
+python daso_steps.py FOLDER SKIP ...     writes FOLDER/N.json on rank N: by SKIP, [bytes sent, least bytes]
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import roundelay.torch as hvd
 
 SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
 ELEMENTS = 1 << 21  # 8 MiB
-SKIPS = (1, 4, 8)
 STEPS = 16
 
 
@@ -45,8 +44,9 @@ def main() -> None:
     """Train with each skip in turn."""
     hvd.init()
     torch.set_num_threads(1)
-    found = {str(every): bytes_of(every) for every in SKIPS}
-    (Path(sys.argv[1]) / f"{hvd.rank()}.json").write_text(json.dumps(found))
+    folder, *skips = sys.argv[1:]
+    found = {every: bytes_of(int(every)) for every in skips}
+    (Path(folder) / f"{hvd.rank()}.json").write_text(json.dumps(found))
     hvd.shutdown()
 
 

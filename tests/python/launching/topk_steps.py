@@ -1,6 +1,6 @@
 """Steps with TopK on two nodes: the bytes that a node sends, beside those of the formula.
 
-python topk_steps.py FOLDER     writes FOLDER/N.json on rank N: by settings, [bytes sent, least bytes]
+python topk_steps.py FOLDER DENSITY ...     writes FOLDER/N.json on rank N: by strategy, [bytes, least]
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import roundelay.torch as hvd
 SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
 SHAPES = [(1000,), (64, 60_000), (3000, 1100), (50,), (2048, 2048), (1025, 4095)]  # 59 MiB
 PAIRS = {"": (8, 4), ",index_bits=16": (6, 4), ",index_bits=16,wire=bf16": (4, 2)}  # bytes; those of a value
-DENSITIES = (0.01, 0.1)
 WARMUPS, STEPS = 4, 3
 
 
@@ -51,12 +50,13 @@ def main() -> None:
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(hvd.rank())
     gradients = [torch.randn(shape, generator=generator) for shape in SHAPES]
+    folder, *densities = sys.argv[1:]
     found = {}
     for more, (pair, value) in PAIRS.items():
-        for density in DENSITIES:
+        for density in map(float, densities):
             text = f"topk:density={density},select=auto{more}"
             found[text] = [bytes_of(text, gradients), least(density, pair, value)]
-    (Path(sys.argv[1]) / f"{hvd.rank()}.json").write_text(json.dumps(found))
+    (Path(folder) / f"{hvd.rank()}.json").write_text(json.dumps(found))
     hvd.shutdown()
 
 
