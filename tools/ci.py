@@ -8,6 +8,7 @@ flaky. Every other failure stays one. The last lines compare the phases' times w
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -43,6 +44,10 @@ def make(*words: str) -> tuple[str, ...]:
     return ("make", *words)
 
 
+# The slow Python tests repeat others with other parameters. Each time a third of them is enough, which the
+# commit chooses (tests/python/support/short_runs.py).
+CHOSEN = "not slow and not nightly or drawn"
+
 # What a newcomer does comes first, in an environment that has seen nothing else.
 PHASES = (
     Phase("train", make("train"), needs=None),
@@ -50,7 +55,7 @@ PHASES = (
     Phase("lint", make("lint")),
     Phase("cuda", make("cuda")),
     Phase("cpp", make("test-cpp", "TESTS=not nightly"), rerun="ctest"),
-    Phase("python", make("test-python", "TESTS=not nightly"), rerun="pytest"),
+    Phase("python", make("test-python", f"TESTS={CHOSEN}"), rerun="pytest"),
     Phase("tsan", make("tsan"), rerun="ctest"),
     Phase("asan", make("asan"), rerun="ctest"),
 )
@@ -80,9 +85,16 @@ def run(phase: Phase) -> Outcome:
     return Outcome(passed, seconds, late)
 
 
+@functools.cache
+def commit() -> str:
+    """Return the commit that is checked."""
+    words = ("git", "rev-parse", "HEAD")
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def succeeds(command: Sequence[str], **more: str) -> bool:
     """Return whether the command ends with 0."""
-    environment = {**os.environ, "CI": "true", **more}
+    environment = {**os.environ, "CI": "true", "DRAW_FOR": commit(), **more}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL) as process:
         return process.wait() == 0
 

@@ -3,6 +3,7 @@
 One thread, as ranks share the cores. Tests of one number of ranks come together, as these ranks stay. Of a
 test with several sets of parameters `make test` takes one, if it starts jobs: all do that are not in `unit`.
 Tests in `faults` judge promised seconds, and have three tries for that.
+With DRAW_FOR, a commit, some of the other sets have the mark `drawn`.
 In CI there is a limit to what may be skipped. Hypothesis measures no times: a busy machine stretches any.
 """
 
@@ -46,11 +47,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if FAULTS in item.path.parents:
             item.add_marker(three_tries)
+        if "DRAW_FOR" in os.environ and _is_drawn(item):
+            item.add_marker(pytest.mark.drawn)
 
 
 def _ranks_of(item: pytest.Item) -> int:
     parameters = getattr(item, "callspec", None)
     return int(parameters.params.get("np", 0)) if parameters is not None else 0
+
+
+def _is_drawn(item: pytest.Item) -> bool:
+    slow = item.get_closest_marker("slow") and not item.get_closest_marker("nightly")
+    return bool(slow) and short_runs.is_drawn(item.nodeid, os.environ["DRAW_FOR"])
 
 
 def _run_of(item: pytest.Item) -> Run:

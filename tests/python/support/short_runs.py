@@ -1,9 +1,12 @@
-"""Which run of a test with several sets of parameters `make test` takes. The others are left to CI."""
+"""Which run of a test with several sets of parameters `make test` takes, and which of the others CI."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+DRAWN_OF = 3
 
 
 @dataclass(frozen=True)
@@ -33,3 +36,9 @@ def variations(runs: Sequence[Run]) -> list[int]:
         if not run.left_out and (run.test not in chosen or run.size() < runs[chosen[run.test]].size()):
             chosen[run.test] = place
     return [place for place, run in enumerate(runs) if place != chosen.get(run.test)]
+
+
+def is_drawn(node: str, commit: str) -> bool:
+    """Returns whether CI takes this slow test: it takes one in DRAWN_OF, other ones for each commit."""
+    digest = hashlib.sha256(f"{commit} {node}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") % DRAWN_OF == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from short_runs import Run, variations
+from short_runs import DRAWN_OF, Run, is_drawn, variations
 
 
 def test_the_least_number_of_several_ranks_stays() -> None:
@@ -21,3 +21,12 @@ def test_the_first_of_other_parameters_stays() -> None:
 def test_a_run_that_is_left_out_does_not_stand_for_its_test() -> None:
     assert variations([Run("a", left_out=True), Run("a"), Run("a")]) == [0, 2]
     assert variations([Run("b", left_out=True)]) == [0]
+
+
+def test_each_commit_draws_its_share_and_in_the_end_all() -> None:
+    tests = [f"tests/python/parallel/test_a.py::test_{number}[4]" for number in range(300)]
+    drawn = [{test for test in tests if is_drawn(test, f"commit {number}")} for number in range(40)]
+    assert all(60 < len(some) < 140 for some in drawn)  # a third of 300 is 100
+    assert DRAWN_OF == 3
+    assert len(drawn[0] & drawn[1]) < 60
+    assert set().union(*drawn) == set(tests)
