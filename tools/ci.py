@@ -56,8 +56,8 @@ PHASES = (
     Phase("cuda", make("cuda")),
     Phase("cpp", make("test-cpp", "TESTS=not nightly"), rerun="ctest"),
     Phase("python", make("test-python", f"TESTS={CHOSEN}"), rerun="pytest"),
-    Phase("tsan", make("tsan"), rerun="ctest"),
-    Phase("asan", make("asan"), rerun="ctest"),
+    Phase("tsan", make("tsan", "QUICK_TESTS=1"), rerun="ctest"),
+    Phase("asan", make("asan", "QUICK_TESTS=1"), rerun="ctest"),
 )
 FIRST_OF_TESTS = "cpp"
 

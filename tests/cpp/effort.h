@@ -1,4 +1,4 @@
-// How much a test does. `make test` asks for less (QUICK_TESTS=1) than CI and ctest.
+// How much a test does. `make test`, and CI under the sanitizers, ask for less (QUICK_TESTS=1) than ctest.
 #pragma once
 
 #include <cstdlib>
