@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CMAKE_FLAGS := -DPython3_EXECUTABLE=$(CURDIR)/$(PY)
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan coverage nightly wheel-check clean
+.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan coverage nightly wheel-check mpi-check clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -165,6 +165,9 @@ coverage: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## the l
 
 wheel-check: $(STAMPS)/train-packages  ## the wheel, installed into a bare folder, imports and runs alone
 	@tools/check_wheel.sh $(PY)
+
+mpi-check: build  ## the module _mpi with apt's Open MPI, in a root of its own, and two ranks
+	@tools/check_mpi.sh openmpi _mpi
 
 clean:  ## all that was built, not .venv
 	rm -rf build/* out dist python/roundelay/*.so python/*.egg-info

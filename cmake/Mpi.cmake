@@ -33,9 +33,12 @@ if(NOT MPI_CXX_FOUND)
 endif()
 set(ROUNDELAY_HAS_MPI ON)
 # Removes mpicxx's -rpath, an absolute folder that FindMPI adds. CMake's own rpath and ROUNDELAY_MPI_RPATH replace it.
+# The mpicxx of a distribution has no such option, and the target then no property.
 get_target_property(mpi_link_options MPI::MPI_CXX INTERFACE_LINK_OPTIONS)
-list(FILTER mpi_link_options EXCLUDE REGEX "rpath")
-set_target_properties(MPI::MPI_CXX PROPERTIES INTERFACE_LINK_OPTIONS "${mpi_link_options}")
+if(mpi_link_options)
+  list(FILTER mpi_link_options EXCLUDE REGEX "rpath")
+  set_target_properties(MPI::MPI_CXX PROPERTIES INTERFACE_LINK_OPTIONS "${mpi_link_options}")
+endif()
 message(STATUS "Roundelay: MPI of ${ROUNDELAY_MPICXX}")
 
 # An MPI inside the Python environment moves with it, so its path is relative to the module.

@@ -68,6 +68,10 @@ STEPS = {
     "ubsan": Step("UndefinedBehaviorSanitizer", (make("ubsan"),)),
     "coverage": Step("lines that tests reach", (make("coverage"),)),
     "wheel": Step("the wheel by itself", (make("wheel-check"),)),
+    "mpi": Step(
+        "the MPIs of apt and of the wheel: modules built with each, and two ranks",
+        tuple(("tools/check_mpi.sh", name) for name in ("openmpi", "mpich", "wheel")),
+    ),
     "versions": Step("other Pythons and PyTorchs", ((PYTHON, "tools/try_versions.py"),)),
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <numeric>
 #include <string_view>
@@ -221,16 +222,63 @@ std::string complaint_of_name(const std::string& variable) {
          with_prefix(kOurPrefix, nearest.name);
 }
 
+// Returns the value, or if it is long its begin and its hash: a greeting has room for all settings.
+std::string shortened(std::string value) {
+  constexpr std::size_t kLongest = 64;
+  if (value.size() <= kLongest) return value;
+  std::uint64_t hash = 14695981039346656037ULL;  // 64-bit FNV-1a
+  for (const char c : value) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "... (hash %016llx)", static_cast<unsigned long long>(hash));
+  std::size_t cut = kLongest / 2;
+  while (cut > 0 && (static_cast<unsigned char>(value[cut]) & 0xc0U) == 0x80)
+    --cut;  // not within a character
+  return value.substr(0, cut) + text.data();
+}
+
+std::string setting_text(const Knob& knob, const Config& config) {
+  return with_prefix(kOurPrefix, knob.name) + "=\"" + shortened(show(knob, config)) + "\"";
+}
+
+std::string_view variable_of(std::string_view setting) { return setting.substr(0, setting.find('=')); }
+
+// Returns a rank's setting of this variable. `all`: the settings that are not the default there.
+std::string setting_of(std::string_view variable, const std::vector<std::string>& all) {
+  const auto set = std::ranges::find(all, variable, variable_of);
+  if (set != all.end()) return *set;
+  for (const Knob& knob : knobs()) {
+    if (with_prefix(kOurPrefix, knob.name) == variable) return setting_text(knob, Config{});
+  }
+  return "no " + std::string(variable);
+}
+
 }  // namespace
 
-std::uint64_t Config::hash() const {
-  std::uint64_t hash = 14695981039346656037ULL;  // 64-bit FNV-1a
+std::vector<std::string> Config::shared_settings() const {
+  std::vector<std::string> settings;
   for (const Knob& knob : knobs()) {
-    if (!knob.shared) continue;
-    for (const char c : with_prefix(knob.name, "=" + show(knob, *this) + "\n"))
-      hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+    std::string own = setting_text(knob, *this);
+    if (knob.shared && own != setting_text(knob, Config{})) settings.push_back(std::move(own));
   }
-  return hash;
+  return settings;
+}
+
+std::pair<std::string, std::string> different_settings(const std::vector<std::string>& a,
+                                                       const std::vector<std::string>& b) {
+  std::pair<std::string, std::string> found;
+  const auto compare = [&](std::string_view variable) {
+    const std::string of_a = setting_of(variable, a);
+    const std::string of_b = setting_of(variable, b);
+    if (of_a == of_b) return;
+    const std::string_view joint = found.first.empty() ? "" : " and ";
+    found.first.append(joint).append(of_a);
+    found.second.append(joint).append(of_b);
+  };
+  for (const std::string& setting : a) compare(variable_of(setting));
+  for (const std::string& setting : b) {
+    if (std::ranges::find(a, variable_of(setting), variable_of) == a.end()) compare(variable_of(setting));
+  }
+  return found;
 }
 
 LoadedConfig read_config(const Environment& environment, const std::vector<std::string>& set_variables) {

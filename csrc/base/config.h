@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -27,9 +28,15 @@ struct Config {
 #include "base/knobs.def"
 #undef KNOB
 
-  // Returns a hash of the settings that must be equal on all ranks. Ranks compare it at init.
-  [[nodiscard]] std::uint64_t hash() const;
+  // Returns the settings that must be equal on all ranks, each as ROUNDELAY_X="value", without those that
+  // have their default. Ranks compare them at init. A long value ends early, with its hash.
+  [[nodiscard]] std::vector<std::string> shared_settings() const;
 };
+
+// Compares the shared_settings() of two ranks. Returns those that differ, joined by " and ", as each has
+// them.
+std::pair<std::string, std::string> different_settings(const std::vector<std::string>& a,
+                                                       const std::vector<std::string>& b);
 
 // One setting as `roundelay.config` and the documentation show it.
 struct ConfigLine {

@@ -2,6 +2,7 @@
 
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <string_view>
@@ -14,47 +15,60 @@ struct SystemCall {
   std::string_view name;
 };
 
-// The system calls in which training scripts wait for long.
+// All system calls that the kernel's headers of the build have.
 constexpr auto kSystemCalls = std::to_array<SystemCall>({
-    {SYS_read, "read"},
-    {SYS_write, "write"},
-    {SYS_pread64, "pread64"},
-    {SYS_pwrite64, "pwrite64"},
-    {SYS_readv, "readv"},
-    {SYS_writev, "writev"},
-    {SYS_openat, "openat"},
-    {SYS_fsync, "fsync"},
-    {SYS_fdatasync, "fdatasync"},
-    {SYS_flock, "flock"},
-    {SYS_fcntl, "fcntl"},
-    {SYS_newfstatat, "newfstatat"},
-    {SYS_getdents64, "getdents64"},
-    {SYS_ppoll, "ppoll"},
-    {SYS_pselect6, "pselect6"},
-    {SYS_epoll_pwait, "epoll_pwait"},
-    {SYS_futex, "futex"},
-    {SYS_nanosleep, "nanosleep"},
-    {SYS_clock_nanosleep, "clock_nanosleep"},
-    {SYS_wait4, "wait4"},
-    {SYS_waitid, "waitid"},
-    {SYS_connect, "connect"},
-    {SYS_accept, "accept"},
-    {SYS_accept4, "accept4"},
-    {SYS_recvfrom, "recvfrom"},
-    {SYS_recvmsg, "recvmsg"},
-    {SYS_sendto, "sendto"},
-    {SYS_sendmsg, "sendmsg"},
-    {SYS_ioctl, "ioctl"},
-    {SYS_msync, "msync"},
-    {SYS_munmap, "munmap"},
-#ifdef SYS_poll  // only older architectures have these
-    {SYS_poll, "poll"},
-    {SYS_select, "select"},
-    {SYS_epoll_wait, "epoll_wait"},
-    {SYS_open, "open"},
-    {SYS_stat, "stat"},
-#endif
+#include <system_calls.inc>  // CMake writes it
 });
+
+// Those from number 424 on, which are equal on all architectures: the kernel may be newer than the headers.
+constexpr long kFirstCommon = 424;
+constexpr std::array<std::string_view, 47> kCommon = {"pidfd_send_signal",
+                                                      "io_uring_setup",
+                                                      "io_uring_enter",
+                                                      "io_uring_register",
+                                                      "open_tree",
+                                                      "move_mount",
+                                                      "fsopen",
+                                                      "fsconfig",
+                                                      "fsmount",
+                                                      "fspick",
+                                                      "pidfd_open",
+                                                      "clone3",
+                                                      "close_range",
+                                                      "openat2",
+                                                      "pidfd_getfd",
+                                                      "faccessat2",
+                                                      "process_madvise",
+                                                      "epoll_pwait2",
+                                                      "mount_setattr",
+                                                      "quotactl_fd",
+                                                      "landlock_create_ruleset",
+                                                      "landlock_add_rule",
+                                                      "landlock_restrict_self",
+                                                      "memfd_secret",
+                                                      "process_mrelease",
+                                                      "futex_waitv",
+                                                      "set_mempolicy_home_node",
+                                                      "cachestat",
+                                                      "fchmodat2",
+                                                      "map_shadow_stack",
+                                                      "futex_wake",
+                                                      "futex_wait",
+                                                      "futex_requeue",
+                                                      "statmount",
+                                                      "listmount",
+                                                      "lsm_get_self_attr",
+                                                      "lsm_set_self_attr",
+                                                      "lsm_list_modules",
+                                                      "mseal",
+                                                      "setxattrat",
+                                                      "getxattrat",
+                                                      "listxattrat",
+                                                      "removexattrat",
+                                                      "open_tree_attr",
+                                                      "file_getattr",
+                                                      "file_setattr",
+                                                      "listns"};
 
 std::string first_line(pid_t process, const char* file) {
   std::string line;
@@ -66,10 +80,7 @@ std::string first_line(pid_t process, const char* file) {
 std::string system_call_of(pid_t process) {
   long number = -1;
   if (!(std::ifstream("/proc/" + std::to_string(process) + "/syscall") >> number)) return {};
-  for (const SystemCall& call : kSystemCalls) {
-    if (call.number == number) return std::string(call.name);
-  }
-  return number < 0 ? "" : "number " + std::to_string(number);
+  return number < 0 ? "" : name_of_system_call(number);
 }
 
 std::string describe_activity(pid_t process) {
@@ -108,6 +119,13 @@ Activity parse_activity(const std::string& stat) {
 }
 
 Activity activity_of(pid_t process) { return parse_activity(first_line(process, "stat")); }
+
+std::string name_of_system_call(long number) {
+  const auto common = static_cast<std::size_t>(number - kFirstCommon);
+  if (number >= kFirstCommon && common < kCommon.size()) return std::string(kCommon[common]);
+  const auto* const call = std::ranges::find(kSystemCalls, number, &SystemCall::number);
+  return call == kSystemCalls.end() ? "number " + std::to_string(number) : std::string(call->name);
+}
 
 std::string describe_process(pid_t process) {
   return "its process " + std::to_string(process) + " " + describe_activity(process);

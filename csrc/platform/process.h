@@ -15,6 +15,8 @@ Activity parse_activity(const std::string& stat);
 
 // Returns the state of a process. Thread-safe.
 Activity activity_of(pid_t process);
+// Returns "read" for read's number, and "number 999" for one that no kernel has had so far.
+std::string name_of_system_call(long number);
 // Returns what the process does: "its process 4711 computes", "... waits in the system call read", "... is
 // stopped (SIGSTOP, Ctrl-Z or a debugger)" or "... has ended". Names the system call if the kernel shows it.
 // Thread-safe.

@@ -32,7 +32,7 @@ void layout(auto& io, Is<Hello> auto& m) {
   io.integer("hello.rank", m.rank);
   io.integer("hello.generation", m.generation);
   io.text("hello.version", m.version);
-  io.fixed("hello.config_hash", m.config_hash);
+  io.list("hello.settings", m.settings, 1, [&](auto& setting) { io.text("hello.setting", setting); });
 }
 
 // Lays out a list of numbers that are not negative, such as extents or ranks.

@@ -25,9 +25,9 @@ inline constexpr CacheId kNoCacheId = 0;
 // The first message on every connection: both sides must be the same build with the same config.
 struct Hello {
   std::int32_t rank = 0;
-  std::uint32_t generation = 0;   // counts the inits: a late peer of an earlier init is refused
-  std::string version;            // the build's, of base/version.h
-  std::uint64_t config_hash = 0;  // Config::hash()
+  std::uint32_t generation = 0;       // counts the inits: a late peer of an earlier init is refused
+  std::string version;                // the build's, of base/version.h
+  std::vector<std::string> settings;  // Config::shared_settings()
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 

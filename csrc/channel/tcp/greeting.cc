@@ -1,9 +1,9 @@
 #include "channel/tcp/greeting.h"
 
-#include <cstdio>
 #include <cstring>
 #include <string>
 
+#include "base/config.h"
 #include "wire/codec.h"
 
 namespace roundelay::channel {
@@ -11,12 +11,6 @@ namespace {
 
 constexpr std::array<char, 4> kMagic = {'R', 'D', 'L', '1'};
 constexpr std::size_t kPrefix = kMagic.size() + sizeof(Token) + 2 * sizeof(std::int32_t);
-
-std::string hex(std::uint64_t value) {
-  std::array<char, 20> text{};
-  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
-  return text.data();
-}
 
 std::string both(const wire::Hello& low, const std::string& of_low, const wire::Hello& high,
                  const std::string& of_high) {
@@ -65,9 +59,9 @@ Status compare_hellos(const wire::Hello& a, const wire::Hello& b) {
                            both(low, "\"" + low.version + "\"", high, "\"" + high.version + "\"") +
                            "; install the same build on every machine");
   }
-  if (low.config_hash != high.config_hash) {
-    return Status::aborted("ranks have different configurations: " +
-                           both(low, "hash " + hex(low.config_hash), high, "hash " + hex(high.config_hash)) +
+  if (low.settings != high.settings) {
+    const auto [of_low, of_high] = different_settings(low.settings, high.settings);
+    return Status::aborted("ranks have different configurations: " + both(low, of_low, high, of_high) +
                            "; set the same ROUNDELAY_ and HOROVOD_ variables on every rank");
   }
   if (low.generation != high.generation) {

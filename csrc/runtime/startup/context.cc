@@ -185,7 +185,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   const Status here = listening.status();
   MaybeListener listener = here.ok() ? std::move(listening).value() : std::nullopt;
   wire::Introduction mine = introduction_of(config, start);
-  mine.hello = {ranks.rank(), start.generation, version(), config.hash()};
+  mine.hello = {ranks.rank(), start.generation, version(), config.shared_settings()};
   mine.shm_socket = fabrics.open_shm_socket();
   if (listener) mine.tcp_address = to_text(listener->address_bytes());
   if (ranks.rank() == 0) mine.tuning = start.tuning;

@@ -111,7 +111,23 @@ def identify(path: str, found: str) -> Mpirun:
         match = re.search(r"Version:?\s+(\d[\w.]*)", text)
         return Mpirun(path, Flavour.HYDRA, match.group(1) if match else "", found)
     first = text.strip().splitlines()[0] if text.strip() else "nothing"
+    if "HOME" not in os.environ:
+        raise UsageError(
+            f"{path} may not run without HOME: its --version says {first!r}", cure="export HOME=/your/home"
+        )
     raise UsageError(f"{path} is neither Open MPI, MPICH nor Intel MPI: its --version says {first!r}")
+
+
+def survives_faults(path: str) -> bool:
+    """Asks the Open MPI of an mpirun whether it was built to outlive the death of a rank (ULFM)."""
+    info = [str(Path(path).parent / "ompi_info"), "--parsable", "--config"]
+    try:
+        shown = subprocess.run(
+            info, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return "options:ft_mpi_support:yes" in shown.stdout.splitlines()
 
 
 def exported(environment: Mapping[str, str], one_machine: bool) -> list[str]:
@@ -164,6 +180,9 @@ def _open_mpi(mpirun: Mpirun, job: Job) -> list[str]:
             "btl",
             "self,sm,tcp" if mpirun.major >= 5 else "self,vader,tcp",
         ]
+        # Open MPI has no UCX, OFI and PSM2 with it, and so no fast networks, which --tcp gives up too.
+        if mpirun.major >= 5 and "--with-ft" not in job.mpi_args and survives_faults(mpirun.path):
+            words += ["--with-ft", "ulfm"]
     if job.ssh:
         words += ["--mca", "plm_rsh_args", " ".join(job.ssh)]
     for name in job.exports:

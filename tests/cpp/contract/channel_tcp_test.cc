@@ -172,10 +172,11 @@ TEST_CASE("tcp: builds and configurations that differ are one error, the same on
     check_mismatch(other, both_dial,
                    {"different builds", "rank 0 has \"1.0+test\"", "rank 1 has \"1.1+test\""});
     other = hello_of(1);
-    other.config_hash = 0xabcdef;
+    other.settings = {"ROUNDELAY_THETA=\"1001\"", "ROUNDELAY_GRADIENT_POOL=\"0\""};
     check_mismatch(
         other, both_dial,
-        {"different configurations", "rank 0 has hash 0000000000001234", "rank 1 has hash 0000000000abcdef"});
+        {"different configurations", "rank 0 has ROUNDELAY_THETA=\"auto\" and ROUNDELAY_GRADIENT_POOL=\"1\"",
+         "rank 1 has ROUNDELAY_THETA=\"1001\" and ROUNDELAY_GRADIENT_POOL=\"0\""});
     other = hello_of(1);
     other.generation = 2;
     check_mismatch(other, both_dial, {"different inits", "rank 0 has number 1", "rank 1 has number 2"});

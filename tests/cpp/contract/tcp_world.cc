@@ -45,7 +45,7 @@ Bytes swap_cards(int socket, const Bytes& mine) {
 
 }  // namespace
 
-wire::Hello hello_of(int rank) { return {rank, 1, "1.0+test", 0x1234}; }
+wire::Hello hello_of(int rank) { return {rank, 1, "1.0+test", {}}; }
 
 TcpWorld::TcpWorld(int size) {
   for (int rank = 0; rank < size; ++rank) {

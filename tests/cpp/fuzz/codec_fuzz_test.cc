@@ -178,7 +178,9 @@ Order random_order(Source& source) {
 }
 
 Hello random_hello(Source& source) {
-  return {source.number<std::int32_t>(), source.number<std::uint32_t>(), source.text(), source.bits()};
+  Hello hello{source.number<std::int32_t>(), source.number<std::uint32_t>(), source.text(), {}};
+  for (auto n = source.below(5); n > 0; --n) hello.settings.push_back(source.text());
+  return hello;
 }
 
 Message random_message(Source& source) {

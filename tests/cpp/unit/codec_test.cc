@@ -86,7 +86,7 @@ Order full_order() {
 std::vector<Message> samples() {
   return {
       Hello{},
-      Hello{.rank = kMinI32, .generation = kMaxU32, .version = "0.1.0+abc", .config_hash = kMaxU64},
+      Hello{.rank = kMinI32, .generation = kMaxU32, .version = "0.1.0+abc", .settings = {"a=b", ""}},
       Report{},
       full_report(),
       Order{},
@@ -100,7 +100,7 @@ std::vector<Message> samples() {
       TimelineChunk{},
       TimelineSwitch{},
       TimelineSwitch{.on = true, .mark_cycles = true},
-      Introduction{.hello = {.rank = 1, .generation = 2, .version = "0.1.0", .config_hash = 3},
+      Introduction{.hello = {.rank = 1, .generation = 2, .version = "0.1.0", .settings = {"c"}},
                    .node = "n",
                    .rack = "pod/rack",
                    .counts = "rack=2,node=4",

@@ -43,7 +43,7 @@ std::string error_of(const std::string& variable, const std::string& value) {
 TEST_CASE("nothing set: the defaults, each said to be one", "[config]") {
   const Result<LoadedConfig> loaded = load({});
   REQUIRE(loaded.ok());
-  CHECK(loaded->config.hash() == Config{}.hash());
+  CHECK(loaded->config.shared_settings().empty());
   CHECK(loaded->config.fusion_threshold == 134217728);
   CHECK(loaded->no_effect.empty());
   REQUIRE(loaded->lines.size() == knobs().size());
@@ -116,7 +116,8 @@ TEST_CASE("every knob is read from its variable into its member, and changes no 
       CHECK(line.source == (own ? variable : "default"));
       CHECK(line.value == (own ? other_value(knob) : defaults->lines[i].value));
     }
-    CHECK((loaded->config.hash() != Config{}.hash()) == knob.shared);
+    const std::vector<std::string> setting = {variable + "=\"" + other_value(knob) + "\""};
+    CHECK(loaded->config.shared_settings() == (knob.shared ? setting : std::vector<std::string>{}));
   }
 }
 
@@ -197,10 +198,10 @@ TEST_CASE("switches take words and Horovod's numbers", "[config]") {
 TEST_CASE("theta is a size, or auto, which is another value than the size that auto means", "[config]") {
   CHECK(config_of({}).theta.automatic);
   CHECK(config_of({{"ROUNDELAY_THETA", "Auto"}}).theta.number == Config{}.theta.number);
-  CHECK(config_of({{"ROUNDELAY_THETA", "AUTO"}}).hash() == Config{}.hash());
+  CHECK(config_of({{"ROUNDELAY_THETA", "AUTO"}}).shared_settings().empty());
   const Config fixed = config_of({{"ROUNDELAY_THETA", std::to_string(Config{}.theta.number)}});
   CHECK_FALSE(fixed.theta.automatic);
-  CHECK(fixed.hash() != Config{}.hash());
+  CHECK_FALSE(fixed.shared_settings().empty());
   for (const char* bad : {"", "auto ", "automatic", "-1"}) error_of("ROUNDELAY_THETA", bad);
 }
 
@@ -259,7 +260,41 @@ TEST_CASE("what is shown reads back as the same value", "[config]") {
   REQUIRE(second.ok());
   for (std::size_t i = 0; i < first->lines.size(); ++i)
     CHECK(second->lines[i].value == first->lines[i].value);
-  CHECK(second->config.hash() == first->config.hash());
+  CHECK(second->config.shared_settings() == first->config.shared_settings());
+}
+
+TEST_CASE("settings that differ between ranks are named with both values", "[config]") {
+  const auto settings = [](const Variables& set) { return config_of(set).shared_settings(); };
+  const auto ours = settings({{"ROUNDELAY_THETA", "1000"}, {"HOROVOD_CYCLE_TIME", "2"}});
+  const auto theirs = settings({{"ROUNDELAY_CYCLE_TIME", "2"}, {"ROUNDELAY_STRATEGY", "dense:wire=bf16"}});
+  const auto [of_us, of_them] = different_settings(ours, theirs);
+  CHECK(of_us == "ROUNDELAY_THETA=\"1000\" and ROUNDELAY_STRATEGY=\"\"");
+  CHECK(of_them == "ROUNDELAY_THETA=\"auto\" and ROUNDELAY_STRATEGY=\"dense:wire=bf16\"");
+  CHECK(different_settings(ours, ours).first.empty());
+  CHECK(different_settings({"ROUNDELAY_NEW=\"1\""}, {}).second == "no ROUNDELAY_NEW");
+}
+
+TEST_CASE("a long setting is short for other ranks, and differs where it differed", "[config]") {
+  const auto strategy = [](const std::string& text) {
+    return config_of({{"ROUNDELAY_STRATEGY", text}}).shared_settings().at(0);
+  };
+  const std::string one = strategy(std::string(5000, 'a') + "1");
+  const std::string other = strategy(std::string(5000, 'a') + "2");
+  CHECK(one.size() < 100);
+  CHECK(one.find("ROUNDELAY_STRATEGY=\"aaaa") == 0);
+  CHECK(different_settings({one}, {other}) == std::pair(one, other));
+  std::string umlauts = "x";
+  for (int i = 0; i < 50; ++i) umlauts += "\xc3\xa4";
+  CHECK(strategy(umlauts).find("\xc3\xa4... (hash ") != std::string::npos);
+}
+
+TEST_CASE("a greeting has room for all settings", "[config]") {
+  Variables all;
+  for (const Knob& knob : knobs()) all["ROUNDELAY_" + std::string(knob.name)] = other_value(knob);
+  all["ROUNDELAY_STRATEGY"] = std::string(5000, 'x');
+  std::size_t bytes = 0;
+  for (const std::string& setting : config_of(all).shared_settings()) bytes += setting.size();
+  CHECK(bytes < 2048);  // of channel::kLongestGreeting
 }
 
 TEST_CASE("a misspelt ROUNDELAY_ variable is an error with the nearest name", "[config]") {

@@ -1,6 +1,7 @@
 // The state of the other processes on a node, as a rank sees it.
 #include "runtime/control/neighbours.h"
 
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,6 +71,21 @@ TEST_CASE("a process's state is read after its name, even if that has parenthese
   CHECK(platform::parse_activity("12 (python) Z 1 12") == Activity::kEnded);
   CHECK(platform::parse_activity("") == Activity::kEnded);
   CHECK(platform::parse_activity("12 (python) ") == Activity::kEnded);
+}
+
+TEST_CASE("system calls have names, those too that are newer than the headers", "[neighbours]") {
+  using platform::name_of_system_call;
+  CHECK(name_of_system_call(SYS_read) == "read");
+  CHECK(name_of_system_call(SYS_futex) == "futex");
+  CHECK(name_of_system_call(SYS_unlinkat) == "unlinkat");
+  CHECK(name_of_system_call(SYS_process_vm_readv) == "process_vm_readv");
+  CHECK(name_of_system_call(SYS_pidfd_send_signal) == "pidfd_send_signal");
+  CHECK(name_of_system_call(SYS_io_uring_enter) == "io_uring_enter");
+  CHECK(name_of_system_call(441) == "epoll_pwait2");
+  CHECK(name_of_system_call(449) == "futex_waitv");
+  CHECK(name_of_system_call(455) == "futex_wait");
+  CHECK(name_of_system_call(469) == "file_setattr");
+  CHECK(name_of_system_call(100000) == "number 100000");
 }
 
 TEST_CASE("an account tells what a process does", "[neighbours]") {

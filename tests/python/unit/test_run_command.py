@@ -65,6 +65,13 @@ def test_an_unknown_mpirun_is_named_with_what_it_says(tmp_path: Path) -> None:
         mpi.identify(str(path), "here")
 
 
+def test_a_missing_home_is_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_mpirun(tmp_path, "Error: Unable to get the user home directory")
+    monkeypatch.delenv("HOME")
+    with pytest.raises(UsageError, match="may not run without HOME: .*; export HOME=/your/home"):
+        mpi.identify(str(path), "here")
+
+
 def test_path_comes_before_home_and_home_before_the_environment(tmp_path: Path) -> None:
     make_mpirun(tmp_path / "path", OPEN_MPI_4)
     make_mpirun(tmp_path / "home" / "bin", HYDRA)
@@ -115,6 +122,20 @@ def test_open_mpi_is_told_of_ssh_interfaces_binding_and_tcp(monkeypatch: pytest.
     assert "--mca btl_tcp_if_include eth0,eth1 --mca oob_tcp_if_include eth0,eth1" in said
     assert "--mca pml ob1 --mca btl self,sm,tcp --mca plm_rsh_args '-p 2222'" in said
     assert "btl self,vader,tcp" in line(mpi.Flavour.OPEN_MPI, "4.1.4", job)
+
+
+@pytest.mark.parametrize("answer", ["yes", "no"])
+def test_open_mpi_outlives_a_rank_where_only_tcp_is_used(tmp_path: Path, answer: str) -> None:
+    """Asked for with --tcp alone: fault tolerance takes Open MPI's fast networks away."""
+    info = tmp_path / "ompi_info"
+    info.write_text(f"#!/bin/sh\necho options:ft_mpi_support:{answer}\n")
+    info.chmod(0o755)
+    found = mpi.Mpirun(str(tmp_path / "mpirun"), mpi.Flavour.OPEN_MPI, "5.0.11", "here")
+    job = make_job([Host("a", 4)])
+    assert "--with-ft" not in mpi.command_line(found, job)
+    words = mpi.command_line(found, replace(job, tcp=True))
+    assert ("--with-ft ulfm" in " ".join(words)) == (answer == "yes")
+    assert "--with-ft" not in mpi.command_line(replace(found, version="4.1.4"), replace(job, tcp=True))
 
 
 def test_what_other_mpis_can_and_cannot_be_told() -> None:

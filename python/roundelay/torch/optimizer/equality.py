@@ -9,10 +9,12 @@ import torch
 
 from roundelay import _core
 from roundelay.errors import MismatchError
+from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.functions import allgather_object
 from roundelay.torch.operations import Max
 from roundelay.torch.parameter_list import Row, difference, first_other, kind_of
 from roundelay.torch.process_sets import ProcessSet, set_id
+from roundelay.torch.strategies import Strategy
 
 DIGEST_BYTES = 8
 NO_DIGEST = bytes(DIGEST_BYTES)
@@ -42,24 +44,33 @@ def equal(combined: bytes) -> bool:
     return all(255 - high == low for high, low in zip(most, least, strict=True))
 
 
-def check_strategies(text: str, prefix: str, process_set: ProcessSet) -> None:
+def way_of(strategy: Strategy, compression: type[Compressor]) -> str:
+    """Returns the text by which ranks compare how gradients travel: the strategy's, and the compression."""
+    if compression is Compression.none or strategy.wire is not None:
+        return strategy.text
+    name = getattr(compression, "__name__", type(compression).__name__)  # it may be an object
+    return f"{strategy.text} with compression {name}"
+
+
+def check_ways(way: str, prefix: str, process_set: ProcessSet) -> None:
     """Raises MismatchError, on all ranks, if an optimizer has other strategies on some. All ranks call it.
 
-    text: of this rank's strategy. prefix: that of the optimizer's names.
+    way: this rank's way_of(). prefix: that of the optimizer's names.
     """
-    rows = allgather_object((_core.rank(), text), f"{prefix}.strategies", process_set)
+    rows = allgather_object((_core.rank(), way), f"{prefix}.strategies", process_set)
     rank, first = rows[0]
     other = next((row for row in rows if row[1] != first), None)
     if other is not None:
         raise MismatchError(
             f"the strategies of an optimizer ({prefix!r}) differ between ranks: rank {rank} has {first!r}, "
-            f"rank {other[0]} {other[1]!r}: give DistributedOptimizer the same strategy on every rank"
+            f"rank {other[0]} {other[1]!r}: give DistributedOptimizer the same strategy and "
+            "compression on every rank"
         )
 
 
-def digest_of_parameters(rows: Sequence[Row]) -> bytes:
-    """Returns the digest by which ranks compare the parameters of an optimizer."""
-    return digest_of(repr([tuple(row) for row in rows]))
+def digest_of_parameters(rows: Sequence[Row], way: str = "") -> bytes:
+    """Returns the digest by which ranks compare an optimizer's parameters, and its way_of()."""
+    return digest_of(repr((way, [tuple(row) for row in rows])))
 
 
 def check_parameters(named: Mapping[str, torch.Tensor], prefix: str, process_set: ProcessSet) -> None:

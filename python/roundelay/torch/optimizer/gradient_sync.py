@@ -66,7 +66,8 @@ class GradientSync:
         self.rules.passes_per_step = passes_per_step
         self._prefix = prefix_of(scope)
         self._rule = rule
-        self._table = GradientTable(self._prefix, rule, grouping)
+        self._way = equality.way_of(strategy, rule.compression)
+        self._table = GradientTable(self._prefix, rule, grouping, self._way)
         self._masters = masters
         self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix, self._table.gradients)
         self.techniques.belong_to(self)
@@ -284,7 +285,7 @@ class GradientSync:
         self._all_final = result.all_final
 
     def _compared(self) -> bytes:
-        """Returns what the ranks compare in each round: their parameters, and what they have loaded."""
+        """Returns what the ranks compare in each round: parameters, strategies, what they have loaded."""
         return equality.mixed(self._table.digest, self.techniques.loaded_digest)
 
     def _wait_for_round(self, own: Round) -> None:
@@ -312,7 +313,7 @@ class GradientSync:
                 raise found from error
             loaded = self.techniques.loaded_error(submitted)
             if loaded is None:
-                self.techniques.check_strategies()
+                equality.check_ways(self._way, self._prefix, self._rule.process_set)
                 raise error or MismatchError(f"the ranks' optimizers differ ({self._prefix!r})")
         finally:
             self._abandon()

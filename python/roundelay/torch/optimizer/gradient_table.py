@@ -17,19 +17,21 @@ from roundelay.torch.parameter_names import natural
 class GradientTable:
     """A gradient is alone, in a group of the user's, or in a bucket of a pool.
 
-    prefix: that of the optimizer's names. grouping: numbers of the user's groups, by id(parameter).
+    prefix: that of the optimizer's names. grouping: numbers of the user's groups, by id(parameter). way: the
+    text of the strategy and the compression.
     """
 
-    def __init__(self, prefix: str, rule: Reduction, grouping: dict[int, int]) -> None:
+    def __init__(self, prefix: str, rule: Reduction, grouping: dict[int, int], way: str) -> None:
         self._prefix = prefix
         self._rule = rule
         self._grouping = grouping
+        self._way = way
         self.gradients: dict[int, Gradient] = {}  # keys: id(parameter)
         self.groups: dict[int | str, GradientGroup] = {}  # keys: numbers, or names for groups without one
         self.group_of: dict[Gradient, GradientGroup] = {}
         self.members: list[Gradient] = []  # the gradients of all groups, in the groups' order
         self.rows: list[Row] = []  # what ranks compare of the parameters
-        self.digest = b""  # of the rows, both ways (equality.py)
+        self.digest = b""  # of the rows and the way, both ways (equality.py)
 
     def follow(self, named: Mapping[torch.Tensor, str]) -> bool:
         """Has the gradients of these parameters from now on. Returns whether it had those of others before.
@@ -108,7 +110,7 @@ class GradientTable:
             one.row._replace(name=self._short(one), group=self._grouping.get(number))
             for number, one in self.gradients.items()
         )
-        self.digest = equality.both_ways(equality.digest_of_parameters(self.rows))
+        self.digest = equality.both_ways(equality.digest_of_parameters(self.rows, self._way))
 
     def buckets(self) -> int:
         """Returns the number of buckets."""

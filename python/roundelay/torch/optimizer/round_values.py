@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from roundelay.torch.optimizer.equality import DIGEST_BYTES
 from roundelay.torch.strategies import Strategy
 
 LONGEST_PROPOSAL = 256  # bytes
@@ -17,21 +16,18 @@ class RoundResult(NamedTuple):
     here: bytes  # a byte for each rank
     unflushed: int  # not 0: some rank may keep gradients back
     step: int  # rank 0's
-    strategies: bytes  # digests of the strategies' texts, both ways (equality.py)
     proposal: bytes | None
 
     @classmethod
     def parse(cls, values: bytes, size: int) -> RoundResult:
         """Takes the combined values of so many ranks apart."""
         step = size + 1
-        strategies = step + STEP_BYTES
-        proposal = strategies + 2 * DIGEST_BYTES
+        proposal = step + STEP_BYTES
         length = int.from_bytes(values[proposal : proposal + 2], "big")
         return cls(
             values[:size],
             values[size],
-            int.from_bytes(values[step:strategies], "big"),
-            values[strategies:proposal],
+            int.from_bytes(values[step:proposal], "big"),
             values[proposal + 2 : proposal + 1 + length] if length else None,
         )
 
@@ -54,4 +50,4 @@ def proposal_of(strategy: Strategy) -> bytes:
 def round_length(size: int, proposes: bool) -> int:
     """Returns the number of bytes of each rank, of so many. proposes: the strategy makes proposals."""
     proposal = 2 + LONGEST_PROPOSAL if proposes else 0
-    return size + 1 + STEP_BYTES + 2 * DIGEST_BYTES + proposal
+    return size + 1 + STEP_BYTES + proposal

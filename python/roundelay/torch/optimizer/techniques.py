@@ -27,7 +27,7 @@ from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.gradients.pool_state import PoolOwner, PoolState
 from roundelay.torch.operations import LINEAR_OPS
 from roundelay.torch.optimizer import equality
-from roundelay.torch.optimizer.equality import NO_DIGEST, both_ways
+from roundelay.torch.optimizer.equality import NO_DIGEST
 from roundelay.torch.optimizer.kept_state import Flushing, KeptState, Parameters, kept_buckets, parameters_of
 from roundelay.torch.optimizer.round_values import (
     LONGEST_PROPOSAL,
@@ -59,7 +59,6 @@ class Techniques:
     ) -> None:
         kind = type(strategy)
         self._strategy = strategy
-        self._digest = equality.digest_of(strategy.text)
         self._op = op
         self._set = process_set
         self.prefix = prefix
@@ -239,7 +238,6 @@ class Techniques:
         values = [int(index == self._set.rank()) for index in range(self._set.size())]
         values.append(int(self._flushing and not self._empty_here))
         values += (self._step if leads else 0).to_bytes(STEP_BYTES, "big")
-        values += both_ways(self._digest)
         if self._proposes:
             proposal = proposal_of(self._strategy) if leads else b""
             values += [*proposal, *bytes(2 + LONGEST_PROPOSAL - len(proposal))]
@@ -252,10 +250,7 @@ class Techniques:
         return round_length(self._set.size(), self._proposes)
 
     def apply(self, values: bytes) -> None:
-        """Takes values(), combined.
-
-        MismatchError, on all ranks: they have different strategies.
-        """
+        """Takes values(), combined."""
         self._empty_everywhere, self._in_step = False, True
         if not values:
             return
@@ -263,16 +258,10 @@ class Techniques:
         self._some_joined = not all(result.here)
         if self._some_joined:
             return
-        if not equality.equal(result.strategies):
-            self.check_strategies()
         self._step = result.step
         self._empty_everywhere = self._flushing and result.unflushed == 0
         if result.proposal is not None:
             self._strategy.agreed(result.proposal)
-
-    def check_strategies(self) -> None:
-        """Raises MismatchError, on all ranks, if their strategies differ. All ranks call it."""
-        equality.check_strategies(self._strategy.text, self.prefix, self._set)
 
     def end_round(self, wants_layout: bool) -> None:
         """Ends a round, whose operations are complete. wants_layout: the layout is still to be changed."""
