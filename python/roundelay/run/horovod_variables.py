@@ -12,11 +12,8 @@ import socket
 RANKS_BY_HOST = "ROUNDELAY_RUN_RANKS_BY_HOST"
 # Set beside the variables below. The core (base/config.cc) then does not list these as without effect.
 MARK = "ROUNDELAY_RUN_STARTED"
-_PREFIX = "HOROVOD_"
-NAMES = (
-    *(f"{_PREFIX}{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")),
-    *(f"{_PREFIX}{name}" for name in ("HOSTNAME", "CONTROLLER", "CPU_OPERATIONS")),
-)
+_NUMBERS = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+NAMES = tuple(f"HOROVOD_{name}" for name in (*_NUMBERS, "HOSTNAME", "CONTROLLER", "CPU_OPERATIONS"))
 
 
 def of_rank(

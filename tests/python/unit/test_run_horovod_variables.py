@@ -84,7 +84,7 @@ def test_ranks_have_them_also_within_another_job(way: str, tmp_path: Path) -> No
     """Of the job's own variables no line says that they have no effect; of the user's one does."""
     script = tmp_path / "show.py"
     script.write_text(PROGRAM)
-    outer = {name: "7" for name in NAMES} | {MARK: "1"}
+    outer = dict.fromkeys(NAMES, "7") | {MARK: "1"}
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("ROUNDELAY_")},
         **outer,
