@@ -21,6 +21,7 @@ constexpr std::string_view kHorovodPrefix = "HOROVOD_";
 // The build and the launcher use these variables; the core has no knobs for them.
 constexpr std::string_view kMpiHome = "ROUNDELAY_MPI_HOME";
 constexpr std::string_view kLauncherPrefix = "ROUNDELAY_RUN_";
+constexpr const char* kStartedByLauncher = "ROUNDELAY_RUN_STARTED";  // run/horovod_variables.py sets it
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -288,7 +289,9 @@ LoadedConfig read_config(const Environment& environment, const std::vector<std::
       loaded.bad.push_back({variable, environment(variable).value_or(""), "", std::move(complaint)});
   }
   for (const Knob& knob : knobs()) read_knob(knob, environment, loaded);
+  const bool launched = environment(kStartedByLauncher).has_value();
   for (const NoEffect& entry : without_effect()) {
+    if (launched && entry.launchers) continue;
     const std::string variable = with_prefix(kHorovodPrefix, entry.name);
     if (environment(variable))
       loaded.no_effect.push_back(variable + " has no effect, because " + std::string(entry.reason));

@@ -13,6 +13,7 @@ constexpr bool kOwn = false;
 constexpr Duration kSeconds = std::chrono::seconds(1);
 constexpr Duration kMilliseconds = std::chrono::milliseconds(1);
 constexpr bool kOrZero = true;
+constexpr bool kLaunchers = true;
 
 #define KNOB(type, member, fallback, name, horovod, scope, meaning, ...) \
   Knob{name, horovod, KnobOf<type>{&Config::member __VA_OPT__(, ) __VA_ARGS__}, scope, meaning},
@@ -52,19 +53,19 @@ constexpr auto kWithoutEffect = std::to_array<NoEffect>({
     {"DYNAMIC_PROCESS_SETS", "process sets can always be added and removed"},
     {"THREAD_AFFINITY", "a rank's threads share the CPUs that the launcher gives the rank"},
     {"MPI_THREADS_DISABLE", "Roundelay uses the thread level that MPI grants"},
-    {"CONTROLLER", "ROUNDELAY_BOOTSTRAP and ROUNDELAY_CHANNEL replace it"},
-    {"CPU_OPERATIONS", "ROUNDELAY_FABRIC replaces it"},
+    {"CONTROLLER", "ROUNDELAY_BOOTSTRAP and ROUNDELAY_CHANNEL replace it", kLaunchers},
+    {"CPU_OPERATIONS", "ROUNDELAY_FABRIC replaces it", kLaunchers},
     {"CCL_CACHE", "oneCCL is not supported"},
     {"GLOO_TIMEOUT_SECONDS", "ROUNDELAY_START_TIMEOUT and ROUNDELAY_PROGRESS_TIMEOUT are the time limits"},
     {"GLOO_RENDEZVOUS_ADDR", kNoGloo},
     {"GLOO_RENDEZVOUS_PORT", kNoGloo},
-    {"HOSTNAME", "ROUNDELAY_NODE_ID names a node"},
-    {"RANK", kByLauncher},
-    {"SIZE", kByLauncher},
-    {"LOCAL_RANK", kByLauncher},
-    {"LOCAL_SIZE", kByLauncher},
-    {"CROSS_RANK", kByLauncher},
-    {"CROSS_SIZE", kByLauncher},
+    {"HOSTNAME", "ROUNDELAY_NODE_ID names a node", kLaunchers},
+    {"RANK", kByLauncher, kLaunchers},
+    {"SIZE", kByLauncher, kLaunchers},
+    {"LOCAL_RANK", kByLauncher, kLaunchers},
+    {"LOCAL_SIZE", kByLauncher, kLaunchers},
+    {"CROSS_RANK", kByLauncher, kLaunchers},
+    {"CROSS_SIZE", kByLauncher, kLaunchers},
     {"SECRET_KEY", "the launcher has no services to protect"},
     {"ELASTIC", kNoElastic},
     {"ELASTIC_TIMEOUT", kNoElastic},

@@ -55,6 +55,7 @@ std::span<const Knob> knobs();
 struct NoEffect {
   std::string_view name;  // without "HOROVOD_"
   std::string_view reason;
+  bool launchers = false;  // roundelayrun sets it, too, as horovodrun does: programs look for it
 };
 // Returns all of them.
 std::span<const NoEffect> without_effect();

@@ -62,9 +62,11 @@ def installed() -> str | None:
         return str(Path(found.origin).parent)
     from importlib import metadata  # slow, and every launcher imports this module
 
+    from roundelay.horovod_shim.environment import is_ours
+
     # An editable install leaves only its name on the path, and no folder.
     others = metadata.distributions(name="horovod", path=paths)
-    return next((str(other.locate_file("")) for other in others), None)
+    return next((str(other.locate_file("")) for other in others if not is_ours(other)), None)
 
 
 def _is_horovod_shim(folder: Path) -> bool:
@@ -110,3 +112,8 @@ def begin() -> None:
         print(f"roundelay: horovod is Roundelay here; the Horovod in {where} is not used", file=sys.stderr)
     if Finder not in sys.meta_path:
         sys.meta_path.insert(0, Finder)
+
+
+def in_use() -> bool:
+    """Returns whether this process has imported Roundelay as ``horovod``."""
+    return Finder in sys.meta_path

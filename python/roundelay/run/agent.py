@@ -26,7 +26,7 @@ import time
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from roundelay.run import affinity
+from roundelay.run import affinity, horovod_variables
 
 # The agent sends the launcher frames: kind and length, then that many bytes. HELLO and EXIT carry JSON.
 HEADER = struct.Struct(">cI")
@@ -39,6 +39,7 @@ ADDRESS, TOKEN = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_TOKEN"
 # Set where the program is a function: the file that holds it, and the descriptor that takes the result.
 FUNCTION, RESULT = "ROUNDELAY_RUN_FUNCTION", "ROUNDELAY_RUN_RESULT"
 RANK_VARIABLES = ("ROUNDELAY_RUN_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
 LOCAL_SIZE_VARIABLES = (
     "OMPI_COMM_WORLD_LOCAL_SIZE",
     "MPI_LOCALNRANKS",
@@ -216,7 +217,7 @@ class Agent:
     def _environment(self, *, bound: bool) -> tuple[dict[str, str], int | None]:
         """Returns the program's environment, and the OMP_NUM_THREADS chosen here (None: the user set it)."""
         environment = dict(os.environ)
-        for variable in (ADDRESS, TOKEN, BIND, FUNCTION, RANK_VARIABLES[0]):
+        for variable in (ADDRESS, TOKEN, BIND, FUNCTION, RANK_VARIABLES[0], horovod_variables.RANKS_BY_HOST):
             environment.pop(variable, None)
         if "OMP_NUM_THREADS" in environment:
             return environment, None
@@ -325,11 +326,25 @@ class Agent:
         os._exit(1)
 
 
+def as_horovodrun(rank: int) -> dict[str, str]:
+    """Returns the variables that horovodrun would set for this rank."""
+    return horovod_variables.of_rank(
+        rank,
+        first_number(SIZE_VARIABLES),
+        first_number(LOCAL_RANK_VARIABLES),
+        first_number(LOCAL_SIZE_VARIABLES),
+        os.environ.get(horovod_variables.RANKS_BY_HOST, ""),
+        "gloo" if RANK_VARIABLES[0] in os.environ else "mpi",
+    )
+
+
 def run(program: list[str]) -> int:
     """Runs the agent of one rank until LEAVE; returns its exit status. The environment has the settings."""
+    rank = first_number(RANK_VARIABLES)
+    if rank is not None:
+        os.environ.update(as_horovodrun(rank))
     if ADDRESS not in os.environ:  # a user has started the line that --dry-run shows: there is no launcher
         os.execvp(program[0], program)
-    rank = first_number(RANK_VARIABLES)
     if rank is None:
         print("roundelay agent: this MPI does not tell a process its rank", file=sys.stderr)
         return FAILED

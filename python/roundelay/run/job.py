@@ -13,6 +13,7 @@ from roundelay import horovod_shim
 from roundelay.run import agent, checks, hosts, knobs, limits, local_ranks, mpi, multi_host, settings, starter
 from roundelay.run.errors import UsageError
 from roundelay.run.function.result_pipe import ResultPipe
+from roundelay.run.horovod_variables import RANKS_BY_HOST
 from roundelay.run.hosts import Host
 from roundelay.run.launch_mode import use_mpi
 from roundelay.run.link import Listener, own_addresses
@@ -65,6 +66,8 @@ def prepare(
         with_mpi = False
     mpirun = mpi.find_mpirun(surroundings) if with_mpi else None
     added = variables(given, surroundings)
+    if named:
+        added[RANKS_BY_HOST] = ",".join(str(host.slots) for host in hosts.used(named, given.num_proc))
     environment = {**local_ranks.without_outer_job(surroundings), **added}
     settings.check(environment)
     if environment.get(_STRATEGY):

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from roundelay.run import agent
+from roundelay.run import agent, horovod_variables
 from roundelay.run.agent import (
     FAILED,
     ORPHAN_GRACE_S,
@@ -38,6 +38,8 @@ _OUTER = (
     "GROUP_WORLD_SIZE",
     RANK,
     LISTENER,
+    horovod_variables.MARK,
+    *horovod_variables.NAMES,
 )
 _OF_AN_MPI = "PMIX_MCA_"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -76,7 +76,7 @@ from roundelay.torch.operations import (
     sparse_allreduce_async,
     synchronize,
 )
-from roundelay.torch.optimizer import DistributedOptimizer
+from roundelay.torch.optimizer import DistributedOptimizer, _DistributedOptimizer  # noqa: F401  older Horovods
 from roundelay.torch.optimizer.join_context import join_context
 from roundelay.torch.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from roundelay.torch.report import report

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from roundelay import _gpu
 from roundelay.errors import HorovodInternalError
+from roundelay.torch.basics import HorovodBasics as _HorovodBasics
 from roundelay.torch.compression import Compression
 from roundelay.torch.global_state import (
     ccl_built,
@@ -33,6 +34,8 @@ from roundelay.torch.global_state import (
 )
 from roundelay.torch.operations import *
 from roundelay.torch.process_sets import *
+
+_basics = _HorovodBasics()
 
 
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:

@@ -170,6 +170,11 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     return added
 
 
+def ranks_by_id() -> dict[int, list[int]]:
+    """Returns the ranks of the job's sets by ``process_set_id``, that of all ranks included."""
+    return {0: global_process_set.ranks, **{number: one.ranks for number, one in _added.items()}}
+
+
 def own_process_set(ranks: list[int], use: str) -> ProcessSet:
     """Returns the library's own set of these ranks for one use. All ranks of the job call it, with the same.
 

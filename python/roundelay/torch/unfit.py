@@ -6,9 +6,11 @@ PyTorch's classes are looked up among the loaded modules: this loads none, and w
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+import weakref
+from collections.abc import Iterable, MutableMapping
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from roundelay import _core
 
@@ -24,6 +26,13 @@ _DDP = (
     "a parameter of a DistributedDataParallel module, which reduces its gradients already: give hvd the "
     "module without DistributedDataParallel"
 )
+
+_OTHER = (
+    "a parameter of a {kind} with the methods of _DistributedOptimizer, which reduces its gradients already: "
+    "leave one of the two out"
+)
+# Parameters whose gradients such an optimizer (optimizer/horovod_class.py) reduces. It writes this table.
+reduced_by: MutableMapping[torch.Tensor, weakref.ref[torch.optim.Optimizer]] = WeakIdKeyDictionary()
 
 # Modules and classes of tensors that do not have this rank's values, and what to say of them.
 _CLASSES = {
@@ -69,7 +78,12 @@ def wrong_parameter(parameter: torch.Tensor, reduced: bool) -> str:
     wrong = wrong_tensor(parameter)
     if wrong and hasattr(parameter, "placements"):
         return _DTENSOR.format(placements=parameter.placements)
-    return _DDP if not wrong and reduced and _core.reducer_hooks(parameter) else wrong
+    if wrong or not reduced:
+        return wrong
+    if _core.reducer_hooks(parameter):
+        return _DDP
+    owner = reduced_by[parameter]() if parameter in reduced_by else None
+    return _OTHER.format(kind=type(owner).__name__) if owner is not None else ""
 
 
 def check_fit(named: Iterable[tuple[str, torch.Tensor]], reduced: bool) -> None:

@@ -84,6 +84,20 @@ print(*(os.environ[name] for name in names), os.environ["ROUNDELAY_NODE_ID"][-1]
     ]
 
 
+def test_ranks_have_the_variables_of_horovodrun_on_uneven_hosts(job: Job) -> None:
+    body = """
+names = "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE CONTROLLER CPU_OPERATIONS".split()
+print(*(os.environ["HOROVOD_" + name] for name in names))
+"""
+    status, out, err = job.run(6, body, "-H", THREE)
+    assert (status, err) == (0, "")
+    # The second rank of the third host is the second one of those with local rank 1.
+    places = ["0 2 0 3", "1 2 0 2", "0 1 1 3", "0 3 2 3", "1 3 1 2", "2 3 0 1"]
+    assert sorted(out.splitlines()) == [
+        f"[rank {rank}] {rank} 6 {place} gloo gloo" for rank, place in enumerate(places)
+    ]
+
+
 def test_secrets_are_in_no_list_of_processes_and_only_loopback_listens(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

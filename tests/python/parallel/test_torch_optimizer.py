@@ -291,9 +291,9 @@ def check_a_parameter_of_two_optimizers_is_reduced_once() -> None:
 def check_a_wrapped_model_again() -> None:
     (parameter,) = make_parameters(1)
     plain = torch.optim.SGD([parameter], lr=1.0)
-    for op, expected in ((hvd.Sum, sum_of_ranks()), (hvd.Max, hvd.size())):
-        assert hvd.DistributedOptimizer(plain, op=op) is plain
+    for names in (None, [("weight", parameter)]):
+        assert hvd.DistributedOptimizer(plain, names, op=hvd.Sum) is plain
         plain.zero_grad()
         add_gradients((parameter, hvd.rank() + 1.0))
         plain.step()
-        assert gradient_of(parameter) == [expected] * 3
+        assert gradient_of(parameter) == [sum_of_ranks()] * 3

@@ -159,7 +159,7 @@ def check_other_parameters_on_one_rank_are_an_error_on_all() -> None:
         text = r"rank 0 has 'noname.0.2' \(of 4 parameters\), rank 1 \(2 parameters\) does not"
         with pytest.raises(hvd.HorovodInternalError, match=text):
             add_gradients(*((parameter, 1.0) for parameter in parameters))
-        hvd.DistributedOptimizer(optimizer)  # what was in flight is nobody's now
+        hvd.DistributedOptimizer(optimizer, op=hvd.Sum)  # what was in flight is nobody's now
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
 
 

@@ -79,13 +79,39 @@ from horovod.common.util import (
     num_rank_is_power_2, split_list,
 )
 from horovod.runner import run as by_runner
-assert by_runner is horovod.run
+assert by_runner is horovod.run is horovod.runner.run
+import horovod.run
+assert horovod.run.run is by_runner and callable(horovod.run)
+from horovod.common.basics import HorovodBasics
+assert HorovodBasics("path", "mpi_lib_v2").rank is hvd.rank
+from horovod.torch import _DistributedOptimizer
+from horovod.torch.optimizer import _DistributedOptimizer
 assert horovod.__version__.startswith("0.28.1+roundelay.")
 import importlib.util
 assert importlib.util.find_spec("horovod.torch") and not importlib.util.find_spec("horovod.tensorflow")
 hvd.init()
 assert hvd.size() == 1
+assert hvd.mpi_ops._basics.size() == 1
+assert hvd.mpi_ops._basics._get_process_set_ids_and_ranks() == {0: [0]}
 print("all is there")
+"""
+
+WRAPPED = """
+import copy, pickle
+import roundelay.as_horovod
+import torch
+import horovod.torch as hvd
+hvd.init()
+plain = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=1.0, momentum=0.5)
+shown = str(plain)
+optimizer = hvd.DistributedOptimizer(plain)
+assert optimizer is plain and isinstance(plain, torch.optim.SGD) and str(plain) == shown
+assert str(plain.__class__) == "<class 'horovod.torch.optimizer.SGD'>"  # Lightning looks for this
+for copied in (copy.copy(plain), copy.deepcopy(plain), pickle.loads(pickle.dumps(plain))):
+    assert type(copied) is torch.optim.SGD
+hvd.DistributedOptimizer(plain, strategy="csc:keep=0.5,momentum=masked")  # which is for SGD alone
+assert type(plain).__mro__[1] is torch.optim.SGD
+print("wrapped")
 """
 
 CHILDREN = """
@@ -113,6 +139,10 @@ def test_everything_that_is_imported_resolves(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import roundelay.as_horovod\n" + IMPORTS)
     assert "all is there" in passes(run(str(script), cwd=tmp_path))
+
+
+def test_the_class_of_a_wrapped_optimizer_has_horovods_name(tmp_path: Path) -> None:
+    assert "wrapped" in passes(run("-c", WRAPPED, cwd=tmp_path))
 
 
 @pytest.mark.slow

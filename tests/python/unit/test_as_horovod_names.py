@@ -86,6 +86,9 @@ def test_frameworks_that_are_not_there(horovod: ModuleType, monkeypatch: pytest.
     for name in ("tensorflow", "keras", "mxnet", "spark", "ray", "torch.nothing"):
         with pytest.raises(ImportError, match="horovod"):
             importlib.import_module(f"horovod.{name}")
+    for name in ("spark", "ray"):
+        with pytest.raises(ImportError, match=rf"Roundelay has no horovod\.{name}: start ranks with"):
+            importlib.import_module(f"horovod.{name}")
     util: Any = importlib.import_module("horovod.common.util")
     util.check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", "file", "mpi_lib_v2")
     with pytest.raises(ImportError, match=r"there is no horovod\.tensorflow"):

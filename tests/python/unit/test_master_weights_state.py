@@ -146,7 +146,7 @@ def test_wrapping_again_keeps_the_masters() -> None:
     model, optimizer = make_wrapped()
     train(model, optimizer, make_batches(torch.bfloat16, 2))
     masters = masters_of(optimizer)
-    hvd.DistributedOptimizer(optimizer, model.named_parameters(), master_weights=True, op=hvd.Sum)
+    hvd.DistributedOptimizer(optimizer, model.named_parameters(), master_weights=True)
     assert all(a is b for a, b in zip(masters_of(optimizer), masters, strict=True))
     reference = ByHand(make_model(torch.bfloat16), KINDS["sgd"])
     reference.train(make_batches(torch.bfloat16, 2))

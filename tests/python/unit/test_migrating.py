@@ -20,7 +20,7 @@ import torch
 import roundelay.torch as hvd
 from ranks import ROOT
 from roundelay import _core
-from roundelay.run import arguments
+from roundelay.run import arguments, horovod_variables
 from roundelay.run.errors import UsageError
 
 PAGE = ROOT / "docs" / "migrating.md"
@@ -347,7 +347,7 @@ def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("HOROVOD_", "ROUNDELAY_")):
             monkeypatch.delenv(name)
-    there = names_of(("works", "differs"), "Variables")
+    there = names_of(("works", "differs"), "Variables") - {*horovod_variables.NAMES}
     for name in VARIABLES:
         variable = f"HOROVOD_{name}"
         with monkeypatch.context() as patch:
@@ -356,6 +356,9 @@ def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         read = variable in [source for _, _, source, _ in config.lines]
         reasons = [text for text in config.no_effect if re.match(rf"{variable}\b", text)]
         assert (read, len(reasons)) == ((True, 0) if variable in there else (False, 1)), variable
+    of_the_launcher = [line for line in lines() if set(line.names) & {*horovod_variables.NAMES}]
+    assert all("`roundelayrun` sets them" in line.why for line in of_the_launcher)
+    assert {name for line in of_the_launcher for name in line.names} == {*horovod_variables.NAMES}
 
 
 def test_variables_of_the_build_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""``horovod.torch.optimizer``: DistributedOptimizer."""
+"""``horovod.torch.optimizer``: DistributedOptimizer, and the class that Horovod makes it of."""
 
 from __future__ import annotations
 
@@ -9,5 +9,13 @@ from roundelay.torch.optimizer.distributed import (
     wrapped,
     wrapper_of,
 )
+from roundelay.torch.optimizer.horovod_class import _DistributedOptimizer
 
-__all__ = ["DistributedOptimizer", "job_number", "restart_scopes", "wrapped", "wrapper_of"]
+__all__ = [
+    "DistributedOptimizer",
+    "_DistributedOptimizer",
+    "job_number",
+    "restart_scopes",
+    "wrapped",
+    "wrapper_of",
+]

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from roundelay import _core
+from roundelay.torch import horovod_name
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.gradients.gradient import Reduction
 from roundelay.torch.gradients.groups import assign
@@ -43,6 +44,7 @@ from roundelay.torch.optimizer.gradient_marks import GradientMarks
 from roundelay.torch.optimizer.gradient_sync import GradientSync
 from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.scopes import Scopes
+from roundelay.torch.optimizer.settings import check_again, hide, show
 from roundelay.torch.optimizer.surroundings import context_of
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.optimizer.wrapper import Wrapper
@@ -99,7 +101,7 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
 
     When ``backward()`` returns the gradients hold the result, so clipping and GradScaler need nothing
     special. Every rank of ``process_set`` wraps its optimizers in the same order, with the same parameters;
-    on other ranks the optimizer stays a plain one. Wrapping again replaces the settings.
+    on other ranks the optimizer stays a plain one. Wrapping again replaces names and strategy.
 
     named_parameters: names for messages and the timeline. compression: the form in which gradients travel.
     backward_passes_per_step: gradients are summed locally over so many backward passes, then reduced. op:
@@ -113,7 +115,8 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     master_weights: the optimizer works on fp32 copies of fp16 and bf16 parameters (docs/master_weights.md).
 
     It gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()``, ``set_backward_passes_per_step(n)``.
-    Raises ValueError for wrong arguments, before ``init``, and if its present strategy keeps gradients back.
+    Raises ValueError for wrong arguments, before ``init``, if its present strategy keeps gradients back, and
+    if it is wrapped with other ones of Horovod's arguments.
     """
     _core.size()
     check_optimizer(optimizer)
@@ -124,6 +127,16 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     check_compression(compression)
     check_passes(backward_passes_per_step)
     op, factor = checked_reduction(op, gradient_predivide_factor)
+    settings = {
+        "op": op,
+        "backward_passes_per_step": backward_passes_per_step,
+        "gradient_predivide_factor": factor,
+        "process_set": process_set,
+        "sparse_as_dense": sparse_as_dense,
+        "_compression": compression,
+        "_groups": groups if num_groups == 0 else num_groups,
+    }
+    check_again(optimizer, settings, job_number())
     chosen, compression = chosen_strategy(strategy, compression, op)
     named = names_of(optimizer, parameters, names)
     check_complex(named, chosen, compression, op)
@@ -136,6 +149,8 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     _leave(optimizer)
     rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, chosen.takes_sparse, process_set)
     _wrap(optimizer, rule, chosen, names, masters, backward_passes_per_step, grouping)
+    show(optimizer, settings, job_number())
+    horovod_name.take(optimizer)
     return optimizer
 
 
@@ -202,6 +217,8 @@ def _forget(optimizer: torch.optim.Optimizer, wrapper: Wrapper) -> None:
     del _wrapped[optimizer]
     attached.pop(optimizer).detach()
     wrapper.undo(optimizer)
+    hide(optimizer)
+    horovod_name.give_back(optimizer)
 
 
 def _check_sharing(

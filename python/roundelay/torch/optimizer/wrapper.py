@@ -19,6 +19,7 @@ from roundelay.torch.optimizer.gradient_sync import GradientSync
 from roundelay.torch.optimizer.local_gradients import LocalGradients
 from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.parameter_watch import ParameterWatch
+from roundelay.torch.optimizer.settings import note_passes
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.optimizer.uncounted_steps import UncountedSteps
 from roundelay.torch.parameter_names import Names, of_wrapped
@@ -313,6 +314,7 @@ class Wrapper:
             self._take_parameters()
             self._strategy.accept_gradients(self._watch.named.values(), passes)
         self._passes = passes
+        note_passes(self._optimizer(), passes)
         rules = self._rules()
         if rules is not None:
             rules.passes_per_step = passes

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from roundelay.torch.horovod_name import plain_kind
 from roundelay.torch.strategies import sgd_steps
 from roundelay.torch.strategies.kept_back import KeepsBack, int_from, kept_back_from_texts, whole_number
 from roundelay.torch.strategies.protocol import Bucket, Sent, Spec, Value
@@ -103,7 +104,7 @@ class Lossy(KeepsBack):
         super().accept(optimizer, op)
         if self.momentum == "none":
             return
-        if type(optimizer) is not torch.optim.SGD:
+        if plain_kind(optimizer) is not torch.optim.SGD:
             raise ValueError(
                 f"strategy {self.text} corrects the momentum of torch.optim.SGD, not that of "
                 f"{type(optimizer).__name__}: give the strategy momentum=None (in text: momentum=none), or "

@@ -1,0 +1,5 @@
+"""The class behind ``init``, ``rank`` and the like, under Horovod's name for its module."""
+
+from roundelay.torch.basics import HorovodBasics
+
+__all__ = ["HorovodBasics"]
