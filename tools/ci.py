@@ -54,6 +54,7 @@ PHASES = (
     Phase("wheel", make("wheel-check")),
     Phase("lint", make("lint")),
     Phase("cuda", make("cuda")),
+    Phase("mpi", make("mpi-check")),
     Phase("cpp", make("test-cpp", "TESTS=not nightly"), rerun="ctest"),
     Phase("python", make("test-python", f"TESTS={CHOSEN}"), rerun="pytest"),
     Phase("tsan", make("tsan", "QUICK_TESTS=1"), rerun="ctest"),
