@@ -26,13 +26,15 @@ import time
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from roundelay.run import affinity
+from roundelay import error_report
+from roundelay.run import affinity, signals
 
 # The agent sends the launcher frames: kind and length, then that many bytes. HELLO and EXIT carry JSON.
 HEADER = struct.Struct(">cI")
-HELLO, STDOUT, STDERR, RESULT_PIECE, EXIT = b"H", b"o", b"e", b"r", b"X"
-# The launcher sends the agent orders of one byte; the signal's number follows SIGNAL.
-SIGNAL, KILL, LEAVE = b"S", b"K", b"L"
+HELLO, STDOUT, STDERR, RESULT_PIECE, ERROR, EXIT = b"H", b"o", b"e", b"r", b"E", b"X"  # ERROR: error_report's
+# The launcher sends the agent orders of one byte. The signal's number follows SIGNAL, which is to end the
+# program, and FORWARD.
+SIGNAL, FORWARD, KILL, LEAVE = b"S", b"F", b"K", b"L"
 
 # The launcher's address (see dial) and its secret in hex, which the agent sends first.
 ADDRESS, TOKEN = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_TOKEN"
@@ -157,8 +159,8 @@ class Agent:
         self._connection = connection
         self._program: subprocess.Popen[bytes] | None = None
         self._function = os.environ.get(FUNCTION)
-        self._result: int | None = None
-        self._told_to_stop = self._killed = False
+        self._pipes: dict[int, bytes] = {}  # from the program, and the kind of frame for what comes
+        self._raised = self._told_to_stop = self._killed = False
         self._leave = threading.Event()
 
     def run(self) -> None:
@@ -166,8 +168,8 @@ class Agent:
         adopt_orphans()
         cpus = bind()
         environment, threads = self._environment(bound=cpus is not None)
-        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(signum, self._tell_to_stop)
+        signals.handle(signals.ENDING, self._tell_to_stop)
+        signals.handle(signals.FORWARDED, lambda signum, _: self._signal_program(signum))
         hello = {
             "rank": self._rank,
             "host": socket.gethostname(),
@@ -196,13 +198,19 @@ class Agent:
     def _start(self, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         """Starts the program. If it calls a function, the function is its standard input."""
         with contextlib.ExitStack() as opened:
+
+            def pipe(kind: bytes) -> int:
+                ours, theirs = os.pipe()
+                opened.callback(os.close, theirs)
+                os.set_inheritable(theirs, True)
+                self._pipes[ours] = kind
+                return theirs
+
+            environment[error_report.PIPE] = error_report.named(pipe(ERROR))
             stdin = None
             if self._function is not None:
                 stdin = opened.enter_context(open(self._function, "rb"))
-                self._result, theirs = os.pipe()
-                opened.callback(os.close, theirs)
-                os.set_inheritable(theirs, True)
-                environment[RESULT] = str(theirs)
+                environment[RESULT] = str(pipe(RESULT_PIECE))
             return subprocess.Popen(
                 self._command,
                 env=environment,
@@ -232,7 +240,7 @@ class Agent:
 
     def _report(self, returncode: int) -> None:
         """Tells the launcher how the program ended: `returncode` as subprocess has it (minus the signal)."""
-        report = {"returncode": returncode, "stopped": self._told_to_stop}
+        report = {"returncode": returncode, "stopped": self._told_to_stop, "raised": self._raised}
         self._send(EXIT, json.dumps(report).encode())
 
     def _forward_output(self, program: subprocess.Popen[bytes]) -> None:
@@ -244,8 +252,8 @@ class Agent:
             selector.register(ended, selectors.EVENT_READ, None)
             selector.register(program.stdout, selectors.EVENT_READ, STDOUT)
             selector.register(program.stderr, selectors.EVENT_READ, STDERR)
-            if self._result is not None:
-                selector.register(self._result, selectors.EVENT_READ, RESULT_PIECE)
+            for pipe, kind in self._pipes.items():
+                selector.register(pipe, selectors.EVENT_READ, kind)
             over = False
             while not over:
                 for key, _ in selector.select():
@@ -265,6 +273,8 @@ class Agent:
     def _forward_chunk(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
         data = os.read(key.fd, _CHUNK)
         if data:
+            if key.data == ERROR:
+                self._raised = not self._told_to_stop
             self._send(key.data, data)
         else:
             selector.unregister(key.fileobj)
@@ -298,10 +308,9 @@ class Agent:
                 order = orders.read(1)
             except OSError:
                 order = b""
-            if order == SIGNAL:
-                number = orders.read(1)
-                if number:
-                    self._tell_to_stop(number[0])
+            number = orders.read(1) if order in (SIGNAL, FORWARD) else None
+            if number:
+                (self._tell_to_stop if order == SIGNAL else self._signal_program)(number[0])
             elif order == KILL:
                 self._killed = True
                 self._tell_to_stop(signal.SIGKILL)

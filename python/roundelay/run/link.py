@@ -86,6 +86,7 @@ class Peer:
     def __init__(self, connection: socket.socket, token: bytes) -> None:
         self.socket = connection
         self.rank: int | None = None
+        self.broken = ""  # why the connection broke; empty while it is open or if the agent has closed it
         self._token: bytes | None = token
         self._buffer = bytearray()
 
@@ -93,7 +94,8 @@ class Peer:
         """Returns the frames that came, as (kind, payload); None if the connection is over or no agent's."""
         try:
             data = self.socket.recv(1 << 18)
-        except OSError:
+        except OSError as error:
+            self.broken = error.strerror or str(error)
             return None
         if not data:
             return None

@@ -21,6 +21,8 @@ def main() -> int:
     from roundelay.run.function.result_pipe import ResultPipe
 
     payload, results, caller = map(int, sys.argv[1:4])
+    for signum in (signal.SIGINT, signal.SIGTERM):  # only the caller sends them, whatever its shell ignores
+        signal.signal(signum, signal.SIG_DFL)
     agent.die_with_parent(signal.SIGTERM)
     if os.getppid() != caller:
         return 1
