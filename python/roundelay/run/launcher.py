@@ -32,6 +32,7 @@ EXIT_GRACE_S, LOST_GRACE_S, KILL_AFTER_S = 1.0, 2.5, 3.5
 INTERRUPT_GRACE_S = 5.0  # from the user's first signal to SIGKILL
 # mpirun gets this time to end after its ranks, and after each signal; longer if all went well.
 MPIRUN_GRACE_S, MPIRUN_QUIET_GRACE_S = 1.0, 5.0
+NOTICED_S = 6.0  # a lost host is noticed so late (agent.notice_death): ranks that it took along may end before
 _TICK_S = 0.1
 _READER_GONE = (errno.EPIPE, errno.EIO)  # the reader of a pipe, or a terminal
 
@@ -266,7 +267,8 @@ class Launcher:
             ending = replace(ending, failed_at=error.at, victim=error.of_peer)
         else:
             victim = is_victim(self._output.last_lines(rank), self._output.last_exception(rank))
-            ending = replace(ending, failed_at=now, victim=victim)
+            failed_at = now - NOTICED_S if ending.broken else now
+            ending = replace(ending, failed_at=failed_at, victim=victim)
         self._endings.append(ending)
         if ending.returncode != 0:
             grace = LOST_GRACE_S if ending.returncode < 0 or ending.victim else EXIT_GRACE_S
