@@ -11,7 +11,6 @@ gone, the connection ends, and the agent ends its program.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
@@ -28,6 +27,14 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
 
 from roundelay import error_report
 from roundelay.run import affinity, signals
+from roundelay.run.processes import (
+    ORPHAN_GRACE_S,
+    adopt_orphans,
+    children,
+    die_with_parent,
+    end_orphans,
+    send_signal,
+)
 
 # The agent sends the launcher frames: kind and length, then that many bytes. HELLO and EXIT carry JSON.
 HEADER = struct.Struct(">cI")
@@ -51,15 +58,8 @@ LOCAL_RANK_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_
 BIND = "ROUNDELAY_RUN_BIND"  # set: the agent gives its program a share of the host's CPUs
 FAILED = 1  # the exit status of an agent that cannot do its work and has said why
 
-ORPHAN_GRACE_S = 1.0  # from SIGTERM to SIGKILL for processes without a program or a launcher
-_FAILED_GRACE_S = 0.3  # the same after a program has failed
+_FAILED_GRACE_S = 0.3  # ORPHAN_GRACE_S after a program has failed
 _CHUNK = 1 << 16
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-
-
-def die_with_parent(signum: int) -> None:
-    """Asks the kernel to send `signum` to this process when the thread that forked it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signum), 0, 0, 0)
 
 
 def first_number(variables: tuple[str, ...]) -> int | None:
@@ -97,46 +97,6 @@ def notice_death(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 5)):
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-
-
-def children() -> list[int]:
-    """Returns the pids of this process's children, orphans that it adopted included."""
-    found: list[int] = []
-    for task in os.listdir("/proc/self/task"):
-        try:
-            with open(f"/proc/self/task/{task}/children") as listing:
-                found += [int(pid) for pid in listing.read().split()]
-        except OSError:
-            continue
-    return found
-
-
-def send_signal(pid: int, signum: int) -> None:
-    """Sends a signal to a process that may be gone."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signum)
-
-
-def end_orphans(grace: float = ORPHAN_GRACE_S) -> None:
-    """Ends every child process that is left, adopted ones included: SIGTERM, a grace, SIGKILL."""
-    deadline = time.monotonic() + grace
-    for pid in children():
-        send_signal(pid, signal.SIGTERM)
-    while True:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            if time.monotonic() > deadline:
-                for orphan in children():
-                    send_signal(orphan, signal.SIGKILL)
-            time.sleep(0.01)
-
-
-def adopt_orphans() -> None:
-    """Makes this process adopt the orphans of its descendants."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def bind() -> set[int] | None:

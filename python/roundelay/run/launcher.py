@@ -22,6 +22,7 @@ from roundelay import error_report
 from roundelay.run import agent, signals
 from roundelay.run.link import Listener, Peer
 from roundelay.run.output import Output, Stream
+from roundelay.run.processes import die_with_parent
 from roundelay.run.result import Ending, JobResult, Problem, exit_status, how, is_victim, job_result, named
 
 # These times count from a rank's failure. If it exited, the others get a moment to end by themselves: they
@@ -32,7 +33,6 @@ EXIT_GRACE_S, LOST_GRACE_S, KILL_AFTER_S = 1.0, 2.5, 3.5
 INTERRUPT_GRACE_S = 5.0  # from the user's first signal to SIGKILL
 # mpirun gets this time to end after its ranks, and after each signal; longer if all went well.
 MPIRUN_GRACE_S, MPIRUN_QUIET_GRACE_S = 1.0, 5.0
-NOTICED_S = 6.0  # a lost host is noticed so late (agent.notice_death): ranks that it took along may end before
 _TICK_S = 0.1
 _READER_GONE = (errno.EPIPE, errno.EIO)  # the reader of a pipe, or a terminal
 
@@ -109,7 +109,7 @@ class Launcher:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # the launcher passes Ctrl-C on itself
-            preexec_fn=lambda: agent.die_with_parent(signal.SIGTERM),  # noqa: PLW1509  no threads
+            preexec_fn=lambda: die_with_parent(signal.SIGTERM),  # noqa: PLW1509  no threads
         )
         assert mpirun.stdout is not None
         os.set_blocking(mpirun.stdout.fileno(), False)
@@ -124,8 +124,8 @@ class Launcher:
         self._selector.unregister(ended)
         os.close(ended)
         self._on_mpirun_output(mpirun.stdout)
-        mpirun.stdout.close()
         self._hear_the_last()
+        mpirun.stdout.close()
         self._listener.close()
         return self._job_result(mpirun.returncode)
 
@@ -217,10 +217,11 @@ class Launcher:
     def _on_frames(self, peer: Peer) -> None:
         frames = peer.receive()
         if frames is None:
-            self._selector.unregister(peer.socket)
-            peer.socket.close()
             if peer.rank is not None and self._peers.get(peer.rank) is peer:
                 self._lose(peer.rank)
+            else:
+                self._selector.unregister(peer.socket)
+                peer.socket.close()
             return
         for kind, payload in frames:
             self._on_frame(peer, kind, payload)
@@ -267,8 +268,7 @@ class Launcher:
             ending = replace(ending, failed_at=error.at, victim=error.of_peer)
         else:
             victim = is_victim(self._output.last_lines(rank), self._output.last_exception(rank))
-            failed_at = now - NOTICED_S if ending.broken else now
-            ending = replace(ending, failed_at=failed_at, victim=victim)
+            ending = replace(ending, failed_at=ending.failed_at or now, victim=victim)
         self._endings.append(ending)
         if ending.returncode != 0:
             grace = LOST_GRACE_S if ending.returncode < 0 or ending.victim else EXIT_GRACE_S
@@ -280,15 +280,16 @@ class Launcher:
         running = rank in self._running()
         peer = self._peers.pop(rank)
         if running:
-            broken = peer.broken or ("no answer" if silent else "")
+            unheard_s, unanswered = peer.unheard()
+            broken = peer.broken or ("no answer" if silent and unanswered else "")
+            failed_at = time.monotonic() - (unheard_s if broken else 0.0)
             told = self._told is not None and not broken
             # mpirun kills agents for reasons of its own; starter.py and multi_host.py never do.
             unclear = not (told or broken) and self._settings.started_by == "mpirun"
-            ending = Ending(rank, -signal.SIGKILL, told, self._places[rank], unclear=unclear, broken=broken)
-            self._on_ending(ending)
-        if peer.socket.fileno() >= 0:
-            self._selector.unregister(peer.socket)
-            peer.socket.close()
+            place, returncode = self._places[rank], -signal.SIGKILL
+            self._on_ending(Ending(rank, returncode, told, place, failed_at, broken=broken, unclear=unclear))
+        self._selector.unregister(peer.socket)
+        peer.socket.close()
 
     # --- outgoing
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from roundelay.run import agent, signals
-from roundelay.run.agent import (
-    FAILED,
+from roundelay.run.agent import FAILED
+from roundelay.run.processes import (
     ORPHAN_GRACE_S,
     adopt_orphans,
     die_with_parent,
