@@ -9,10 +9,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from roundelay import error_report
+
 if TYPE_CHECKING:
     from roundelay.run.function.api import run as run
 
 __version__ = "0.1.0"
+
+error_report.install()
 
 
 def stats() -> dict[str, int]:

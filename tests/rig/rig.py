@@ -156,8 +156,12 @@ class Rig:
 
     def lose(self, node: int) -> None:
         """Take a node away as a power cut does: nothing of it says good-bye."""
-        network = self._text([*self.on(node), "readlink", "/proc/self/ns/net"]).strip()
         self.cut(node)
+        self.end(node)
+
+    def end(self, node: int) -> None:
+        """Kill all that runs on a node. Its kernel lives on and says so to its peers."""
+        network = self._text([*self.on(node), "readlink", "/proc/self/ns/net"]).strip()
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it has ended by itself
                 if str((entry / "ns" / "net").readlink()) == network:

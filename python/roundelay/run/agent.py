@@ -11,7 +11,6 @@ gone, the connection ends, and the agent ends its program.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
@@ -26,13 +25,23 @@ import time
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from roundelay.run import affinity, horovod_variables
+from roundelay import error_report
+from roundelay.run import affinity, horovod_variables, signals
+from roundelay.run.processes import (
+    ORPHAN_GRACE_S,
+    adopt_orphans,
+    children,
+    die_with_parent,
+    end_orphans,
+    send_signal,
+)
 
 # The agent sends the launcher frames: kind and length, then that many bytes. HELLO and EXIT carry JSON.
 HEADER = struct.Struct(">cI")
-HELLO, STDOUT, STDERR, RESULT_PIECE, EXIT = b"H", b"o", b"e", b"r", b"X"
-# The launcher sends the agent orders of one byte; the signal's number follows SIGNAL.
-SIGNAL, KILL, LEAVE = b"S", b"K", b"L"
+HELLO, STDOUT, STDERR, RESULT_PIECE, ERROR, EXIT = b"H", b"o", b"e", b"r", b"E", b"X"  # ERROR: error_report's
+# The launcher sends the agent orders of one byte. The signal's number follows SIGNAL, which is to end the
+# program, and FORWARD.
+SIGNAL, FORWARD, KILL, LEAVE = b"S", b"F", b"K", b"L"
 
 # The launcher's address (see dial) and its secret in hex, which the agent sends first.
 ADDRESS, TOKEN = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_TOKEN"
@@ -50,15 +59,8 @@ LOCAL_RANK_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_
 BIND = "ROUNDELAY_RUN_BIND"  # set: the agent gives its program a share of the host's CPUs
 FAILED = 1  # the exit status of an agent that cannot do its work and has said why
 
-ORPHAN_GRACE_S = 1.0  # from SIGTERM to SIGKILL for processes without a program or a launcher
-_FAILED_GRACE_S = 0.3  # the same after a program has failed
+_FAILED_GRACE_S = 0.3  # ORPHAN_GRACE_S after a program has failed
 _CHUNK = 1 << 16
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-
-
-def die_with_parent(signum: int) -> None:
-    """Asks the kernel to send `signum` to this process when the thread that forked it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signum), 0, 0, 0)
 
 
 def first_number(variables: tuple[str, ...]) -> int | None:
@@ -98,46 +100,6 @@ def notice_death(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-def children() -> list[int]:
-    """Returns the pids of this process's children, orphans that it adopted included."""
-    found: list[int] = []
-    for task in os.listdir("/proc/self/task"):
-        try:
-            with open(f"/proc/self/task/{task}/children") as listing:
-                found += [int(pid) for pid in listing.read().split()]
-        except OSError:
-            continue
-    return found
-
-
-def send_signal(pid: int, signum: int) -> None:
-    """Sends a signal to a process that may be gone."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signum)
-
-
-def end_orphans(grace: float = ORPHAN_GRACE_S) -> None:
-    """Ends every child process that is left, adopted ones included: SIGTERM, a grace, SIGKILL."""
-    deadline = time.monotonic() + grace
-    for pid in children():
-        send_signal(pid, signal.SIGTERM)
-    while True:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            if time.monotonic() > deadline:
-                for orphan in children():
-                    send_signal(orphan, signal.SIGKILL)
-            time.sleep(0.01)
-
-
-def adopt_orphans() -> None:
-    """Makes this process adopt the orphans of its descendants."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
 def bind() -> set[int] | None:
     """Gives this process and its children this rank's share of the CPUs. None: they may use them all."""
     rank, ranks = first_number(LOCAL_RANK_VARIABLES), first_number(LOCAL_SIZE_VARIABLES)
@@ -158,8 +120,8 @@ class Agent:
         self._connection = connection
         self._program: subprocess.Popen[bytes] | None = None
         self._function = os.environ.get(FUNCTION)
-        self._result: int | None = None
-        self._told_to_stop = self._killed = False
+        self._pipes: dict[int, bytes] = {}  # from the program, and the kind of frame for what comes
+        self._raised = self._told_to_stop = self._killed = False
         self._leave = threading.Event()
 
     def run(self) -> None:
@@ -167,8 +129,8 @@ class Agent:
         adopt_orphans()
         cpus = bind()
         environment, threads = self._environment(bound=cpus is not None)
-        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(signum, self._tell_to_stop)
+        signals.handle(signals.ENDING, self._tell_to_stop)
+        signals.handle(signals.FORWARDED, lambda signum, _: self._signal_program(signum))
         hello = {
             "rank": self._rank,
             "host": socket.gethostname(),
@@ -197,13 +159,19 @@ class Agent:
     def _start(self, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         """Starts the program. If it calls a function, the function is its standard input."""
         with contextlib.ExitStack() as opened:
+
+            def pipe(kind: bytes) -> int:
+                ours, theirs = os.pipe()
+                opened.callback(os.close, theirs)
+                os.set_inheritable(theirs, True)
+                self._pipes[ours] = kind
+                return theirs
+
+            environment[error_report.PIPE] = error_report.named(pipe(ERROR))
             stdin = None
             if self._function is not None:
                 stdin = opened.enter_context(open(self._function, "rb"))
-                self._result, theirs = os.pipe()
-                opened.callback(os.close, theirs)
-                os.set_inheritable(theirs, True)
-                environment[RESULT] = str(theirs)
+                environment[RESULT] = str(pipe(RESULT_PIECE))
             return subprocess.Popen(
                 self._command,
                 env=environment,
@@ -233,7 +201,7 @@ class Agent:
 
     def _report(self, returncode: int) -> None:
         """Tells the launcher how the program ended: `returncode` as subprocess has it (minus the signal)."""
-        report = {"returncode": returncode, "stopped": self._told_to_stop}
+        report = {"returncode": returncode, "stopped": self._told_to_stop, "raised": self._raised}
         self._send(EXIT, json.dumps(report).encode())
 
     def _forward_output(self, program: subprocess.Popen[bytes]) -> None:
@@ -245,8 +213,8 @@ class Agent:
             selector.register(ended, selectors.EVENT_READ, None)
             selector.register(program.stdout, selectors.EVENT_READ, STDOUT)
             selector.register(program.stderr, selectors.EVENT_READ, STDERR)
-            if self._result is not None:
-                selector.register(self._result, selectors.EVENT_READ, RESULT_PIECE)
+            for pipe, kind in self._pipes.items():
+                selector.register(pipe, selectors.EVENT_READ, kind)
             over = False
             while not over:
                 for key, _ in selector.select():
@@ -266,6 +234,8 @@ class Agent:
     def _forward_chunk(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
         data = os.read(key.fd, _CHUNK)
         if data:
+            if key.data == ERROR:
+                self._raised = not self._told_to_stop
             self._send(key.data, data)
         else:
             selector.unregister(key.fileobj)
@@ -299,10 +269,9 @@ class Agent:
                 order = orders.read(1)
             except OSError:
                 order = b""
-            if order == SIGNAL:
-                number = orders.read(1)
-                if number:
-                    self._tell_to_stop(number[0])
+            number = orders.read(1) if order in (SIGNAL, FORWARD) else None
+            if number:
+                (self._tell_to_stop if order == SIGNAL else self._signal_program)(number[0])
             elif order == KILL:
                 self._killed = True
                 self._tell_to_stop(signal.SIGKILL)

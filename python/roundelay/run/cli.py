@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from roundelay import __version__
-from roundelay.run import arguments, job, limits
+from roundelay.run import arguments, job, limits, standard_files
 from roundelay.run.errors import UsageError
 from roundelay.run.function.result_pipe import ResultPipe
 from roundelay.run.launcher import Launcher, Settings
@@ -28,6 +28,7 @@ def main(
     def say(line: str) -> None:
         print(f"{prog}: {line}", file=sys.stderr, flush=True)
 
+    standard_files.open_all()
     try:
         given = arguments.parse(prog, argv)
         if given.version or given.check_build:
@@ -99,8 +100,9 @@ def _launch(
         else:
             _last_word(result, output, say)
         sys.stdout.flush()
-    except BrokenPipeError:
-        return _nobody_reads()
+    except OSError:  # nobody reads, or a disk is full
+        unread = _nobody_reads()
+        return result.status or unread
     return result.status
 
 
@@ -116,8 +118,10 @@ def _last_word(result: JobResult, output: Output, say: Callable[[str], None]) ->
 
 
 def _nobody_reads() -> int:
-    """Returns the exit status after the reader of stdout is gone; silences the interpreter's complaint."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Returns the exit status after the reader of stdout is gone; silences the interpreter's complaints."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(null, stream.fileno())
     return 128 + 13
 
 

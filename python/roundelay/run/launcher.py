@@ -4,6 +4,7 @@ has ended. Ends all ranks if one fails.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import selectors
@@ -13,13 +14,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import IO
 
-from roundelay.run import agent
+from roundelay import error_report
+from roundelay.run import agent, signals
 from roundelay.run.link import Listener, Peer
 from roundelay.run.output import Output, Stream
+from roundelay.run.processes import die_with_parent
 from roundelay.run.result import Ending, JobResult, Problem, exit_status, how, is_victim, job_result, named
 
 # These times count from a rank's failure. If it exited, the others get a moment to end by themselves: they
@@ -31,8 +34,7 @@ INTERRUPT_GRACE_S = 5.0  # from the user's first signal to SIGKILL
 # mpirun gets this time to end after its ranks, and after each signal; longer if all went well.
 MPIRUN_GRACE_S, MPIRUN_QUIET_GRACE_S = 1.0, 5.0
 _TICK_S = 0.1
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_READER_GONE = (errno.EPIPE, errno.EIO)  # the reader of a pipe, or a terminal
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,14 @@ class Settings:
     prefix: str  # begins the lines that started_by itself writes
     say: Callable[[str], None]  # shows a line of the launcher's own
     on_result: Callable[[int, bytes], None] | None = None  # takes a piece of a rank's reply
+
+
+@dataclass(frozen=True)
+class Error:
+    """A rank's exception that reached the top."""
+
+    at: float  # monotonic seconds
+    of_peer: bool  # another rank has caused it
 
 
 class Launcher:
@@ -67,12 +77,13 @@ class Launcher:
         self._peers: dict[int, Peer] = {}
         self._places: dict[int, str] = {}
         self._endings: list[Ending] = []
+        self._errors: dict[int, Error] = {}  # the last exception that each rank told of
         self._told: bytes | None = None  # the last order to all ranks; each one is to end them
         self._interrupted_by: int | None = None
         self._problem: str | None = None
         self._terminate_at = self._kill_at = self._end_mpirun_at = float("inf")
         self._mpirun_signals = [signal.SIGTERM, signal.SIGKILL]
-        self._killed = self._dismissed = self._reader_gone = False
+        self._killed = self._dismissed = self._mute = False
 
     @property
     def endings(self) -> list[Ending]:
@@ -81,7 +92,8 @@ class Launcher:
 
     def run(self) -> JobResult:
         """Runs the job to its end. Must be called on the main thread: it handles signals meanwhile."""
-        handlers = {signum: signal.signal(signum, self._on_signal) for signum in SIGNALS}
+        handlers = signals.handle(signals.ENDING, self._on_signal)
+        handlers |= signals.handle(signals.FORWARDED, self._forward)
         try:
             return self._run()
         finally:
@@ -97,7 +109,7 @@ class Launcher:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # the launcher passes Ctrl-C on itself
-            preexec_fn=lambda: agent.die_with_parent(signal.SIGTERM),  # noqa: PLW1509  no threads
+            preexec_fn=lambda: die_with_parent(signal.SIGTERM),  # noqa: PLW1509  no threads
         )
         assert mpirun.stdout is not None
         os.set_blocking(mpirun.stdout.fileno(), False)
@@ -112,18 +124,38 @@ class Launcher:
         self._selector.unregister(ended)
         os.close(ended)
         self._on_mpirun_output(mpirun.stdout)
-        # The agents' last frames may still be on their way.
-        deadline = time.monotonic() + MPIRUN_GRACE_S
-        while self._peers and time.monotonic() < deadline:
-            self._step()
-        for rank in list(self._peers):
-            self._lose(rank)
+        self._hear_the_last()
+        mpirun.stdout.close()
         self._listener.close()
         return self._job_result(mpirun.returncode)
 
+    def _hear_the_last(self) -> None:
+        """Takes the agents' last frames after mpirun's end. It may end without them, when it lost a host.
+
+        Then agents on other hosts still answer to KILL.
+        """
+        self._wait_for_endings()
+        if self._running():
+            self._order(agent.KILL)
+            self._wait_for_endings()
+        for rank in list(self._peers):
+            self._lose(rank, silent=True)
+
+    def _wait_for_endings(self) -> None:
+        """Listens until every rank has ended, for MPIRUN_GRACE_S at most."""
+        deadline = time.monotonic() + MPIRUN_GRACE_S
+        while self._running() and time.monotonic() < deadline:
+            self._step()
+
+    def _running(self) -> set[int]:
+        """Returns the ranks that are connected and have not ended."""
+        return set(self._peers) - {ending.rank for ending in self._endings}
+
     def _job_result(self, mpirun_returncode: int) -> JobResult:
-        if self._reader_gone:
-            return JobResult(128 + signal.SIGPIPE)
+        if self._mute:
+            if self._problem is not None:
+                return JobResult(1, self._problem)
+            return JobResult(128 + (self._interrupted_by or signal.SIGPIPE))
         problem = None
         if self._problem is not None:
             problem = Problem(self._problem, 1)
@@ -135,7 +167,6 @@ class Launcher:
         result = job_result(
             self._endings,
             self._settings.num_proc,
-            self._output.last_lines,
             interrupted_by=self._interrupted_by,
             problem=problem,
             started_by=self._settings.started_by,
@@ -153,13 +184,16 @@ class Launcher:
 
     def _show(self, write: Callable[[], None]) -> None:
         """Writes for the user. When nobody reads (`roundelayrun ... | head`), the job ends, as by SIGPIPE."""
-        if self._reader_gone:
+        if self._mute:
             return
         try:
             write()
-        except BrokenPipeError:
-            self._reader_gone = True
-            self._kill()
+        except OSError as error:
+            self._mute = True
+            if error.errno in _READER_GONE:
+                self._kill()
+            else:
+                self._fail(f"cannot write the ranks' output: {error.strerror}")
 
     # --- incoming
 
@@ -183,10 +217,11 @@ class Launcher:
     def _on_frames(self, peer: Peer) -> None:
         frames = peer.receive()
         if frames is None:
-            self._selector.unregister(peer.socket)
-            peer.socket.close()
             if peer.rank is not None and self._peers.get(peer.rank) is peer:
                 self._lose(peer.rank)
+            else:
+                self._selector.unregister(peer.socket)
+                peer.socket.close()
             return
         for kind, payload in frames:
             self._on_frame(peer, kind, payload)
@@ -197,8 +232,10 @@ class Launcher:
         elif peer.rank is None:
             return
         elif kind == agent.EXIT:
-            report, place = json.loads(payload), self._places[peer.rank]
-            self._on_ending(Ending(peer.rank, report["returncode"], report["stopped"], place))
+            self._on_ending(Ending(rank=peer.rank, place=self._places[peer.rank], **json.loads(payload)))
+        elif kind == agent.ERROR:
+            of_peer = payload.endswith(error_report.OF_PEER)
+            self._errors[peer.rank] = Error(time.monotonic(), of_peer)
         elif kind == agent.RESULT_PIECE:
             on_result, rank = self._settings.on_result, peer.rank
             if on_result is not None:
@@ -224,35 +261,43 @@ class Launcher:
             peer.order(self._told)
 
     def _on_ending(self, ending: Ending) -> None:
+        rank, now = ending.rank, time.monotonic()
+        self._show(lambda: self._output.close(rank))
+        error = self._errors.get(rank)
+        if error is not None:
+            ending = replace(ending, failed_at=error.at, victim=error.of_peer)
+        else:
+            victim = is_victim(self._output.last_lines(rank), self._output.last_exception(rank))
+            ending = replace(ending, failed_at=ending.failed_at or now, victim=victim)
         self._endings.append(ending)
-        self._show(lambda: self._output.close(ending.rank))
         if ending.returncode != 0:
-            now = time.monotonic()
-            lost = ending.returncode < 0 or is_victim(self._output.last_lines(ending.rank))
-            grace = LOST_GRACE_S if lost else EXIT_GRACE_S
+            grace = LOST_GRACE_S if ending.returncode < 0 or ending.victim else EXIT_GRACE_S
             self._terminate_at = min(self._terminate_at, now + grace)
             self._kill_at = min(self._kill_at, now + KILL_AFTER_S)
 
-    def _lose(self, rank: int) -> None:
+    def _lose(self, rank: int, *, silent: bool = False) -> None:
         """Handles the end of a connection. Without a report, the program was killed or the host is gone."""
+        running = rank in self._running()
         peer = self._peers.pop(rank)
-        if all(ending.rank != rank for ending in self._endings):
+        if running:
+            unheard_s, unanswered = peer.unheard()
+            broken = peer.broken or ("no answer" if silent and unanswered else "")
+            failed_at = time.monotonic() - (unheard_s if broken else 0.0)
+            told = self._told is not None and not broken
             # mpirun kills agents for reasons of its own; starter.py and multi_host.py never do.
-            stopped = self._told is not None or self._settings.started_by == "mpirun"
-            self._on_ending(Ending(rank, -signal.SIGKILL, stopped, self._places[rank]))
-        if peer.socket.fileno() >= 0:
-            self._selector.unregister(peer.socket)
-            peer.socket.close()
+            unclear = not (told or broken) and self._settings.started_by == "mpirun"
+            place, returncode = self._places[rank], -signal.SIGKILL
+            self._on_ending(Ending(rank, returncode, told, place, failed_at, broken=broken, unclear=unclear))
+        self._selector.unregister(peer.socket)
+        peer.socket.close()
 
     # --- outgoing
 
     def _order(self, order: bytes) -> None:
         """Gives an order to every rank that still runs, and to those that call in later."""
         self._told = order
-        ended = {ending.rank for ending in self._endings}
-        for rank, peer in list(self._peers.items()):
-            if rank not in ended:
-                peer.order(order)
+        for rank in self._running():
+            self._peers[rank].order(order)
 
     def _on_signal(self, signum: int, _frame: FrameType | None) -> None:
         """Passes the user's first signal on to the ranks; the second one kills them."""
@@ -263,6 +308,11 @@ class Launcher:
         self._order(agent.SIGNAL + bytes([signum]))
         self._terminate_at = float("inf")
         self._kill_at = time.monotonic() + INTERRUPT_GRACE_S
+
+    def _forward(self, signum: int, _frame: FrameType | None) -> None:
+        """Passes a signal on that is for the ranks' programs and does not end the job."""
+        for peer in list(self._peers.values()):
+            peer.order(agent.FORWARD + bytes([signum]))
 
     def _fail(self, problem: str) -> None:
         self._problem = self._problem or problem

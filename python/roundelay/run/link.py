@@ -6,6 +6,7 @@ import contextlib
 import hmac
 import secrets
 import socket
+import struct
 from collections.abc import Iterator
 
 from roundelay.run import interfaces
@@ -14,6 +15,7 @@ from roundelay.run.errors import UsageError
 from roundelay.run.hosts import Host, is_local
 
 _TOKEN_BYTES = 16
+_TCP_INFO = struct.Struct("=24xI28xI")  # linux/tcp.h's tcp_info up to last_ack_recv: unacked, and that
 
 
 class Listener:
@@ -86,6 +88,7 @@ class Peer:
     def __init__(self, connection: socket.socket, token: bytes) -> None:
         self.socket = connection
         self.rank: int | None = None
+        self.broken = ""  # why the connection broke; empty while it is open or if the agent has closed it
         self._token: bytes | None = token
         self._buffer = bytearray()
 
@@ -93,7 +96,8 @@ class Peer:
         """Returns the frames that came, as (kind, payload); None if the connection is over or no agent's."""
         try:
             data = self.socket.recv(1 << 18)
-        except OSError:
+        except OSError as error:
+            self.broken = error.strerror or str(error)
             return None
         if not data:
             return None
@@ -115,6 +119,17 @@ class Peer:
                 return
             yield kind, bytes(self._buffer[HEADER.size : end])
             del self._buffer[:end]
+
+    def unheard(self) -> tuple[float, bool]:
+        """Returns the seconds since the agent's host acknowledged anything, and whether it owes us that now.
+
+        0.0 and False on this machine. Hosts that live acknowledge something each second (notice_death).
+        """
+        if self.socket.family == socket.AF_UNIX:
+            return 0.0, False
+        info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        unacknowledged, last_ms = _TCP_INFO.unpack(info)
+        return last_ms / 1000, unacknowledged > 0
 
     def order(self, order: bytes) -> None:
         """Sends an order. Does nothing if the agent is gone.

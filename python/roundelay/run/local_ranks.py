@@ -14,9 +14,9 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from roundelay.run import agent, horovod_variables
-from roundelay.run.agent import (
-    FAILED,
+from roundelay.run import agent, horovod_variables, signals
+from roundelay.run.agent import FAILED
+from roundelay.run.processes import (
     ORPHAN_GRACE_S,
     adopt_orphans,
     die_with_parent,
@@ -42,7 +42,6 @@ _OUTER = (
     *horovod_variables.NAMES,
 )
 _OF_AN_MPI = "PMIX_MCA_"
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def without_outer_job(environment: Mapping[str, str]) -> dict[str, str]:
@@ -137,7 +136,7 @@ def _fork_agent(program: list[str], environment: Mapping[str, str], listener: in
 
     The agent keeps only descriptors 0, 1, 2 and the listener. Signals end it until it handles them itself.
     """
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signals.ENDING)
     pid = os.fork()
     if pid != 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -145,8 +144,7 @@ def _fork_agent(program: list[str], environment: Mapping[str, str], listener: in
     status = FAILED
     try:
         die_with_parent(signal.SIGKILL)
-        for signum in _SIGNALS:
-            signal.signal(signum, signal.SIG_DFL)
+        signals.handle(signals.ENDING, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         first = 3
         if listener is not None:
@@ -165,6 +163,6 @@ def _fork_agent(program: list[str], environment: Mapping[str, str], listener: in
 
 
 def on_signals(handle: Callable[[int], None]) -> None:
-    """Calls `handle` with the number of each signal that asks this process to end."""
-    for signum in _SIGNALS:
-        signal.signal(signum, lambda number, _frame: handle(number))
+    """Calls `handle` with the number of each signal that asks this process to end, and survives others."""
+    signals.handle(signals.ENDING, lambda number, _frame: handle(number))
+    signals.handle(signals.FORWARDED, lambda _number, _frame: None)

@@ -26,9 +26,10 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from roundelay.run import host_starter
-from roundelay.run.agent import ADDRESS, FAILED, FUNCTION, die_with_parent
+from roundelay.run.agent import ADDRESS, FAILED, FUNCTION
 from roundelay.run.host_starter import ANSWER, Plan
 from roundelay.run.local_ranks import HostRanks, on_signals
+from roundelay.run.processes import die_with_parent
 from roundelay.run.result import exit_status
 
 _SSH_FAILED = 255

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from roundelay.run.errors import UsageError
+from roundelay.run.tracebacks import Tracebacks
 
 PROGRESS_INTERVAL_S = 1.0  # between two showings of a progress bar that redraws its line
 TAIL_LINES = 20  # the last lines of a rank's stderr are kept, to be shown if the rank fails
@@ -90,6 +91,7 @@ class Stream:
         self._file = file
         self._splitter = LineSplitter()
         self.tail: deque[bytes] = deque(maxlen=TAIL_LINES)
+        self.tracebacks = Tracebacks()
 
     def write(self, data: bytes, now: float) -> None:
         """Shows what the rank wrote; raises OSError (BrokenPipeError) when nobody reads any more."""
@@ -113,6 +115,8 @@ class Stream:
         if not lines:
             return
         self.tail.extend(lines)
+        for line in lines:
+            self.tracebacks.read(line)
         prefix = self._clock() + self._prefix
         self._sink.write(b"".join(prefix + line + b"\n" for line in lines))
         self._sink.flush()
@@ -151,6 +155,10 @@ class Output:
     def last_lines(self, rank: int) -> list[bytes]:
         """Returns the last lines on a rank's stderr."""
         return list(self.streams[rank, "stderr"].tail)
+
+    def last_exception(self, rank: int) -> bytes:
+        """Returns the line on a rank's stderr that names the last exception in a traceback; empty: none."""
+        return self.streams[rank, "stderr"].tracebacks.exception
 
 
 def has_colours(sink: BinaryIO, environment: Mapping[str, str]) -> bool:

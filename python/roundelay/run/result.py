@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass
 
 _RANKS_NAMED = 16
@@ -19,11 +18,35 @@ class Ending:
     returncode: int
     stopped: bool
     place: str  # "pid N on HOST"
+    failed_at: float = 0.0  # monotonic seconds of the launcher; of the exception, if the rank told of one
+    victim: bool = False  # another rank has caused the failure
+    raised: bool = False  # an exception had reached the top, before the program was told to end
+    broken: str = ""  # why the connection to the agent broke
+    unclear: bool = False  # the agent is gone without a report: its host was lost, or mpirun has killed it
+
+    @property
+    def host(self) -> str:
+        """The HOST of `place`."""
+        return self.place.rpartition(" on ")[2]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the program failed by itself, as far as its own end tells."""
+        return self.returncode != 0 and (self.raised or not (self.stopped or self.unclear))
 
     @property
     def status(self) -> int:
         """The exit status as a shell has it."""
-        return exit_status(self.returncode)
+        return 1 if self.stopped and self.raised else exit_status(self.returncode)
+
+    @property
+    def how(self) -> str:
+        """Words about the end."""
+        if self.stopped and self.raised:
+            return "it raised an exception, and did not end in time"
+        if self.broken:
+            return f"the connection to its host broke: {self.broken}"
+        return how(self.returncode)
 
 
 @dataclass(frozen=True)
@@ -66,23 +89,33 @@ def named(ranks: list[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-def is_victim(last_lines: list[bytes]) -> bool:
-    """Returns whether a rank's last line on stderr is an error that another rank has caused."""
+def is_victim(last_lines: list[bytes], exception: bytes) -> bool:
+    """Returns whether stderr ends with an error that another rank has caused; or the last traceback does."""
     filled = [line for line in last_lines if line.strip()]
-    return bool(filled) and any(error in filled[-1] for error in _PEER_ERRORS)
+    named = (exception.partition(b":")[0], *filled[-1:])
+    return any(error in line for line in named for error in _PEER_ERRORS)
 
 
-def first_failure(endings: list[Ending], last_lines: Callable[[int], list[bytes]]) -> Ending | None:
+def first_failure(endings: list[Ending]) -> Ending | None:
     """Returns the failure that caused the others. `endings` are in order of arrival."""
-    failed = [ending for ending in endings if ending.returncode != 0 and not ending.stopped]
-    culprits = [ending for ending in failed if not is_victim(last_lines(ending.rank))]
+    failed = [
+        ending
+        for place, ending in enumerate(endings)
+        if ending.failed or (ending.unclear and _outlived(ending, endings[place + 1 :]))
+    ]
+    failed.sort(key=lambda ending: ending.failed_at)
+    culprits = [ending for ending in failed if not ending.victim]
     return next(iter(culprits + failed), None)
+
+
+def _outlived(lost: Ending, later: list[Ending]) -> bool:
+    """Returns whether an agent on another host lived on to report. mpirun kills the agents of all hosts."""
+    return any(other.host != lost.host and not (other.unclear or other.broken) for other in later)
 
 
 def job_result(
     endings: list[Ending],
     num_proc: int,
-    last_lines: Callable[[int], list[bytes]],
     *,
     interrupted_by: int | None,
     problem: Problem | None,
@@ -94,13 +127,13 @@ def job_result(
         return JobResult(128 + interrupted_by, f"ended by {name}; no rank is left")
     if len(endings) == num_proc and all(ending.returncode == 0 for ending in endings):
         return JobResult(0)
-    first = first_failure(endings, last_lines)
+    first = first_failure(endings)
     if first is None and problem is not None:
         return JobResult(problem.status, problem.text)
     if first is None:
         first = next((ending for ending in endings if ending.returncode != 0), None)
     if first is not None:
-        text = f"rank {first.rank} ({first.place}) failed first: {how(first.returncode)}"
+        text = f"rank {first.rank} ({first.place}) failed first: {first.how}"
         return JobResult(first.status, text, first.rank)
     seen = {ending.rank for ending in endings}
     missing = named([rank for rank in range(num_proc) if rank not in seen])

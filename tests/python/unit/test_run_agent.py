@@ -19,6 +19,8 @@ import pytest
 
 from in_time import crowd, expect_within, three_tries, wait_until
 from launch_job import PROMISED_S, state_of
+from ranks import ROOT
+from roundelay import error_report
 from roundelay.run import affinity, agent
 from roundelay.run.link import Listener, Peer
 
@@ -82,7 +84,9 @@ def report(came: dict[bytes, bytes]) -> dict[str, Any]:
 
 
 def test_relays_reports_and_leaves_when_told(listener: Listener) -> None:
-    script = "echo out; echo err >&2; echo $OMP_NUM_THREADS; env | grep ROUNDELAY_RUN_; exit 5"
+    script = (
+        "echo out; echo err >&2; echo $OMP_NUM_THREADS; env | grep -E 'ROUNDELAY_RUN_(ADDRESS|TOKEN)'; exit 5"
+    )
     with start(listener, "sh", "-c", script) as process:
         peer = listener.accept(listener.sockets[0])
         came = until_exit(peer)
@@ -90,7 +94,7 @@ def test_relays_reports_and_leaves_when_told(listener: Listener) -> None:
         assert (hello["rank"], hello["host"], hello["threads"]) == (7, socket.gethostname(), 1)
         assert came[agent.STDOUT] == b"out\n1\n"  # neither address nor token reach the program
         assert came[agent.STDERR] == b"err\n"
-        assert report(came) == {"returncode": 5, "stopped": False}
+        assert report(came) == {"returncode": 5, "stopped": False, "raised": False}
         assert process.poll() is None
         peer.order(agent.LEAVE)
         assert process.wait(LIMIT_S) == 0
@@ -112,7 +116,7 @@ def test_passes_signals_on(listener: Listener, signum: int) -> None:
         peer = listener.accept(listener.sockets[0])
         assert next(payload for kind, payload in frames(peer) if kind == agent.STDOUT) == b"ready\n"
         peer.order(agent.SIGNAL + bytes([signum]))
-        assert report(until_exit(peer)) == {"returncode": -signum, "stopped": True}
+        assert report(until_exit(peer)) == {"returncode": -signum, "stopped": True, "raised": False}
         peer.order(agent.LEAVE)
         assert process.wait(LIMIT_S) == 0
 
@@ -132,7 +136,42 @@ def test_a_program_that_ended_before_the_order_was_not_told(
         wait_until(lambda: state_of(pid) == "Z", LIMIT_S * crowd(), "the program does not end")
         peer.order(order)
         process.send_signal(signal.SIGCONT)
-        assert report(until_exit(peer)) == {"returncode": 3, "stopped": False}
+        assert report(until_exit(peer)) == {"returncode": 3, "stopped": False, "raised": False}
+        peer.order(agent.LEAVE)
+        assert process.wait(LIMIT_S) == 0
+
+
+def test_tells_of_the_exception_that_ended_a_program_although_it_was_told_to_end(listener: Listener) -> None:
+    script = """
+import sys, threading, time
+sys.path[:0] = sys.argv[1:]
+import roundelay
+threading.Thread(target=time.sleep, args=(60,)).start()
+raise ValueError("two\\nlines")
+"""
+    with start(listener, sys.executable, "-c", script, str(ROOT / "python")) as process:
+        peer = listener.accept(listener.sockets[0])
+        assert next(payload for kind, payload in frames(peer) if kind == agent.ERROR) == error_report.OWN
+        peer.order(agent.SIGNAL + bytes([signal.SIGTERM]))
+        assert report(until_exit(peer)) == {"returncode": -signal.SIGTERM, "stopped": True, "raised": True}
+        peer.order(agent.LEAVE)
+        assert process.wait(LIMIT_S) == 0
+
+
+@pytest.mark.parametrize("signum", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT])
+def test_forwards_signals_that_do_not_end_the_program(listener: Listener, signum: signal.Signals) -> None:
+    """Those that the agent gets itself, of mpirun for example, too."""
+    script = f"trap 'echo told' {int(signum)}; echo ready; while :; do sleep 0.05; done"
+    with start(listener, "sh", "-c", script) as process:
+        peer = listener.accept(listener.sockets[0])
+        said = (payload for kind, payload in frames(peer) if kind == agent.STDOUT)
+        assert next(said) == b"ready\n"
+        peer.order(agent.FORWARD + bytes([signum]))
+        assert next(said) == b"told\n"
+        process.send_signal(signum)
+        assert next(said) == b"told\n"
+        peer.order(agent.KILL)
+        assert report(until_exit(peer))["returncode"] == -signal.SIGKILL
         peer.order(agent.LEAVE)
         assert process.wait(LIMIT_S) == 0
 

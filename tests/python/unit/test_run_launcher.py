@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ranks import ROOT
 from roundelay.run import agent, launcher
 from roundelay.run.launcher import Launcher, Settings
 from roundelay.run.link import Listener
@@ -76,3 +77,37 @@ def test_the_rank_that_another_one_has_lost_gets_longer_to_end(
     result = lost.run()
     assert result.status == 3
     assert result.text.startswith("rank 1 ")
+
+
+# An agent whose connection is reset when it is killed, as its program does.
+RESETTING = """
+import socket, struct, sys
+sys.path.insert(0, sys.argv[2])
+from roundelay.run import agent
+dial = agent.dial
+def resetting(address):
+    connection = dial(address)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return connection
+agent.dial = resetting
+agent.run(["sh", "-c", sys.argv[1]])
+"""
+
+
+def test_a_reset_connection_is_named_under_mpirun_too() -> None:
+    listener = Listener(["127.0.0.1"])
+    command = [sys.executable, "-c", RESETTING, "kill -9 $PPID; exec sleep 60", str(ROOT / "python")]
+    environment = {
+        **os.environ,
+        "ROUNDELAY_RUN_RANK": "0",
+        agent.ADDRESS: listener.address,
+        agent.TOKEN: listener.token.hex(),
+    }
+    output = Output(1, io.BytesIO(), io.BytesIO(), None)
+    reset = Launcher(
+        command, environment, listener, output, Settings(1, PATIENCE_S, False, "mpirun", "", print)
+    )
+    result = reset.run()
+    assert result.status == 137
+    assert result.text.startswith("rank 0 (pid ")
+    assert result.text.endswith(" failed first: the connection to its host broke: Connection reset by peer")

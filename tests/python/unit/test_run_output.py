@@ -12,15 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roundelay.run.output import LineSplitter, Output
-from roundelay.run.result import Ending, JobResult, Problem, first_failure, how, job_result
+from roundelay.run.result import Ending, JobResult, Problem, how, job_result
 
 
 def ending(rank: int, returncode: int, stopped: bool = False) -> Ending:
     return Ending(rank, returncode, stopped, f"pid {100 + rank} on here")
-
-
-def silence(_rank: int) -> list[bytes]:
-    return []
 
 
 @given(st.lists(st.binary(max_size=20).map(lambda data: data.replace(b"\r", b"")), max_size=30))
@@ -117,52 +113,39 @@ def test_how(returncode: int, words: str) -> None:
 
 def test_all_is_well_whatever_mpirun_says() -> None:
     problem = Problem("mpirun itself ended the job: exit code 1", 1)
-    assert job_result(
-        [ending(0, 0), ending(1, 0)], 2, silence, interrupted_by=None, problem=problem
-    ) == JobResult(0)
+    assert job_result([ending(0, 0), ending(1, 0)], 2, interrupted_by=None, problem=problem) == JobResult(0)
 
 
 def test_the_first_failure_is_the_jobs() -> None:
     endings = [ending(0, 0), ending(2, -9), ending(1, 1)]
-    result = job_result(endings, 3, silence, interrupted_by=None, problem=None)
+    result = job_result(endings, 3, interrupted_by=None, problem=None)
     text = "rank 2 (pid 102 on here) failed first: killed by SIGKILL (signal 9)"
     assert result == JobResult(137, text, rank=2)
 
 
-@pytest.mark.parametrize("error", [b"HorovodInternalError", b"MismatchError"])
-def test_who_lost_a_rank_is_not_the_first_though_it_ended_before(error: bytes) -> None:
-    words = {
-        0: [b"Traceback", b"roundelay.errors." + error + b": rank 1 was lost", b""],
-        1: [b"Traceback", b"ValueError: boom"],
-    }
-    first = first_failure([ending(0, 1), ending(1, 5)], lambda rank: words[rank])
-    assert first == ending(1, 5)
-    assert first_failure([ending(0, 1)], lambda rank: words[rank]) == ending(0, 1)
-
-
 def test_who_was_told_to_end_did_not_fail() -> None:
     endings = [ending(0, -15, stopped=True), ending(1, 4)]
-    assert job_result(endings, 2, silence, interrupted_by=None, problem=None).status == 4
+    assert job_result(endings, 2, interrupted_by=None, problem=None).status == 4
 
 
 def test_mpirun_itself() -> None:
     endings = [ending(0, -15, stopped=True), ending(1, -9, stopped=True)]
     problem = Problem("mpirun itself ended the job: exit code 5", 5)
-    assert job_result(endings, 2, silence, interrupted_by=None, problem=problem) == JobResult(5, problem.text)
-    assert job_result(endings, 2, silence, interrupted_by=None, problem=None).status == 143
+    assert job_result(endings, 2, interrupted_by=None, problem=problem) == JobResult(5, problem.text)
+    assert job_result(endings, 2, interrupted_by=None, problem=None).status == 143
 
 
 def test_the_users_signal_counts_most() -> None:
-    result = job_result([ending(0, 1)], 2, silence, interrupted_by=signal.SIGINT, problem=Problem("x", 1))
+    result = job_result([ending(0, 1)], 2, interrupted_by=signal.SIGINT, problem=Problem("x", 1))
     assert result == JobResult(130, "ended by SIGINT; no rank is left")
 
 
 def test_ranks_that_never_started() -> None:
-    result = job_result([ending(1, 0)], 3, silence, interrupted_by=None, problem=None)
+    result = job_result([ending(1, 0)], 3, interrupted_by=None, problem=None)
     assert result == JobResult(1, "mpirun ended, but never started ranks 0, 2")
 
 
 def test_at_most_16_ranks_are_named() -> None:
-    assert job_result([], 1, silence, interrupted_by=None, problem=None).text.endswith("never started rank 0")
-    text = job_result([], 1000, silence, interrupted_by=None, problem=None).text
+    assert job_result([], 1, interrupted_by=None, problem=None).text.endswith("never started rank 0")
+    text = job_result([], 1000, interrupted_by=None, problem=None).text
     assert text.endswith("never started ranks " + ", ".join(map(str, range(16))) + " and 984 more")

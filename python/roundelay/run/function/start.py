@@ -17,11 +17,14 @@ if __name__ == "__main__":
 
 def main() -> int:
     """Runs the script; returns its exit status."""
-    from roundelay.run import agent, cli
+    from roundelay.run import cli
     from roundelay.run.function.result_pipe import ResultPipe
+    from roundelay.run.processes import die_with_parent
 
     payload, results, caller = map(int, sys.argv[1:4])
-    agent.die_with_parent(signal.SIGTERM)
+    for signum in (signal.SIGINT, signal.SIGTERM):  # only the caller sends them, whatever its shell ignores
+        signal.signal(signum, signal.SIG_DFL)
+    die_with_parent(signal.SIGTERM)
     if os.getppid() != caller:
         return 1
     return cli.main(sys.argv[4:], prog="roundelay.run", result_pipe=ResultPipe(payload, results))

@@ -1,0 +1,93 @@
+"""Tells the agent beside this rank of the exception that ends it, so that the launcher names the right rank.
+
+roundelayrun's agent hands down a pipe. Without one this module does nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from types import TracebackType
+
+# "DESCRIPTOR:INODE" of the pipe. A program in between may have closed it and opened another file there.
+PIPE = "ROUNDELAY_RUN_ERROR"
+# One byte an exception: whether a fault of another rank has caused it.
+OWN, OF_PEER = b"o", b"p"
+
+
+def named(descriptor: int) -> str:
+    """Returns the value of PIPE for the pipe's end for writing."""
+    return f"{descriptor}:{os.fstat(descriptor).st_ino}"
+
+
+def caused_by_peer(error: BaseException | None) -> bool:
+    """Returns whether an exception, one that it was raised from, or a part of its group is a peer's fault."""
+    core = sys.modules.get("roundelay._core")
+    if core is None:
+        return False
+    left: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        if isinstance(one, core.HorovodInternalError):
+            return True
+        seen.add(id(one))
+        before = one.__cause__ if one.__suppress_context__ else one.__context__
+        left += [before, *getattr(one, "exceptions", ())]
+    return False
+
+
+class _Report:
+    """The pipe, while this process may write to it, and the exception that it has told of."""
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        self._told: BaseException | None = None
+
+    def install(self, descriptor: int) -> None:
+        """Tells of each exception that reaches the top, before the present excepthook shows it.
+
+        A hook that the program installs later may not call this one: then the exception is told of at exit.
+        """
+        self._descriptor = descriptor
+        before = sys.excepthook
+
+        def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            self.tell(error)
+            before(kind, error, trace)
+
+        sys.excepthook = hook
+        atexit.register(lambda: self.tell(getattr(sys, "last_value", None)))
+        os.register_at_fork(after_in_child=self._forget)
+
+    def tell(self, error: BaseException | None) -> None:
+        """Writes of an exception, unless it was the last one. Does nothing if the agent is gone."""
+        if error is None or error is self._told or self._descriptor is None:
+            return
+        self._told = error
+        try:
+            os.write(self._descriptor, OF_PEER if caused_by_peer(error) else OWN)
+        except OSError:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Tells no more, as in a forked child: its end is not the rank's."""
+        self._descriptor = None
+
+
+_report = _Report()
+tell = _report.tell  # for exceptions that end this process, but do not reach the top
+
+
+def install() -> None:
+    """Takes the pipe over, if there is one; processes that this one starts then do not have it."""
+    descriptor, _, inode = os.environ.pop(PIPE, "").partition(":")
+    try:
+        if str(os.fstat(int(descriptor)).st_ino) == inode:
+            os.set_inheritable(int(descriptor), False)
+            _report.install(int(descriptor))
+    except (ValueError, OSError):
+        return

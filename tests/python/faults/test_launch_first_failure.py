@@ -1,0 +1,96 @@
+"""The rank that failed first is named, whatever the exceptions' texts, and whoever ends first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launch_job import LIMIT_S, Job
+from ranks import mpirun
+
+WITH_MPI = pytest.param(("--mpi",), marks=pytest.mark.skipif(mpirun() is None, reason="no mpirun"), id="mpi")
+
+# Rank 0 has lost rank 1, and ends before it. The core's error, without the time that torch's import takes.
+BODY = """
+import atexit, threading, types
+class HorovodInternalError(RuntimeError): pass
+{telling}
+meet(2)
+if rank == 0:
+    atexit.register(lambda: print("a line at exit", file=sys.stderr))
+    raise HorovodInternalError("rank 1 raised ValueError: one\\ntwo\\nthree")
+{before}
+raise ValueError("one\\ntwo\\nthree")
+"""
+TELLING = """
+import roundelay
+sys.modules["roundelay._core"] = types.SimpleNamespace(HorovodInternalError=HorovodInternalError)
+"""
+AFTER_RANK_0 = """
+ended = Path("/proc", Path(sys.argv[1], "ready.0").read_text())
+while ended.exists(): time.sleep(0.01)
+"""
+NEVER_ENDS = "threading.Thread(target=time.sleep, args=(60,)).start()"
+
+
+@pytest.fixture(params=[pytest.param((), id="starter"), WITH_MPI])
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
+    job = Job(tmp_path, way=request.param)
+    yield job
+    job.end()
+
+
+@pytest.mark.parametrize("telling", [TELLING, ""], ids=["tells", "stderr alone"])
+def test_exceptions_of_several_lines(job: Job, telling: str) -> None:
+    status, _, err = job.run(2, BODY.format(telling=telling, before=AFTER_RANK_0))
+    assert status == 1
+    last = err[err.index("roundelayrun: ") :].splitlines()
+    assert last[0].startswith("roundelayrun: rank 1 (pid ")
+    assert last[0].endswith(" failed first: exit code 1; its last lines on stderr:")
+    assert last[-3:] == ["  ValueError: one", "  two", "  three"]
+
+
+def test_a_rank_that_raises_and_does_not_end(job: Job) -> None:
+    status, _, err = job.run(2, BODY.format(telling=TELLING, before=NEVER_ENDS))
+    assert status == 1
+    last = err[err.index("roundelayrun: ") :].splitlines()
+    assert last[0].startswith("roundelayrun: rank 1 (pid ")
+    assert " failed first: it raised an exception, and did not end in time; " in last[0]
+
+
+# --- roundelay.run ---
+
+
+def fail_after_rank_0(folder: str) -> None:
+    import os
+    import time
+
+    own = Path(folder, f"pid.{os.environ['RANK']}")
+    own.write_text(str(os.getpid()))
+    first = Path(folder, "pid.0")
+    if os.environ["RANK"] == "1":
+        deadline = time.monotonic() + LIMIT_S
+        while time.monotonic() < deadline and not (first.exists() and first.read_text()):
+            time.sleep(0.01)
+        while time.monotonic() < deadline and Path("/proc", first.read_text()).exists():
+            time.sleep(0.01)
+        raise ValueError("one\ntwo")
+
+    class HorovodInternalError(RuntimeError):
+        pass
+
+    import sys
+    import types
+
+    core = types.SimpleNamespace(HorovodInternalError=HorovodInternalError)
+    sys.modules["roundelay._core"] = core  # type: ignore[assignment]
+    raise HorovodInternalError("rank 1 raised ValueError: one\ntwo")
+
+
+def test_a_function_of_several_ranks(tmp_path: Path) -> None:
+    import roundelay
+
+    with pytest.raises(ValueError, match="one\ntwo"):
+        roundelay.run(fail_after_rank_0, (str(tmp_path),), np=2)
