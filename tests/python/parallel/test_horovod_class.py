@@ -74,6 +74,9 @@ def check_the_methods_in_a_class_over_the_optimizers() -> None:
     assert isinstance(optimizer, _DistributedOptimizer)
     assert not isinstance(plain, _DistributedOptimizer)
     assert optimizer._parameter_names == {parameter: "weight"}
+    plain.param_groups[0]["lr"] = 0.5 + hvd.rank()  # both have these groups
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert optimizer.param_groups[0]["lr"] == 0.5
     add_gradients((parameter, float(hvd.rank() + 1)))
     optimizer.synchronize()
     assert gradient_of(parameter) == [sum_of_ranks()] * 3

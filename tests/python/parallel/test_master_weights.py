@@ -311,16 +311,16 @@ def check_gradients_travel_in_half() -> None:
 
 def check_wrapping_again_goes_on_with_the_masters() -> None:
     parameter = torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
-    optimizer = torch.optim.SGD([parameter], lr=2.0**-10)
+    optimizer: Any = torch.optim.SGD([parameter], lr=2.0**-10)
     for life in range(3):
-        hvd.DistributedOptimizer(
-            optimizer, op=hvd.Sum, master_weights=True, backward_passes_per_step=life + 1
-        )
+        hvd.DistributedOptimizer(optimizer, op=hvd.Sum, master_weights=True)
+        optimizer.set_backward_passes_per_step(life + 1)
         for _ in range(POOL_FROM + 1):
             optimizer.zero_grad()
             for _ in range(life + 1):
                 _backward(parameter, torch.ones(3).bfloat16())
             optimizer.step()
+        optimizer.set_backward_passes_per_step(1)  # as the next wrapping says
     moves = (1 + 2 + 3) * (POOL_FROM + 1) * hvd.size()
     assert _masters(optimizer)[0].tolist() == [1.0 - moves * 2.0**-10] * 3
 

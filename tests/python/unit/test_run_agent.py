@@ -92,7 +92,8 @@ def test_relays_reports_and_leaves_when_told(listener: Listener) -> None:
         came = until_exit(peer)
         hello = json.loads(came[agent.HELLO])
         assert (hello["rank"], hello["host"], hello["threads"]) == (7, socket.gethostname(), 1)
-        assert came[agent.STDOUT] == b"out\n1\n"  # neither address nor token reach the program
+        # Neither address nor token reach the program.
+        assert came[agent.STDOUT] == b"out\n1\nROUNDELAY_RUN_STARTED=1\n"
         assert came[agent.STDERR] == b"err\n"
         assert report(came) == {"returncode": 5, "stopped": False, "raised": False}
         assert process.poll() is None
