@@ -11,6 +11,7 @@ import pytest
 from in_time import expect_within
 from launch_job import PROMISED_S, Job
 from ranks import mpirun
+from roundelay.run.mpi import survives_faults
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
@@ -49,6 +50,16 @@ outlive(1, "alive")
     assert status == 137
     assert sorted(out.splitlines()) == ["[rank 0] alive", "[rank 2] alive"]
     assert re.search(r"rank 1 \(pid \d+ on \S+\) failed first: killed by SIGKILL \(signal 9\)$", err.strip())
+
+
+def test_an_mpi_that_only_uses_tcp_is_to_outlive_a_rank(tmp_path: Path) -> None:
+    launcher = mpirun()
+    if launcher is None or not survives_faults(launcher):
+        pytest.skip("this MPI cannot outlive a rank")
+    status, out, err = Job(tmp_path, way=("--mpi", "--tcp")).run(
+        1, "print(os.environ['OMPI_MCA_mpi_ft_enable'])"
+    )
+    assert (status, out, err) == (0, "[rank 0] 1\n", "")
 
 
 def test_mpi_abort_ends_the_job_with_its_code(job: Job) -> None:
