@@ -21,7 +21,8 @@ _SLURM_STEP = (
 _SLURM_TOPOLOGY = ("SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN")
 # Slurm assigns no ports. Job and step choose one of these, below those that systems give to connections.
 _SLURM_PORTS = range(15000, 30000)
-_INHERITED_LISTENER = "ROUNDELAY_RUN_LISTENER"  # roundelay/run/local_ranks.py sets it for rank 0
+# roundelay/run/local_ranks.py sets these, so that MASTER_PORT is torch.distributed's alone.
+_OWN_STORE, _INHERITED_LISTENER = "ROUNDELAY_RUN_STORE", "ROUNDELAY_RUN_LISTENER"
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,8 @@ def _torch(environment: Mapping[str, str]) -> Launch:
             f"RANK={rank} and WORLD_SIZE={size} are set, but {' and '.join(missing)} not: set them to the "
             "host of rank 0 and a free port there, or start the program with torchrun"
         )
+    host, port = environment["MASTER_ADDR"], _number(environment, "MASTER_PORT", least=1, most=65535)
+    own_port = _own_port(environment)
     run = environment.get("TORCHELASTIC_RUN_ID", "env")
     restart = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
     return Launch(
@@ -145,16 +148,23 @@ def _torch(environment: Mapping[str, str]) -> Launch:
         Rendezvous(
             rank=rank,
             size=size,
-            host=environment["MASTER_ADDR"],
-            port=_number(environment, "MASTER_PORT", least=1, most=65535),
+            host=host,
+            port=port if own_port is None else own_port,
             # torch.distributed decides so, too: the agent of torchrun serves, or else rank 0.
             serve=rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
-            listener=_optional(environment, _INHERITED_LISTENER),
+            listener=None if own_port is None else _optional(environment, _INHERITED_LISTENER),
             job=f"{run}/{restart}/{size}",
             local_rank=_optional(environment, "LOCAL_RANK"),
             local_size=_optional(environment, "LOCAL_WORLD_SIZE"),
         ),
     )
+
+
+def _own_port(environment: Mapping[str, str]) -> int | None:
+    """Returns the port of roundelayrun's store; None if somebody has set MASTER_ADDR or MASTER_PORT anew."""
+    address, port, master_port = (environment.get(_OWN_STORE, "").split(" ") + [""] * 2)[:3]
+    own = (address, master_port) == tuple(environment[name] for name in _MASTER)
+    return int(port) if own else None
 
 
 def _is_slurm_step(environment: Mapping[str, str]) -> bool:

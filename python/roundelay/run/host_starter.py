@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import sys
 import threading
 from dataclasses import asdict, dataclass
@@ -25,7 +24,7 @@ from roundelay.run import interfaces, limits
 from roundelay.run.agent import FUNCTION
 from roundelay.run.errors import UsageError
 from roundelay.run.function.anonymous import anonymous_file
-from roundelay.run.local_ranks import HostRanks, LocalRanks, on_signals
+from roundelay.run.local_ranks import HostRanks, LocalRanks, MeetingPlace, on_signals
 
 ANSWER = b"roundelay: "  # a login shell may print other lines
 _INTERFACE = "ROUNDELAY_INTERFACE"
@@ -95,14 +94,12 @@ def main() -> int:
     plan = Plan(**json.loads(line))
     with contextlib.ExitStack() as stack:
         answer: dict[str, object] = {}
-        listener = None
+        place = None
         try:
             address, environment = prepare(plan)
             if plan.serves:
-                family = socket.AF_INET6 if ":" in address else socket.AF_INET
-                server = socket.create_server((address, 0), family=family, backlog=socket.SOMAXCONN)
-                listener = stack.enter_context(server).fileno()
-                answer["master"] = server.getsockname()[:2]
+                place = MeetingPlace(address)  # its ports are held as long as this process lives
+                answer.update(store=place.store, master_port=place.master_port)
         except (PlanError, OSError) as error:
             answer["error"] = str(error)
         sys.stdout.buffer.write(ANSWER + json.dumps(answer).encode() + b"\n")
@@ -121,8 +118,10 @@ def main() -> int:
         os.set_inheritable(orders, False)
         os.dup2(null.fileno(), 0)  # the ranks read nothing
         numbers = json.loads(line)
-        own = HostRanks(**{**numbers, "master": tuple(numbers["master"])})
-        ranks.start(plan.program, own, environment, listener)
+        own = HostRanks(**{**numbers, "store": tuple(numbers["store"])})
+        ranks.start(plan.program, own, environment, place.listener if place is not None else None)
+    if place is not None:
+        place.release()
     threading.Thread(target=_end_with_input, args=(orders, ranks), daemon=True).start()
     return ranks.wait()
 

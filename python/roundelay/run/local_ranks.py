@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -26,7 +27,8 @@ from roundelay.run.processes import (
 from roundelay.run.result import exit_status, how
 
 RANK = "ROUNDELAY_RUN_RANK"  # tells the agent its rank
-LISTENER = "ROUNDELAY_RUN_LISTENER"  # tells rank 0 the descriptor of the socket to which all ranks connect
+# Where ranks meet, "ADDRESS PORT MASTER_PORT": rank 0 serves a store there. And its descriptor that listens.
+STORE, LISTENER = "ROUNDELAY_RUN_STORE", "ROUNDELAY_RUN_LISTENER"
 # An outer job's launcher sets these for its own ranks. Variables that users set for an MPI stay.
 _OUTER_PREFIXES = ("OMPI_COMM_", "PMIX_", "PMI_", "MPI_LOCAL", "MV2_COMM_", "TORCHELASTIC_")
 _OUTER = (
@@ -37,6 +39,7 @@ _OUTER = (
     "GROUP_RANK",
     "GROUP_WORLD_SIZE",
     RANK,
+    STORE,
     LISTENER,
     horovod_variables.MARK,
     *horovod_variables.NAMES,
@@ -55,13 +58,14 @@ def without_outer_job(environment: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class HostRanks:
-    """The numbers of a host's ranks in the job, and the address to which all ranks connect."""
+    """The numbers of a host's ranks in the job, and where all ranks meet."""
 
     first_rank: int
     local_size: int
     size: int
     host_index: int
-    master: tuple[str, int]  # address and port
+    store: tuple[str, int]  # address and port
+    master_port: int  # at the same address, for torch.distributed
 
     def environment(self, local_rank: int) -> dict[str, str]:
         """Returns the variables that torchrun would set: scripts and torch.distributed expect them."""
@@ -72,10 +76,44 @@ class HostRanks:
             "LOCAL_RANK": local_rank,
             "LOCAL_WORLD_SIZE": self.local_size,
             "GROUP_RANK": self.host_index,
-            "MASTER_PORT": self.master[1],
+            "MASTER_PORT": self.master_port,
             RANK: rank,
         }
-        return {**{name: str(number) for name, number in numbers.items()}, "MASTER_ADDR": self.master[0]}
+        address, port = self.store
+        texts = {name: str(number) for name, number in numbers.items()}
+        return {**texts, "MASTER_ADDR": address, STORE: f"{address} {port} {self.master_port}"}
+
+
+class MeetingPlace:
+    """The two ports of the host of rank 0: the store's, which listens, and the one for torch.distributed.
+
+    Nobody listens at the second one until rank 0's program does, which binds with SO_REUSEADDR as all servers
+    of PyTorch do. Bound here, it is given to no other program that asks for any free port, another job's
+    launcher included. Keep this until all ranks have ended.
+    """
+
+    def __init__(self, address: str) -> None:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._store = socket.create_server((address, 0), family=family, backlog=socket.SOMAXCONN)
+        self._master = socket.socket(family)
+        self._master.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._master.bind((address, 0))
+        self.store: tuple[str, int] = self._store.getsockname()[:2]
+        self.master_port: int = self._master.getsockname()[1]
+
+    @property
+    def listener(self) -> int:
+        """The descriptor that listens, until release()."""
+        return self._store.fileno()
+
+    def release(self) -> None:
+        """Closes the store's socket, which rank 0 has inherited, so that it ends with rank 0."""
+        self._store.close()
+
+    def close(self) -> None:
+        """Gives both ports back."""
+        self._store.close()
+        self._master.close()
 
 
 class LocalRanks:

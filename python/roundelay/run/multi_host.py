@@ -190,10 +190,10 @@ def all_answer(hosts: list[HostProcess], events: EventQueue, timeout: float) -> 
 def ranks_of(hosts: list[HostProcess]) -> Iterator[HostRanks]:
     """Yields each host's ranks. They are numbered by host; all ranks connect to the first host."""
     assert hosts[0].answer is not None
-    address, port = hosts[0].answer["master"]
+    store, master_port = tuple(hosts[0].answer["store"]), hosts[0].answer["master_port"]
     first_rank, size = 0, sum(host.ranks for host in hosts)
     for host in hosts:
-        yield HostRanks(first_rank, host.ranks, size, host.index, (address, port))
+        yield HostRanks(first_rank, host.ranks, size, host.index, store, master_port)
         first_rank += host.ranks
 
 

@@ -5,14 +5,14 @@ Rank 0 inherits a socket that already listens: nobody guesses a port, and only t
 
 from __future__ import annotations
 
+import contextlib
 import os
-import socket
 import sys
 
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from roundelay.run.local_ranks import HostRanks, LocalRanks, on_signals
+from roundelay.run.local_ranks import HostRanks, LocalRanks, MeetingPlace, on_signals
 
 
 def main() -> int:
@@ -20,10 +20,11 @@ def main() -> int:
     size, program = int(sys.argv[1]), sys.argv[3:]
     ranks = LocalRanks()
     on_signals(ranks.signal)
-    with socket.create_server(("127.0.0.1", 0), backlog=socket.SOMAXCONN) as listener:
-        own = HostRanks(first_rank=0, local_size=size, size=size, host_index=0, master=listener.getsockname())
-        ranks.start(program, own, os.environ, listener.fileno())
-    return ranks.wait()
+    with contextlib.closing(MeetingPlace("127.0.0.1")) as place:
+        own = HostRanks(0, size, size, 0, place.store, place.master_port)
+        ranks.start(program, own, os.environ, place.listener)
+        place.release()
+        return ranks.wait()
 
 
 if __name__ == "__main__":

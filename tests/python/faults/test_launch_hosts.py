@@ -15,23 +15,11 @@ from pathlib import Path
 import pytest
 
 import roundelay
+from hosts_here import SSH, local_ssh
 from in_time import crowd, expect_within
 from launch_job import LIMIT_S, PROMISED_S, Job
 from roundelay.run import host_starter
 
-# Takes the options that ssh gets; names the node, as hosts of their own have names; knows who is not there.
-SSH = """#!/bin/sh
-while :; do case "$1" in -o|-p|-i) shift 2 ;; -*) shift ;; *) break ;; esac; done
-host=$1; shift
-case $host in
-127.0.9.*) echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255 ;;
-127.0.8.*) echo "sh: 1: $1: not found" >&2; exit 127 ;;
-127.0.7.*) exec sleep 60 ;;
-esac
-echo "Welcome to $host"
-export ROUNDELAY_NODE_ID=$host
-exec sh -c "$*"
-"""
 THREE = "127.0.0.2:2,127.0.0.3:1,127.0.0.4:3"
 STUBBORN = """
 for number in (signal.SIGINT, signal.SIGTERM):
@@ -46,11 +34,7 @@ subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:
-    (tmp_path / "bin").mkdir()
-    ssh = tmp_path / "bin" / "ssh"
-    ssh.write_text(SSH)
-    ssh.chmod(0o755)
-    job = Job(tmp_path, way=("--gloo",), bin=tmp_path / "bin")
+    job = Job(tmp_path, way=("--gloo",), bin=local_ssh(tmp_path))
     yield job
     job.end()
 

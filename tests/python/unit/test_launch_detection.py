@@ -154,3 +154,17 @@ def test_where_the_tasks_of_a_step_meet() -> None:
 )
 def test_the_first_host_of_a_list(nodes: str, first: str) -> None:
     assert _launch.first_host(nodes) == first
+
+
+@pytest.mark.parametrize(
+    ("changed", "port", "listener"),
+    [({}, 4001, 5), ({"MASTER_PORT": "29501"}, 29501, None), ({"MASTER_ADDR": "node2"}, 29500, None)],
+)
+def test_roundelayruns_own_store_leaves_the_master_port_free(
+    changed: dict[str, str], port: int, listener: int | None
+) -> None:
+    """Another launcher within the job sets the master's address anew; the store's variable stays."""
+    own = {"ROUNDELAY_RUN_STORE": "node1 4001 29500", "ROUNDELAY_RUN_LISTENER": "5"}
+    meeting = _launch.detect({**TORCH, "RANK": "0", **own, **changed}).rendezvous
+    assert meeting is not None
+    assert (meeting.port, meeting.listener) == (port, listener)
