@@ -18,8 +18,9 @@ namespace {
 constexpr std::string_view kOurPrefix = "ROUNDELAY_";
 constexpr std::string_view kHorovodPrefix = "HOROVOD_";
 
-// The build and the launcher use these variables; the core has no knobs for them.
-constexpr std::string_view kMpiHome = "ROUNDELAY_MPI_HOME";
+// The build, the launcher and Python use these variables; the core has no knobs for them.
+constexpr std::array<std::string_view, 3> kOthers = {"ROUNDELAY_MPI_HOME", "ROUNDELAY_SECRET",
+                                                     "ROUNDELAY_SECRET_FILE"};
 constexpr std::string_view kLauncherPrefix = "ROUNDELAY_RUN_";
 constexpr const char* kStartedByLauncher = "ROUNDELAY_RUN_STARTED";  // run/horovod_variables.py sets it
 
@@ -213,8 +214,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 // Returns the complaint about a variable's name; empty if the name is good.
 std::string complaint_of_name(const std::string& variable) {
-  if (!variable.starts_with(kOurPrefix) || variable == kMpiHome || variable.starts_with(kLauncherPrefix))
-    return {};
+  if (!variable.starts_with(kOurPrefix) || variable.starts_with(kLauncherPrefix)) return {};
+  if (std::ranges::find(kOthers, variable) != kOthers.end()) return {};
   const std::string_view name = std::string_view(variable).substr(kOurPrefix.size());
   const auto distance = [&](const Knob& knob) { return edit_distance(knob.name, name); };
   const Knob& nearest = *std::ranges::min_element(knobs(), {}, distance);

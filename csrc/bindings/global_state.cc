@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <string>
 #include <tuple>
@@ -100,9 +101,18 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
   return {};
 }
 
+trust::Key key_of(const py::bytes& bytes) {
+  const std::string_view text = bytes;
+  trust::Key key{};
+  if (text.size() != key.size()) throw py::value_error("a secret has 32 bytes");
+  std::memcpy(key.data(), text.data(), key.size());
+  return key;
+}
+
 void init(const std::optional<std::string>& backend_path, const std::optional<Rendezvous>& rendezvous,
           const std::vector<int>& ranks, const std::optional<int>& communicator,
-          const std::string& launcher_rack, const std::string& tuning, const std::string& tuning_error) {
+          const std::string& launcher_rack, const std::string& tuning, const std::string& tuning_error,
+          const py::bytes& secret) {
   refuse_in_child();
   LoadedConfig loaded = load_config_from_environment();
   runtime::Start with;
@@ -112,6 +122,7 @@ void init(const std::optional<std::string>& backend_path, const std::optional<Re
   with.launcher_rack = launcher_rack;
   with.tuning = tuning;
   with.tuning_error = tuning_error;
+  with.secret = key_of(secret);
   Status status;
   {
     const GilReleased no_gil;
@@ -237,7 +248,8 @@ void bind_global_state(py::module_& module) {
            py::arg("local_size"));
   module.def("init", init, py::arg("backend_path"), py::arg("rendezvous") = std::nullopt,
              py::arg("ranks") = std::vector<int>(), py::arg("communicator") = std::nullopt,
-             py::arg("launcher_rack") = "", py::arg("tuning") = "", py::arg("tuning_error") = "");
+             py::arg("launcher_rack") = "", py::arg("tuning") = "", py::arg("tuning_error") = "",
+             py::arg("secret") = py::bytes(std::string(trust::kTrustBytes, '\0')));
   module.def("shutdown", shutdown);
   module.def("is_initialized", is_initialized);
   module.def("after_fork", in_forked_child);

@@ -16,6 +16,7 @@
 #include "collective/fabric.h"
 #include "collective/select.h"
 #include "runtime/gpu/module.h"
+#include "trust/trust.h"
 
 namespace roundelay::runtime {
 
@@ -30,7 +31,8 @@ struct Start {
   std::string launcher_rack{};  // the launcher's name of the rack (bootstrap/topology.h)
   std::string tuning{};         // this rank's tuning, as Tuning::parse() reads it; empty: none
   std::string
-      tuning_error{};  // the reason if the tuning file cannot be used; empty: it can, or there is none
+      tuning_error{};   // the reason if the tuning file cannot be used; empty: it can, or there is none
+  trust::Key secret{};  // the job's; all zeros: it has none
   GpuParts gpu{};
   std::shared_ptr<Whereabouts> whereabouts{};  // runtime/control/inquiry.h; null: the program cannot be asked
 };

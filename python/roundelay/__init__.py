@@ -7,6 +7,7 @@ neither torch nor the C++ core, so that command line tools start quickly.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from roundelay import error_report
@@ -14,7 +15,10 @@ from roundelay import error_report
 if TYPE_CHECKING:
     from roundelay.run.function.api import run as run
 
+from roundelay import _trust
+
 __version__ = "0.1.0"
+_trust.take(os.environ)
 
 error_report.install()
 

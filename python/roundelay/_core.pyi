@@ -101,6 +101,7 @@ def init(
     launcher_rack: str = ...,
     tuning: str = ...,
     tuning_error: str = ...,
+    secret: bytes = ...,
 ) -> None: ...
 
 # Loads the module for GPUs, for all later inits; it serves torch's devices of `device_type`. An empty

@@ -14,9 +14,25 @@ using Interest = platform::Epoll::Interest;
 using Stage = Connection::Stage;
 
 constexpr std::size_t kSpareStrangers = 64;
+// A rank greets at once. Its process may be stopped for a while, though, and a busy host is slow.
+constexpr Duration kSilence = std::chrono::seconds(30);
 constexpr Duration kWindowPeriod = std::chrono::seconds(1);
 
 }  // namespace
+
+Status ConnectionTable::listen() {
+  for (const platform::Fd& fd : listener_->fds()) {
+    ROUNDELAY_RETURN_IF_ERROR(epoll_.add(fd, kListenerTag, Interest::kRead));
+  }
+  return {};
+}
+
+// Returns false if epoll refuses.
+bool ConnectionTable::watch_listener(Interest interest) {
+  const auto fds = listener_->fds();
+  return std::all_of(fds.begin(), fds.end(),
+                     [&](const platform::Fd& fd) { return epoll_.change(fd, kListenerTag, interest).ok(); });
+}
 
 Connection* ConnectionTable::add(platform::Socket socket, Stage stage, int peer) {
   const std::uint64_t id = next_id_++;
@@ -34,8 +50,13 @@ Connection* ConnectionTable::find(std::uint64_t id) const {
 void ConnectionTable::drop(Connection& connection) {
   connections_.erase(connection.id);
   if (listener_muted_) {
-    listener_muted_ = !epoll_.change(listener_->fd(), kListenerTag, Interest::kRead).ok();
+    listener_muted_ = !watch_listener(Interest::kRead);
   }
+}
+
+void ConnectionTable::refuse(Connection& connection) {
+  trust::count_stranger("a TCP connection without the job's secret or token");
+  drop(connection);
 }
 
 void ConnectionTable::accept_all() {
@@ -44,26 +65,39 @@ void ConnectionTable::accept_all() {
     if (!accepted.ok()) {
       // The listener stays readable, so epoll must ignore it; otherwise each wait would end at once.
       log(LogLevel::kWarning, accepted.status().message());
-      listener_muted_ = epoll_.change(listener_->fd(), kListenerTag, Interest::kNone).ok();
+      listener_muted_ = watch_listener(Interest::kNone);
       return;
     }
     if (!accepted->has_value()) return;
-    if (const Connection* stranger = add(std::move(**accepted), Stage::kGreeting, -1)) {
-      strangers_.push_back(stranger->id);
-      limit_strangers();
+    if (const Connection* stranger = add(std::move(**accepted), Stage::kOpening, -1)) {
+      strangers_.push_back({stranger->id, Deadline::after(kSilence)});
+      forget_greeted();
+      if (strangers_.size() > ranks_ + kSpareStrangers) drop_oldest("too many callers say nothing");
     }
   }
 }
 
-void ConnectionTable::limit_strangers() {
-  std::erase_if(strangers_, [this](std::uint64_t id) {
-    const Connection* connection = find(id);
+// Forgets the strangers that have greeted or are closed.
+void ConnectionTable::forget_greeted() {
+  std::erase_if(strangers_, [this](const Stranger& stranger) {
+    const Connection* connection = find(stranger.id);
     return connection == nullptr || connection->peer >= 0;
   });
-  while (strangers_.size() > ranks_ + kSpareStrangers) {
-    drop(*find(strangers_.front()));
-    strangers_.pop_front();
-  }
+}
+
+void ConnectionTable::drop_oldest(const char* why) {
+  trust::count_stranger(why);
+  drop(*find(strangers_.front().id));
+  strangers_.pop_front();
+}
+
+void ConnectionTable::drop_silent() {
+  forget_greeted();
+  while (!strangers_.empty() && strangers_.front().until.passed()) drop_oldest("it does not greet");
+}
+
+Deadline ConnectionTable::due() const {
+  return strangers_.empty() ? windows_due_ : windows_due_.sooner(strangers_.front().until);
 }
 
 bool ConnectionTable::watch_input(const Connection& connection) {

@@ -20,7 +20,8 @@ namespace roundelay::channel {
 struct Connection {
   enum class Stage : unsigned char {
     kDialling,  // this rank connects; TCP is not connected yet
-    kGreeting,  // TCP is connected; the peer's greeting has not arrived
+    kOpening,   // TCP is connected; the acceptor waits for the opening, the dialler for the answer
+    kGreeting,  // the peer's greeting has not arrived
     kParked,  // made by a higher rank, whose greeting has arrived; unused while this rank's own attempt runs
     kOpen,    // established: it carries messages
   };
@@ -28,6 +29,7 @@ struct Connection {
   platform::Socket socket;
   Stage stage;
   int peer;  // -1: unknown
+  Handshake handshake{};
   FrameReader reader{kLongestGreeting};
   bool watches_output = false;  // epoll reports when the socket takes output
   bool window_closed = false;   // the peer's receive window, as check_windows() saw it last
@@ -42,7 +44,7 @@ class ConnectionTable {
   ConnectionTable(platform::Epoll& epoll, platform::Listener listener, std::size_t ranks)
       : epoll_(epoll), listener_(std::move(listener)), ranks_(ranks) {}
   // Watches the listener. Call it first. Errors: kUnavailable.
-  Status listen() { return epoll_.add(listener_->fd(), kListenerTag, platform::Epoll::Interest::kRead); }
+  Status listen();
 
   // Takes a socket and watches it: for output while it dials, else for input. Returns null if epoll refuses.
   Connection* add(platform::Socket socket, Connection::Stage stage, int peer);
@@ -50,9 +52,13 @@ class ConnectionTable {
   [[nodiscard]] Connection* find(std::uint64_t id) const;
   // Closes a connection. Its descriptor is free again, so a muted listener accepts again.
   void drop(Connection& connection);
+  // Closes and counts a connection of somebody who does not belong to the job.
+  void refuse(Connection& connection);
   // Accepts all connections that wait at the listener. If more are without a greeting than all ranks could
   // have made, closes the oldest of them.
   void accept_all();
+  // Closes the connections that have been without a greeting for too long. Call it when due() has passed.
+  void drop_silent();
 
   // Watches a connection for input, after it has dialled. Returns false if epoll refuses.
   [[nodiscard]] bool watch_input(const Connection& connection);
@@ -61,6 +67,9 @@ class ConnectionTable {
   // Writes one message at once. Returns the number of bytes that the socket has taken of its frame: 0 also
   // after an error, which the next write() meets again.
   std::size_t write_frame(Connection& connection, ConstByteSpan message);
+
+  // Returns when check_windows() or drop_silent() is due next.
+  [[nodiscard]] Deadline due() const;
 
   // check_windows() keeps the connections to stopped processes: such a process reads nothing, and its kernel
   // closes the receive window but still answers (Socket::set_window_closed()). No event tells that a window
@@ -76,7 +85,9 @@ class ConnectionTable {
   void clear();
 
  private:
-  void limit_strangers();
+  void forget_greeted();
+  [[nodiscard]] bool watch_listener(platform::Epoll::Interest interest);
+  void drop_oldest(const char* why);
   void has_written();
 
   platform::Epoll& epoll_;
@@ -85,7 +96,11 @@ class ConnectionTable {
   bool listener_muted_ = false;
   std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_;
   // Accepted connections without a greeting, oldest first; may contain ids of closed ones.
-  std::deque<std::uint64_t> strangers_;
+  struct Stranger {
+    std::uint64_t id;
+    Deadline until;
+  };
+  std::deque<Stranger> strangers_;
   std::uint64_t next_id_ = kFirstTag;
   Deadline windows_due_ = Deadline::never();
 };

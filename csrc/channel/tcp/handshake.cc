@@ -59,7 +59,7 @@ void TcpLinks::dial(int peer_rank) {
   if (Connection* parked = peer.parked) {
     peer.parked = nullptr;
     peer.connection = parked;
-    if (send_greeting(*parked)) {
+    if (greeter_.send_greeting(*parked)) {
       establish(*parked);
       return;
     }
@@ -70,11 +70,13 @@ void TcpLinks::dial(int peer_rank) {
                                   peer.host.substr(0, peer.host.find('/')) + ": " + why));
 }
 
-// Records why an attempt failed and tries the next address.
-void TcpLinks::dial_failed(Connection& connection, const std::string& why) {
+// Records why an attempt failed and tries the next address; the same one `again` if the other side hung up: a
+// peer that many strangers call may have dropped this rank among them.
+void TcpLinks::dial_failed(Connection& connection, const std::string& why, bool again) {
   const int peer_rank = connection.peer;
   TcpPeer& peer = at(peer_rank);
   peer.last_failure = peer.endpoints[peer.next_endpoint - 1].to_string() + ": " + why;
+  if (again && peer.repeats++ < TcpPeer::kMostRepeats) --peer.next_endpoint;
   drop(connection);
   dial(peer_rank);
 }
@@ -83,48 +85,46 @@ void TcpLinks::dial_failed(Connection& connection, const std::string& why) {
 void TcpLinks::dialled(Connection& connection) {
   const int error = connection.socket.connect_error();
   if (error != 0) {
-    dial_failed(connection, platform::errno_text(error));
-  } else if (!send_greeting(connection) || !connections_.watch_input(connection)) {
-    dial_failed(connection, "closed before the greeting");
+    dial_failed(connection, platform::errno_text(error), false);
+  } else if (!greeter_.send_opening(connection, at(connection.peer).key) ||
+             !connections_.watch_input(connection)) {
+    dial_failed(connection, "closed before the greeting", false);
   } else {
-    connection.stage = Stage::kGreeting;
+    connection.stage = Stage::kOpening;
   }
 }
 
-// Sends this rank's greeting. Returns false if the connection is broken: a new connection takes it all at
-// once.
-bool TcpLinks::send_greeting(Connection& connection) {
-  const Bytes greeting = encode_greeting(at(connection.peer).token, connection.peer, identity_);
-  return connections_.write_frame(connection, greeting) == kFrameHeader + greeting.size();
+// Called with a connection's first frame.
+void TcpLinks::opened(Connection& connection, ConstByteSpan bytes) {
+  switch (greeter_.open(connection, bytes, peers_.size())) {
+    case Greeter::Outcome::kGoesOn:
+      connection.stage = Stage::kGreeting;
+      return;
+    case Greeter::Outcome::kBroken:
+      return ended(connection, "closed before the greeting");
+    case Greeter::Outcome::kStranger:
+      break;
+  }
+  if (connection.peer < 0) return connections_.refuse(connection);
+  dial_failed(connection, "another program answers there, or a rank with another secret", false);
 }
 
-// Called with the first frame of a connection.
+// Called with the peer's greeting.
 void TcpLinks::greeted(Connection& connection, ConstByteSpan bytes) {
-  const auto greeting = decode_greeting(bytes, token_, rank_);
-  if (connection.peer >= 0) {
-    greeted_by_acceptor(connection, greeting);
-    return;
-  }
-  const bool known = greeting.has_value() && greeting->from >= 0 && greeting->from != rank_ &&
-                     static_cast<std::size_t>(greeting->from) < peers_.size();
-  const PeerState state = known ? at(greeting->from).state : PeerState::kLost;
-  if (state != PeerState::kIdle && state != PeerState::kDialling) {
-    drop(connection);
-    return;
-  }
+  const auto greeting = greeter_.read_greeting(connection, bytes);
+  if (connection.peer >= 0) return greeted_by_acceptor(connection, greeting);
+  if (!greeting.has_value()) return connections_.refuse(connection);
+  const PeerState state = at(greeting->from).state;
+  if (state != PeerState::kIdle && state != PeerState::kDialling) return drop(connection);
   connection.peer = greeting->from;
   greeted_by_dialler(connection, *greeting);
 }
 
 // Called with the answer to this rank's greeting. If it is good, the connection is established.
 void TcpLinks::greeted_by_acceptor(Connection& connection, const std::optional<Greeting>& greeting) {
-  if (!greeting.has_value() || greeting->from != connection.peer) {
-    dial_failed(connection, "another program answers there");
-    return;
-  }
-  if (Status same = check_identity(identity_, *greeting); !same.ok()) {
-    lose(connection.peer, std::move(same));
-    return;
+  if (!greeting.has_value()) return dial_failed(connection, "another program answers there", false);
+  if (Status same = check_identity(greeter_.hello(), *greeting); !same.ok()) {
+    return lose(connection.peer, std::move(same));
   }
   establish(connection);
 }
@@ -132,8 +132,8 @@ void TcpLinks::greeted_by_acceptor(Connection& connection, const std::optional<G
 // Called with the greeting of a peer that connected. Establishes, parks or drops the connection.
 void TcpLinks::greeted_by_dialler(Connection& connection, const Greeting& greeting) {
   TcpPeer& peer = at(connection.peer);
-  if (Status same = check_identity(identity_, greeting); !same.ok()) {
-    send_greeting(connection);  // lets the peer report the same difference
+  if (Status same = check_identity(greeter_.hello(), greeting); !same.ok()) {
+    greeter_.send_greeting(connection);  // lets the peer report the same difference
     const int peer_rank = connection.peer;
     drop(connection);
     lose(peer_rank, std::move(same));
@@ -145,7 +145,7 @@ void TcpLinks::greeted_by_dialler(Connection& connection, const Greeting& greeti
     connection.stage = Stage::kParked;
     return;
   }
-  if (!send_greeting(connection)) {
+  if (!greeter_.send_greeting(connection)) {
     drop(connection);  // this rank's own attempt tells whether the peer is lost
     return;
   }

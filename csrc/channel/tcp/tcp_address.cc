@@ -1,10 +1,8 @@
 #include "channel/tcp/tcp_address.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
+#include <functional>
 
 namespace roundelay::channel {
 namespace {
@@ -25,15 +23,11 @@ bool take(ConstByteSpan& in, void* out, std::size_t size) {
   return true;
 }
 
-Result<Token> random_token() {
-  Token token;
-  std::size_t filled = 0;
-  while (filled < token.size()) {
-    const ssize_t got = ::getrandom(token.data() + filled, token.size() - filled, 0);
-    if (got < 0 && errno != EINTR) return platform::errno_status("getrandom", errno);
-    if (got > 0) filled += static_cast<std::size_t>(got);
-  }
-  return token;
+// Returns whether no other host has this address for this one: 127.0.0.1, ::1. A loopback interface may have
+// others.
+bool is_own_alone(const platform::Address& address) {
+  constexpr std::array<std::uint8_t, 16> kLoopback6 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  return address.v6 ? address.octets == kLoopback6 : address.octets[0] == 127;
 }
 
 }  // namespace
@@ -93,12 +87,16 @@ Result<TcpAddress> decode_tcp_address(ConstByteSpan bytes) {
   return tcp_address;
 }
 
-Result<TcpListener> TcpListener::listen(const std::string& interfaces) {
+Result<TcpListener> TcpListener::listen(const std::string& interfaces, bool one_host) {
   auto addresses = platform::local_addresses(interfaces);
   if (!addresses.ok()) return addresses.status();
-  auto token = random_token();
+  if (one_host && std::ranges::any_of(*addresses, is_own_alone)) {
+    std::erase_if(*addresses, std::not_fn(is_own_alone));
+  }
+  auto token = trust::new_nonce();
   if (!token.ok()) return token.status();
-  auto socket = platform::Listener::create();
+  const bool everywhere = !one_host && interfaces.empty();
+  auto socket = everywhere ? platform::Listener::create() : platform::Listener::create(*addresses);
   if (!socket.ok()) return socket.status();
   TcpAddress tcp_address{*token, socket->port(), platform::host_identity(), std::move(addresses).value()};
   return TcpListener{std::move(socket).value(), std::move(tcp_address)};

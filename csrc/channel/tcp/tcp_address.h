@@ -2,7 +2,6 @@
 // addresses.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,11 +10,12 @@
 #include "base/status.h"
 #include "platform/tcp/address.h"
 #include "platform/tcp/socket.h"
+#include "trust/trust.h"
 
 namespace roundelay::channel {
 
-// Random bytes of one listener. A connection that does not send them is refused.
-using Token = std::array<std::byte, 16>;
+// Random bytes of one listener. Callers prove that they know them (greeting.h).
+using Token = trust::Nonce;
 
 // One rank's TCP address.
 struct TcpAddress {
@@ -36,9 +36,10 @@ Result<TcpAddress> decode_tcp_address(ConstByteSpan bytes);
 // A listening socket and its TCP address. It is made before the TCP addresses are exchanged: peers may
 // connect at once, and the kernel holds their connections until the channel exists.
 struct TcpListener {
-  // Listens. `interfaces` names the interfaces for the TCP address's addresses, comma separated; "" means any
-  // that is up. Errors: kInvalidArgument (no such interface), kUnavailable.
-  static Result<TcpListener> listen(const std::string& interfaces);
+  // Listens where the job's ranks are: on the loopback if all are on this host; else at the addresses of the
+  // named interfaces (comma separated) and on the loopback, or, with "", on all interfaces. Errors:
+  // kInvalidArgument (no such interface), kUnavailable.
+  static Result<TcpListener> listen(const std::string& interfaces, bool one_host);
   [[nodiscard]] Bytes address_bytes() const { return encode_tcp_address(tcp_address); }
 
   platform::Listener socket;

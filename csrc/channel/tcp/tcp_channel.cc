@@ -14,7 +14,7 @@ constexpr Duration kAcknowledgeSlice = std::chrono::microseconds(200);
 
 }  // namespace
 
-TcpChannel::TcpChannel(int rank, std::size_t ranks, wire::Hello identity, TcpListener listener,
+TcpChannel::TcpChannel(int rank, std::size_t ranks, Identity identity, TcpListener listener,
                        platform::Epoll epoll, platform::EventFd waker)
     : rank_(rank),
       ranks_(ranks),
@@ -23,7 +23,7 @@ TcpChannel::TcpChannel(int rank, std::size_t ranks, wire::Hello identity, TcpLis
       connections_(epoll_, std::move(listener.socket), ranks),
       links_(rank, std::move(identity), listener.tcp_address, connections_) {}
 
-Result<std::unique_ptr<TcpChannel>> TcpChannel::create(const Group& world, wire::Hello identity,
+Result<std::unique_ptr<TcpChannel>> TcpChannel::create(const Group& world, Identity identity,
                                                        std::span<const Bytes> tcp_addresses,
                                                        TcpListener listener) {
   if (tcp_addresses.size() != world.ranks.size())
@@ -94,7 +94,7 @@ void TcpChannel::poll(Deadline deadline) {
   {
     MutexLock lock(mutex_);
     ++waiters_;
-    deadline = deadline.sooner(connections_.windows_due());
+    deadline = deadline.sooner(connections_.due());
   }
   Events events;
   const std::size_t count = epoll_.wait(events, deadline);
@@ -103,6 +103,7 @@ void TcpChannel::poll(Deadline deadline) {
   if (waiters_ == 0 && drain_after_waiters_) acknowledge_wake();
   if (!closed_) handle(std::span(events).first(count));
   if (connections_.windows_due().passed()) connections_.check_windows();
+  if (connections_.due().passed()) connections_.drop_silent();
   wake_if_received();
 }
 

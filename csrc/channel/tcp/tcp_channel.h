@@ -1,10 +1,10 @@
 // The control plane over TCP: one connection between any two ranks that talk, made when it is first needed.
 //
-// Connecting. A rank that has a message connects to the other (dials) and sends a greeting; the other checks
-// it and sends its own. Messages follow only after that, so a connection that is given up has carried none.
-// When two ranks dial each other at once, the lower rank's connection is kept. The higher rank drops its own
-// when the lower rank's greeting arrives. The lower rank parks the higher rank's connection and uses it only
-// if its own attempt fails.
+// Connecting. A rank that has a message connects to the other (dials). Each proves to the other that it
+// belongs to the job, and sends a greeting (greeting.h). Messages follow only after that, so a connection
+// that is given up has carried none. When two ranks dial each other at once, the lower rank's connection is
+// kept. The higher rank drops its own when the lower rank's greeting arrives. The lower rank parks the higher
+// rank's connection and uses it only if its own attempt fails.
 //
 // Loss. If an established connection ends or fails, that peer is lost forever, unless it said goodbye: then
 // it has left in order. Connections of strangers are closed silently.
@@ -27,10 +27,10 @@ namespace roundelay::channel {
 
 class TcpChannel final : public Channel {
  public:
-  // Makes a channel. `identity` is this rank's Hello, rank included; `tcp_addresses` are
+  // Makes a channel. `identity`: this rank's Hello, rank included, and the job's secret. `tcp_addresses` are
   // TcpListener::address_bytes() of all ranks, by world rank. Errors: kInternal (a TCP address is
   // unreadable), kUnavailable (out of descriptors).
-  static Result<std::unique_ptr<TcpChannel>> create(const Group& world, wire::Hello identity,
+  static Result<std::unique_ptr<TcpChannel>> create(const Group& world, Identity identity,
                                                     std::span<const Bytes> tcp_addresses,
                                                     TcpListener listener);
   ~TcpChannel() override;
@@ -49,7 +49,7 @@ class TcpChannel final : public Channel {
  private:
   static constexpr std::uint64_t kWakerTag = 0;  // the other tags are ConnectionTable's
 
-  TcpChannel(int rank, std::size_t ranks, wire::Hello identity, TcpListener listener, platform::Epoll epoll,
+  TcpChannel(int rank, std::size_t ranks, Identity identity, TcpListener listener, platform::Epoll epoll,
              platform::EventFd waker);
 
   void handle(std::span<const platform::Epoll::Event> events) REQUIRES(mutex_);

@@ -11,7 +11,7 @@ using Stage = Connection::Stage;
 
 void TcpLinks::add_peer(const TcpAddress& address, const std::string& own_host) {
   TcpPeer& peer = peers_.emplace_back();
-  peer.token = address.token;
+  peer.key = greeter_.key_for(address.token);
   peer.host = address.host;
   peer.endpoints = address.endpoints(own_host);
 }
@@ -80,7 +80,9 @@ void TcpLinks::read(std::uint64_t id) {
 bool TcpLinks::read_frames(std::uint64_t id) {
   while (Connection* connection = connections_.find(id)) {
     auto frame = connection->reader.next();
-    if (!frame.ok()) {
+    if (!frame.ok() && connection->peer < 0) {
+      connections_.refuse(*connection);
+    } else if (!frame.ok()) {
       ended(*connection, frame.status().message());
     } else if (!frame->has_value()) {
       if (!connection->reader.said_goodbye()) return true;
@@ -91,6 +93,8 @@ bool TcpLinks::read_frames(std::uint64_t id) {
       }
     } else if (connection->stage == Stage::kOpen) {
       inbox_.push_back({connection->peer, std::move(**frame), {}});
+    } else if (connection->stage == Stage::kOpening) {
+      opened(*connection, **frame);
     } else if (connection->stage == Stage::kGreeting) {
       greeted(*connection, **frame);
     } else {
@@ -106,7 +110,7 @@ void TcpLinks::ended(Connection& connection, const std::string& why) {
     lose(connection.peer,
          Status::aborted("connection to rank " + std::to_string(connection.peer) + " was lost: " + why));
   } else if (connection.peer >= 0 && at(connection.peer).connection == &connection) {
-    dial_failed(connection, why);
+    dial_failed(connection, why, true);
   } else {
     drop(connection);
   }

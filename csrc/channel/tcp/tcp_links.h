@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "channel/channel.h"
 #include "channel/tcp/connection_table.h"
-#include "channel/tcp/greeting.h"
+#include "channel/tcp/greeter.h"
 #include "channel/tcp/tcp_address.h"
 #include "channel/tcp/tcp_peer.h"
 #include "platform/tcp/epoll.h"
@@ -21,9 +21,9 @@ namespace roundelay::channel {
 // One thread at a time may use it.
 class TcpLinks {
  public:
-  // `identity` is this rank's Hello, `own` its address. `connections` outlives the links.
-  TcpLinks(int rank, wire::Hello identity, const TcpAddress& own, ConnectionTable& connections)
-      : rank_(rank), identity_(std::move(identity)), token_(own.token), connections_(connections) {}
+  // `own` is this rank's address. `connections` outlives the links.
+  TcpLinks(int rank, Identity identity, const TcpAddress& own, ConnectionTable& connections)
+      : rank_(rank), greeter_(std::move(identity), own.token, connections), connections_(connections) {}
   // Adds the next rank. Call it once for each rank, from rank 0 on. `own_host`: see TcpAddress::endpoints().
   void add_peer(const TcpAddress& address, const std::string& own_host);
 
@@ -50,12 +50,12 @@ class TcpLinks {
  private:
   // Making and ending connections (handshake.cc)
   void dial(int peer_rank);
-  void dial_failed(Connection& connection, const std::string& why);
+  void dial_failed(Connection& connection, const std::string& why, bool again);
   void dialled(Connection& connection);
+  void opened(Connection& connection, ConstByteSpan bytes);
   void greeted(Connection& connection, ConstByteSpan bytes);
   void greeted_by_acceptor(Connection& connection, const std::optional<Greeting>& greeting);
   void greeted_by_dialler(Connection& connection, const Greeting& greeting);
-  bool send_greeting(Connection& connection);
   void establish(Connection& connection);
   void drop(Connection& connection);
   void lose(int peer_rank, Status why);
@@ -70,8 +70,7 @@ class TcpLinks {
   TcpPeer& at(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
 
   const int rank_;
-  const wire::Hello identity_;
-  const Token token_;
+  Greeter greeter_;
   ConnectionTable& connections_;
   std::vector<TcpPeer> peers_;
   std::deque<Incoming> inbox_;

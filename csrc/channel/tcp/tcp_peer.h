@@ -21,10 +21,12 @@ struct TcpPeer {
     kLeft,      // it has said goodbye
   };
   State state = State::kIdle;
-  Token token{};
+  trust::Key key{};  // of connections to it
   std::string host;
   std::vector<platform::Endpoint> endpoints;
   std::size_t next_endpoint = 0;
+  static constexpr int kMostRepeats = 20;
+  int repeats = 0;                   // of attempts at an endpoint that was reached, but hung up
   std::string last_failure;          // the reason why the endpoint before did not work
   Connection* connection = nullptr;  // this rank's attempt, or the established connection
   Connection* parked = nullptr;      // see Connection::Stage::kParked

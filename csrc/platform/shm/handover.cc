@@ -122,7 +122,7 @@ Result<SharedMemory> ShmSocket::hand_out(std::uint64_t key, const std::vector<in
 
 Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, int member,
                                const Prepare& prepare, Deadline deadline) {
-  const auto socket = UnixSocket::connect(address);
+  const auto socket = UnixSocket::connect(address, deadline);
   if (!socket.ok()) return not_agreed(socket.status());
   const Status sent = socket->send(bytes_of(HandoverRequest{key, static_cast<std::uint32_t>(member)}));
   if (!sent.ok()) return not_agreed(sent);
@@ -144,11 +144,11 @@ Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, in
   return memory;
 }
 
-Status reach(const std::string& address) { return UnixSocket::connect(address).status(); }
+Status reach(const std::string& address) { return UnixSocket::try_connect(address).status(); }
 
 pid_t listening_process(const std::string& address) {
-  const Result<UnixSocket> socket = UnixSocket::connect(address);
-  return socket.ok() ? socket->process() : 0;
+  const auto socket = UnixSocket::try_connect(address);
+  return socket.ok() && *socket ? (*socket)->process() : 0;
 }
 
 }  // namespace roundelay::platform

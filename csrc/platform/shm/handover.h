@@ -52,8 +52,8 @@ class ShmSocket {
 Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, int member,
                                const Prepare& prepare, Deadline deadline);
 
-// Returns OK if a process at this address accepts connections from here. Other network namespaces and other
-// users cannot connect.
+// Returns OK if a process of this user at this address accepts connections from here. Errors: kUnavailable
+// (nobody listens, or in another network namespace), kAborted (another user does).
 Status reach(const std::string& address);
 // Returns the process that owns the shm socket; 0 if nobody can connect to it, or if the process is invisible
 // in this process namespace.

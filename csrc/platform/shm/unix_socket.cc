@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <thread>
+
+#include "trust/trust.h"
 
 namespace roundelay::platform {
 namespace {
@@ -46,8 +49,8 @@ Status same_user(const Fd& fd) {
   const Result<ucred> peer = peer_of(fd);
   if (!peer.ok()) return peer.status();
   if (peer->uid == ::geteuid()) return {};
-  return Status::unavailable("a process of user " + std::to_string(peer->uid) +
-                             " is at the other end, not of " + std::to_string(::geteuid()));
+  return Status::aborted("a process of user " + std::to_string(peer->uid) + " is at the other end, not of " +
+                         std::to_string(::geteuid()) + ": another user has taken a rank's place");
 }
 
 // Returns true when the descriptor is readable, false at the deadline.
@@ -63,13 +66,27 @@ Result<bool> wait_readable(const Fd& fd, Deadline deadline) {
 
 }  // namespace
 
-Result<UnixSocket> UnixSocket::connect(const std::string& address) {
+Result<std::optional<UnixSocket>> UnixSocket::try_connect(const std::string& address) {
   Fd fd = new_socket();
   if (!fd.valid()) return errno_status("socket", errno);
   const Address to(address);
-  if (::connect(fd.get(), to.get(), to.length) != 0) return errno_status("connect", errno);
+  if (::connect(fd.get(), to.get(), to.length) != 0) {
+    if (errno == EAGAIN) return std::optional<UnixSocket>();
+    return errno_status("connect", errno);
+  }
   ROUNDELAY_RETURN_IF_ERROR(same_user(fd));
-  return UnixSocket(std::move(fd));
+  return std::optional<UnixSocket>(UnixSocket(std::move(fd)));
+}
+
+Result<UnixSocket> UnixSocket::connect(const std::string& address, Deadline deadline) {
+  while (true) {
+    auto socket = try_connect(address);
+    if (!socket.ok()) return socket.status();
+    if (*socket) return std::move(**socket);
+    // No event tells that the queue has room again.
+    if (deadline.passed()) return Status::unavailable("too many callers wait at " + address);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 pid_t UnixSocket::process() const {
@@ -150,7 +167,9 @@ Result<std::optional<UnixSocket>> UnixListener::accept(Deadline deadline) const 
     if (!fd.valid() && errno != EINTR && errno != EAGAIN && errno != ECONNABORTED) {
       return errno_status("accept", errno);
     }
-    if (fd.valid() && same_user(fd).ok()) return std::optional<UnixSocket>(UnixSocket(std::move(fd)));
+    if (!fd.valid()) continue;
+    if (same_user(fd).ok()) return std::optional<UnixSocket>(UnixSocket(std::move(fd)));
+    trust::count_stranger("another user called a socket of this rank");
   }
 }
 

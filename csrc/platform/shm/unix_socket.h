@@ -20,13 +20,18 @@ struct Packet {
   Fd fd;
 };
 
-// A connection to a process of the same user. Both ends refuse other users.
+// A connection to a process of the same user. Who calls refuses another user with an error; who is called
+// drops it.
 class UnixSocket {
  public:
   static constexpr std::size_t kLongestPacket = 4096;
 
-  // Connects to a listener. Errors: kUnavailable (nobody listens at the address, or another user does).
-  static Result<UnixSocket> connect(const std::string& address);
+  // Connects to a listener. Returns nothing if too many callers wait there. Errors: kUnavailable (nobody
+  // listens at the address), kAborted (another user does).
+  static Result<std::optional<UnixSocket>> try_connect(const std::string& address);
+  // The same, and waits for room up to the deadline: strangers may fill the queue. Errors: kUnavailable also
+  // then.
+  static Result<UnixSocket> connect(const std::string& address, Deadline deadline);
 
   // Sends one packet, with a copy of `fd` unless it is null. Does not wait: packets are few and small.
   // Errors: kUnavailable.

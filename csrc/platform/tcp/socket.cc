@@ -20,6 +20,9 @@ namespace {
 // connection 5 s after the peer's last answer. An attempt to connect without an answer ends after it, too.
 constexpr int kLossMilliseconds = 4'900;
 
+// A listener at several addresses needs one port that is free at all of them.
+constexpr int kPortAttempts = 16;
+
 // Linux has the option since 6.15. Older headers do not name it, and older kernels refuse it.
 #ifndef TCP_RTO_MAX_MS
 #define TCP_RTO_MAX_MS 44
@@ -49,23 +52,47 @@ Transfer failed_transfer() {
   return {Transfer::State::kError, 0, errno};
 }
 
-Result<std::uint16_t> listen_on(const Fd& fd, bool v6) {
-  Endpoint any;
-  any.address.v6 = v6;
+Fd new_listener(bool v6) {
+  return Fd(::socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+// Listens, and sets the port of `at` if it is 0: the system chooses one then. Returns errno, or 0.
+int listen_on(const Fd& fd, Endpoint& at, bool all_families) {
   sockaddr_storage address;
-  socklen_t length = to_native(any, address);
-  if (v6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0)
-    return errno_status("bind", errno);
-  if (::listen(fd.get(), SOMAXCONN) != 0) return errno_status("listen", errno);
+  socklen_t length = to_native(at, address);
+  if (at.address.v6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, all_families ? 0 : 1);
+  auto* const native = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(fd.get(), native, length) != 0 || ::listen(fd.get(), SOMAXCONN) != 0) return errno;
   length = sizeof address;
-  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    return errno_status("getsockname", errno);
-  }
+  if (::getsockname(fd.get(), native, &length) != 0) return errno;
   // Both families have the port at the same position.
   sockaddr_in in{};
   std::memcpy(&in, &address, sizeof in);
-  return ntohs(in.sin_port);
+  at.port = ntohs(in.sin_port);
+  return 0;
+}
+
+Status not_listening(int error) { return errno_status("cannot listen on TCP", error); }
+
+// Listens at the addresses, all at the port of the first one, and returns the port. Sets `taken` if another
+// program has that port at another of the addresses.
+Result<std::uint16_t> listen_at_all(std::span<const Address> addresses, std::vector<Fd>& fds, bool& taken) {
+  Endpoint at;
+  int error = EADDRNOTAVAIL;
+  for (const Address& address : addresses) {
+    at.address = address;
+    Fd fd = new_listener(address.v6);
+    const int failed = fd.valid() ? listen_on(fd, at, false) : errno;
+    if (failed == 0) {
+      fds.push_back(std::move(fd));
+      continue;
+    }
+    error = failed;
+    taken = at.port != 0 && failed == EADDRINUSE;
+    if (taken) break;
+  }
+  if (taken || fds.empty()) return not_listening(error);
+  return at.port;
 }
 
 }  // namespace
@@ -133,32 +160,45 @@ bool Socket::held_back() const {
   return ::ioctl(fd_.get(), SIOCOUTQNSD, &unsent) == 0 && unsent > 0 && unsent == unacknowledged();
 }
 
-Result<Listener> Listener::create() {
-  for (const bool v6 : {true, false}) {
-    Fd fd(::socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd.valid() && v6) continue;
-    if (!fd.valid()) return errno_status("cannot make a TCP socket", errno);
-    const Result<std::uint16_t> port = listen_on(fd, v6);
-    if (port.ok()) return Listener(std::move(fd), *port);
-    if (!v6) return Status::unavailable("cannot listen on TCP: " + port.status().message());
+Result<Listener> Listener::create(std::span<const Address> addresses) {
+  std::vector<Fd> fds;
+  for (int attempt = 0; !addresses.empty(); ++attempt) {
+    bool taken = false;
+    fds.clear();
+    const auto port = listen_at_all(addresses, fds, taken);
+    if (port.ok()) return Listener(std::move(fds), *port);
+    if (!taken || attempt == kPortAttempts) return port.status();
   }
-  return Status::internal("unreachable");
+  Endpoint any{.address = {.v6 = true}, .port = 0};
+  Fd fd = new_listener(true);
+  if (!fd.valid() || listen_on(fd, any, true) != 0) {  // the host has no IPv6
+    any = {};
+    fd = new_listener(false);
+    const int error = fd.valid() ? listen_on(fd, any, false) : errno;
+    if (error != 0) return not_listening(error);
+  }
+  fds.push_back(std::move(fd));
+  return Listener(std::move(fds), any.port);
 }
 
 Result<std::optional<Socket>> Listener::accept() const {
-  while (true) {
-    Fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  for (auto listening = fds_.begin(); listening != fds_.end();) {
+    Fd fd(::accept4(listening->get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd.valid()) {
       tune(fd);
       return std::optional<Socket>(std::move(fd));
     }
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::optional<Socket>();
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      ++listening;
+      continue;
+    }
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       return errno_status("cannot accept a connection", errno);
     }
     // Any other error is about one connection that has already gone; the next one may work.
     if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) return errno_status("accept", errno);
   }
+  return std::optional<Socket>();
 }
 
 }  // namespace roundelay::platform

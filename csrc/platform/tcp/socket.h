@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -56,18 +57,19 @@ class Socket {
 // Accepts connections. No call blocks.
 class Listener {
  public:
-  // Listens on all interfaces, for IPv6 too if there is any, at a port that the system chooses. Errors:
-  // kUnavailable.
-  static Result<Listener> create();
+  // Listens at all of these addresses, at one port that the system chooses; without any, on all interfaces,
+  // for IPv6 too if there is any. Addresses that are not ready (an IPv6 address that the kernel still checks)
+  // are left out. Errors: kUnavailable (none of them can be listened at).
+  static Result<Listener> create(std::span<const Address> addresses = {});
   [[nodiscard]] std::uint16_t port() const { return port_; }
   // Returns the next connection; nothing if there is none now. Errors: kUnavailable (no descriptors or
   // memory).
   [[nodiscard]] Result<std::optional<Socket>> accept() const;
-  [[nodiscard]] const Fd& fd() const { return fd_; }
+  [[nodiscard]] std::span<const Fd> fds() const { return fds_; }
 
  private:
-  Listener(Fd fd, std::uint16_t port) : fd_(std::move(fd)), port_(port) {}
-  Fd fd_;
+  Listener(std::vector<Fd> fds, std::uint16_t port) : fds_(std::move(fds)), port_(port) {}
+  std::vector<Fd> fds_;
   std::uint16_t port_;
 };
 

@@ -78,8 +78,8 @@ class C10dBackend final : public Backend {
     where_ = where;
     root_ = bootstrap::store_root(where, start.generation);
     fabrics_made_.clear();
-    return std::unique_ptr<bootstrap::Bootstrap>(
-        std::make_unique<bootstrap::StoreBootstrap>(store_, where, start.generation, config.start_timeout));
+    return std::unique_ptr<bootstrap::Bootstrap>(std::make_unique<bootstrap::StoreBootstrap>(
+        store_, where, start.generation, config.start_timeout, start.secret));
   }
 
   Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config,

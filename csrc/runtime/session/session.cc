@@ -5,6 +5,7 @@
 
 #include "base/cores.h"
 #include "base/log.h"
+#include "trust/trust.h"
 
 namespace roundelay::runtime {
 namespace {
@@ -110,6 +111,7 @@ std::map<std::string, std::int64_t> Session::stats() const {
           {"orders_given", control.orders},
           {"messages_sent", control.messages_sent},
           {"message_bytes", control.message_bytes},
+          {"strangers", static_cast<std::int64_t>(trust::strangers_dropped())},
           {"wakeups_sent", parts_.channel->wakeups_sent()},
           {"cached_requests", control.cached_requests},
           {"full_requests", control.full_requests},

@@ -11,6 +11,7 @@
 #include "channel/inproc/hub.h"
 #include "channel/shm/shm_channel.h"
 #include "channel/tcp/tcp_channel.h"
+#include "platform/tcp/address.h"
 #include "runtime/session/session.h"
 #include "runtime/startup/device_medium.h"
 #include "runtime/startup/fabrics.h"
@@ -82,11 +83,22 @@ Result<bootstrap::Topology> agreed_topology(const std::vector<wire::Introduction
 
 using MaybeListener = std::optional<channel::TcpListener>;
 
+// Returns whether all ranks are on one host: then nothing needs to listen to others.
+Result<bool> on_one_host(bootstrap::Bootstrap& ranks, Deadline deadline) {
+  const auto hosts = ranks.all_gather(to_bytes(platform::host_identity()), deadline);
+  if (!hosts.ok()) return hosts.status();
+  return std::ranges::all_of(*hosts, [&](const Bytes& host) { return host == hosts->front(); });
+}
+
+bool everyone_has_an_address(const std::vector<wire::Introduction>& all) {
+  return std::ranges::none_of(all, [](const wire::Introduction& one) { return one.tcp_address.empty(); });
+}
+
 // Returns a listener, or nothing if sockets are not allowed or not wanted: then all ranks use channel/mpi.
 // Errors: kInvalidArgument if ROUNDELAY_INTERFACE names no interface of this host.
-Result<MaybeListener> try_listen(const Config& config) {
+Result<MaybeListener> try_listen(const Config& config, bool one_host) {
   if (config.channel == "mpi") return MaybeListener();
-  auto listener = channel::TcpListener::listen(config.interface);
+  auto listener = channel::TcpListener::listen(config.interface, one_host);
   if (!listener.ok()) {
     if (listener.status().code() == StatusCode::kInvalidArgument) return listener.status();
     log(LogLevel::kWarning, "no TCP control channel (" + listener.status().message() +
@@ -96,7 +108,7 @@ Result<MaybeListener> try_listen(const Config& config) {
   return MaybeListener(std::move(listener).value());
 }
 
-Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, wire::Hello identity,
+Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, channel::Identity identity,
                                                    const std::vector<wire::Introduction>& all,
                                                    channel::TcpListener listener,
                                                    const std::vector<int>& closest, Deadline deadline) {
@@ -181,7 +193,9 @@ bool ranks_may_share_gpu() {
 Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& ranks, const Start& start,
                Deadline deadline) {
   const Config& config = parts.config;
-  auto listening = try_listen(config);
+  const auto one_host = on_one_host(ranks, deadline);
+  if (!one_host.ok()) return one_host.status();
+  auto listening = try_listen(config, *one_host);
   const Status here = listening.status();
   MaybeListener listener = here.ok() ? std::move(listening).value() : std::nullopt;
   wire::Introduction mine = introduction_of(config, start);
@@ -195,15 +209,13 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   auto topology = agreed_topology(all, config.topology);
   if (!topology.ok()) return topology.status();
   parts.topology = std::move(topology).value();
-
   std::vector<std::string> nodes;
   std::vector<NodeInfo> node_infos;
-  bool everyone_listens = true;
+  const bool everyone_listens = everyone_has_an_address(all);
   Group world{0, {}, ranks.rank()};
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     nodes.push_back(all[rank].node);
     node_infos.push_back({all[rank].node, all[rank].shm_socket});
-    everyone_listens = everyone_listens && !all[rank].tcp_address.empty();
     world.ranks.push_back(static_cast<int>(rank));
   }
   parts.rank_info = bootstrap::rank_info_of(ranks.rank(), nodes);
@@ -236,9 +248,9 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, outcome, deadline));
   parts.fabrics = std::move(made).value();
   const Group node = rings ? *fabrics.node(world.index) : Group{};
-  auto channel = everyone_listens
-                     ? open_tcp(world, mine.hello, all, std::move(*listener), node.ranks, deadline)
-                     : parts.backend->channel(world);
+  auto channel = everyone_listens ? open_tcp(world, {mine.hello, start.secret}, all, std::move(*listener),
+                                             node.ranks, deadline)
+                                  : parts.backend->channel(world);
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, channel.status(), deadline));
   parts.channel_name = everyone_listens ? "tcp" : "mpi";
   parts.channel = std::move(channel).value();

@@ -12,6 +12,7 @@
 #include "collective/shm/shared_regions.h"
 #include "collective/shm/shm_fabric.h"
 #include "collective/single_fabric.h"
+#include "runtime/startup/closed_nodes.h"
 #include "runtime/startup/first_failure.h"
 #include "runtime/startup/ways.h"
 
@@ -63,16 +64,9 @@ Status Fabrics::exchange(bootstrap::Bootstrap& ranks, std::vector<NodeInfo> node
   node_infos_ = std::move(node_infos);
   topology_ = std::move(topology);
   if (shuns_memory()) return {};
-  const auto first = std::find_if(node_infos_.begin(), node_infos_.end(),
-                                  [&](const NodeInfo& info) { return info.node == node_of(ranks.rank()); });
-  std::string wrong = no_shm_socket_;
-  if (wrong.empty() && !first->shm_socket.empty()) wrong = platform::reach(first->shm_socket).message();
-  const auto all = ranks.all_gather(to_bytes(wrong), deadline);
-  if (!all.ok()) return all.status();
-  for (std::size_t rank = 0; rank < all->size(); ++rank) {
-    if ((*all)[rank].empty()) continue;
-    closed_.emplace(node_infos_[rank].node, "rank " + std::to_string(rank) + ": " + to_text((*all)[rank]));
-  }
+  auto closed = closed_nodes(ranks, node_infos_, no_shm_socket_, deadline);
+  if (!closed.ok()) return closed.status();
+  closed_ = std::move(closed).value();
   return {};
 }
 

@@ -24,16 +24,10 @@
 #include "runtime/control/neighbours.h"
 #include "runtime/lane/tracks.h"
 #include "runtime/startup/algorithm_choice.h"
+#include "runtime/startup/closed_nodes.h"
 #include "runtime/startup/level_plan.h"
 
 namespace roundelay::runtime {
-
-// A rank's node and shm socket, as its introduction (wire/messages.h) tells all ranks.
-struct NodeInfo {
-  std::string node;
-  std::string
-      shm_socket;  // the address at which the rank hands out shared memory; empty if it hands out none
-};
 
 // One thread at a time may use it.
 class Fabrics {
@@ -45,7 +39,8 @@ class Fabrics {
   // shared memory is not wanted or not possible. Call it at most once, before exchange().
   std::string open_shm_socket();
   // All ranks call it, with the node infos of all ranks, by rank, and the topology of these nodes. They agree
-  // on the nodes whose ranks can share memory. Errors: those of the bootstrap.
+  // on the nodes whose ranks can share memory. Errors: those of the bootstrap; kUnavailable, on all ranks,
+  // with the uid, if another user answers in a rank's place.
   Status exchange(bootstrap::Bootstrap& ranks, std::vector<NodeInfo> node_infos, bootstrap::Topology topology,
                   Deadline deadline);
   // Returns the ranks of `rank`'s node, itself too, whose processes are known from their shm sockets. `rank`

@@ -16,7 +16,6 @@ import os
 import selectors
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -25,8 +24,9 @@ import time
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from roundelay import error_report
-from roundelay.run import affinity, horovod_variables, signals
+from roundelay import _trust, error_report
+from roundelay.run import affinity, frames, horovod_variables, signals
+from roundelay.run.frames import HEADER, ForgedError, Seal
 from roundelay.run.processes import (
     ORPHAN_GRACE_S,
     adopt_orphans,
@@ -36,15 +36,15 @@ from roundelay.run.processes import (
     send_signal,
 )
 
-# The agent sends the launcher frames: kind and length, then that many bytes. HELLO and EXIT carry JSON.
-HEADER = struct.Struct(">cI")
+# The kinds of the frames that the agent sends the launcher (frames.py). HELLO and EXIT carry JSON.
 HELLO, STDOUT, STDERR, RESULT_PIECE, ERROR, EXIT = b"H", b"o", b"e", b"r", b"E", b"X"  # ERROR: error_report's
 # The launcher sends the agent orders of one byte. The signal's number follows SIGNAL, which is to end the
 # program, and FORWARD.
 SIGNAL, FORWARD, KILL, LEAVE = b"S", b"F", b"K", b"L"
 
-# The launcher's address (see dial) and its secret in hex, which the agent sends first.
-ADDRESS, TOKEN = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_TOKEN"
+# The launcher's address (see dial) and the job's secret in hex. The program gets the secret under another
+# name, which `import roundelay` takes out of an environment.
+ADDRESS, SECRET = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_SECRET"
 # Set where the program is a function: the file that holds it, and the descriptor that takes the result.
 FUNCTION, RESULT = "ROUNDELAY_RUN_FUNCTION", "ROUNDELAY_RUN_RESULT"
 RANK_VARIABLES = ("ROUNDELAY_RUN_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
@@ -61,6 +61,7 @@ FAILED = 1  # the exit status of an agent that cannot do its work and has said w
 
 _FAILED_GRACE_S = 0.3  # ORPHAN_GRACE_S after a program has failed
 _CHUNK = 1 << 16
+_CALLS = 20
 
 
 def first_number(variables: tuple[str, ...]) -> int | None:
@@ -93,6 +94,22 @@ def dial(address: str) -> socket.socket:
     raise OSError("; ".join(errors))
 
 
+def call(address: str, secret: bytes) -> tuple[socket.socket, Seal]:
+    """Connects to the launcher; each proves to the other that it has the secret. OSError, ForgedError.
+
+    A launcher that many strangers call may drop an agent before it has proven itself: it calls again.
+    """
+    for left in reversed(range(_CALLS)):
+        connection = dial(address)
+        try:
+            return connection, frames.call(connection, secret)
+        except (ConnectionError, TimeoutError):
+            connection.close()
+            if left == 0:
+                raise
+    raise AssertionError("unreachable")
+
+
 def notice_death(connection: socket.socket) -> None:
     """Makes a TCP connection end within 6 s of the other host's death, or of the network's."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -114,10 +131,10 @@ def bind() -> set[int] | None:
 class Agent:
     """One rank's program and its connection to the launcher."""
 
-    def __init__(self, command: list[str], rank: int, connection: socket.socket) -> None:
+    def __init__(self, command: list[str], rank: int, connection: socket.socket, seal: Seal) -> None:
         self._command = command
         self._rank = rank
-        self._connection = connection
+        self._connection, self._seal = connection, seal
         self._program: subprocess.Popen[bytes] | None = None
         self._function = os.environ.get(FUNCTION)
         self._pipes: dict[int, bytes] = {}  # from the program, and the kind of frame for what comes
@@ -185,7 +202,8 @@ class Agent:
     def _environment(self, *, bound: bool) -> tuple[dict[str, str], int | None]:
         """Returns the program's environment, and the OMP_NUM_THREADS chosen here (None: the user set it)."""
         environment = dict(os.environ)
-        for variable in (ADDRESS, TOKEN, BIND, FUNCTION, RANK_VARIABLES[0], horovod_variables.RANKS_BY_HOST):
+        environment[_trust.SECRET] = environment[SECRET]
+        for variable in (ADDRESS, SECRET, BIND, FUNCTION, RANK_VARIABLES[0], horovod_variables.RANKS_BY_HOST):
             environment.pop(variable, None)
         if "OMP_NUM_THREADS" in environment:
             return environment, None
@@ -197,7 +215,8 @@ class Agent:
     def _send(self, kind: bytes, payload: bytes) -> None:
         """Sends one frame. _obey notices if the launcher is gone."""
         with contextlib.suppress(OSError):
-            self._connection.sendall(HEADER.pack(kind, len(payload)) + payload)
+            header = HEADER.pack(kind, len(payload))
+            self._connection.sendall(header + payload + self._seal.next(header, payload))
 
     def _report(self, returncode: int) -> None:
         """Tells the launcher how the program ended: `returncode` as subprocess has it (minus the signal)."""
@@ -318,12 +337,11 @@ def run(program: list[str]) -> int:
         print("roundelay agent: this MPI does not tell a process its rank", file=sys.stderr)
         return FAILED
     try:
-        connection = dial(os.environ[ADDRESS])
-        connection.sendall(bytes.fromhex(os.environ[TOKEN]))
-    except OSError as error:
+        connection, seal = call(os.environ[ADDRESS], bytes.fromhex(os.environ[SECRET]))
+    except (OSError, ForgedError) as error:
         print(f"roundelay agent: rank {rank} cannot reach the launcher: {error}", file=sys.stderr)
         return FAILED
-    Agent(program, rank, connection).run()
+    Agent(program, rank, connection, seal).run()
     return 0
 
 

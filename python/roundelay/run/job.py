@@ -78,9 +78,9 @@ def prepare(
         check_timeline(given, environment)
         checks.check_tuning(environment.get(_TUNING, ""))
     addresses = own_addresses(named, given.network_interfaces) if not one_machine else []
-    listener = None if given.dry_run else Listener(addresses)
+    listener = None if given.dry_run else Listener(addresses, given.num_proc)
     if listener is not None:
-        environment.update({agent.ADDRESS: listener.address, agent.TOKEN: listener.token.hex()})
+        environment.update({agent.ADDRESS: listener.address, agent.SECRET: listener.secret.hex()})
         if given.binding_args is None and not _binds_itself(mpirun):
             environment[agent.BIND] = "1"
     if result_pipe is not None:

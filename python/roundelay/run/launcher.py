@@ -180,6 +180,7 @@ class Launcher:
         """Waits a moment for events and handles them."""
         for key, _ in self._selector.select(timeout=_TICK_S):
             key.data(key.fileobj)
+        self._drop_superfluous()
         self._show(lambda: self._output.tick(time.monotonic()))
 
     def _show(self, write: Callable[[], None]) -> None:
@@ -199,7 +200,14 @@ class Launcher:
 
     def _on_caller(self, caller: socket.socket) -> None:
         peer = self._listener.accept(caller)
-        self._selector.register(peer.socket, selectors.EVENT_READ, lambda _: self._on_frames(peer))
+        if peer is not None:
+            self._selector.register(peer.socket, selectors.EVENT_READ, lambda _: self._on_frames(peer))
+        self._drop_superfluous()
+
+    def _drop_superfluous(self) -> None:
+        for stranger in self._listener.superfluous():
+            self._selector.unregister(stranger.socket)
+            self._listener.drop(stranger)
 
     def _on_mpirun_output(self, pipe: IO[bytes]) -> None:
         try:
@@ -221,6 +229,8 @@ class Launcher:
                 self._lose(peer.rank)
             else:
                 self._selector.unregister(peer.socket)
+                if not peer.is_proven:
+                    self._listener.drop(peer)
                 peer.socket.close()
             return
         for kind, payload in frames:

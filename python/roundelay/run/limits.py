@@ -16,7 +16,7 @@ from roundelay.run.errors import UsageError
 # A rank takes this much: its agent has two threads and shares most of its memory, its program has one thread.
 MEMORY = 3  # MiB
 TASKS = 3
-_OWN_FILES = 64  # open files of the launcher beside its connections
+_OWN_FILES = 128  # open files of the launcher beside its agents, the strangers of link.py included
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 

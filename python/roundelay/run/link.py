@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import hmac
+import os
 import secrets
 import socket
 import struct
-from collections.abc import Iterator
+import time
 
+from roundelay import _trust
 from roundelay.run import interfaces
-from roundelay.run.agent import HEADER, notice_death
+from roundelay.run.agent import notice_death
 from roundelay.run.errors import UsageError
+from roundelay.run.frames import ForgedError, Incoming
 from roundelay.run.hosts import Host, is_local
 
-_TOKEN_BYTES = 16
 _TCP_INFO = struct.Struct("=24xI28xI")  # linux/tcp.h's tcp_info up to last_ack_recv: unacked, and that
+# So many callers, beside the job's own agents, may have proven nothing yet, and for so long.
+SPARE_STRANGERS, SILENCE_S = 64, 30.0
 
 
 class Listener:
-    """Takes agents' connections: on an abstract Unix socket (no file is left), or TCP for several hosts."""
+    """Takes agents' connections: on an abstract Unix socket (no file is left), or TCP for several hosts.
 
-    def __init__(self, addresses: list[str]) -> None:
-        """addresses: where to listen for other hosts; empty: on this machine only."""
-        self.token = secrets.token_bytes(_TOKEN_BYTES)
+    Anybody on the host or in the network can call. Who does not prove to be an agent is dropped and counted.
+    """
+
+    def __init__(self, addresses: list[str], agents: int = 1) -> None:
+        """addresses: where to listen for other hosts; empty: on this machine only. agents: their number."""
+        self.secret = _trust.new_secret()
+        self.strangers = 0  # that were dropped
+        self._unproven: list[Peer] = []  # oldest first
+        self._most = agents + SPARE_STRANGERS
         if addresses:
             self.sockets = [listen(address) for address in addresses]
             ports = [caller.getsockname()[1] for caller in self.sockets]
@@ -33,16 +42,42 @@ class Listener:
             name = f"roundelay-run-{secrets.token_hex(8)}"
             local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             local.bind("\0" + name)
-            local.listen(128)
+            local.listen(socket.SOMAXCONN)
             self.sockets = [local]
             self.address = f"unix:{name}"
 
-    def accept(self, caller: socket.socket) -> Peer:
-        """Takes the next caller of one of the sockets."""
-        connection, _ = caller.accept()
+    def accept(self, caller: socket.socket) -> Peer | None:
+        """Takes the next caller of one of the sockets; None if it is another user, or already gone."""
+        try:
+            connection, _ = caller.accept()
+        except ConnectionError:
+            return None
         if connection.family != socket.AF_UNIX:
             notice_death(connection)
-        return Peer(connection, self.token)
+        elif _uid_of(connection) != os.geteuid():
+            self._drop(connection)
+            return None
+        peer = Peer(connection, self.secret)
+        self._unproven.append(peer)
+        return peer
+
+    def superfluous(self) -> list[Peer]:
+        """Returns the callers to drop: they prove nothing for too long, or there are too many."""
+        self._unproven = [peer for peer in self._unproven if not peer.is_proven and peer.socket.fileno() >= 0]
+        now = time.monotonic()
+        return [
+            peer
+            for index, peer in enumerate(self._unproven)
+            if index < len(self._unproven) - self._most or now - peer.since > SILENCE_S
+        ]
+
+    def drop(self, peer: Peer) -> None:
+        """Drops and counts a stranger."""
+        self._drop(peer.socket)
+
+    def _drop(self, connection: socket.socket) -> None:
+        self.strangers += 1
+        connection.close()
 
     def close(self) -> None:
         """Takes no more callers."""
@@ -50,11 +85,17 @@ class Listener:
             caller.close()
 
 
+def _uid_of(connection: socket.socket) -> int:
+    credentials = struct.Struct("3i")  # pid, uid, gid
+    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+    return int(credentials.unpack(packed)[1])
+
+
 def listen(address: str) -> socket.socket:
     """Listens on a port that the system chooses. Raises UsageError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        return socket.create_server((address, 0), family=family, backlog=128)
+        return socket.create_server((address, 0), family=family, backlog=socket.SOMAXCONN)
     except OSError as error:
         raise UsageError(f"cannot listen on {address} for the hosts: {error.strerror}") from error
 
@@ -83,42 +124,35 @@ def own_addresses(hosts: list[Host], chosen: list[str]) -> list[str]:
 
 
 class Peer:
-    """One agent's connection. The launcher ignores it until it has shown the token."""
+    """One agent's connection. The launcher ignores it until it has proven itself."""
 
-    def __init__(self, connection: socket.socket, token: bytes) -> None:
+    def __init__(self, connection: socket.socket, secret: bytes) -> None:
         self.socket = connection
         self.rank: int | None = None
         self.broken = ""  # why the connection broke; empty while it is open or if the agent has closed it
-        self._token: bytes | None = token
-        self._buffer = bytearray()
+        self.since = time.monotonic()
+        self._incoming = Incoming(secret)
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the caller is an agent of this job."""
+        return self._incoming.is_proven
 
     def receive(self) -> list[tuple[bytes, bytes]] | None:
         """Returns the frames that came, as (kind, payload); None if the connection is over or no agent's."""
         try:
-            data = self.socket.recv(1 << 18)
+            data = self.socket.recv(self._incoming.wanted)
+            if not data:
+                return None
+            answer = self._incoming.take(data)
+            if answer:
+                self.socket.send(answer, socket.MSG_DONTWAIT)  # a new connection takes it all
+            return list(self._incoming.frames())
         except OSError as error:
             self.broken = error.strerror or str(error)
             return None
-        if not data:
+        except ForgedError:
             return None
-        self._buffer += data
-        if self._token is not None:
-            if len(self._buffer) < len(self._token):
-                return []
-            if not hmac.compare_digest(bytes(self._buffer[: len(self._token)]), self._token):
-                return None
-            del self._buffer[: len(self._token)]
-            self._token = None
-        return list(self._frames())
-
-    def _frames(self) -> Iterator[tuple[bytes, bytes]]:
-        while len(self._buffer) >= HEADER.size:
-            kind, length = HEADER.unpack_from(self._buffer)
-            end = HEADER.size + length
-            if len(self._buffer) < end:
-                return
-            yield kind, bytes(self._buffer[HEADER.size : end])
-            del self._buffer[:end]
 
     def unheard(self) -> tuple[float, bool]:
         """Returns the seconds since the agent's host acknowledged anything, and whether it owes us that now.

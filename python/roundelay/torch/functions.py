@@ -10,6 +10,7 @@ import copy
 import hashlib
 import io
 import pickle
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from typing import Any
 
 import torch
 
-from roundelay import _core
+from roundelay import _core, _trust
 from roundelay.errors import HorovodInternalError, MismatchError
 from roundelay.torch import operations
 from roundelay.torch.operations.common import Call, row_of_this_rank
@@ -32,6 +33,8 @@ except ImportError:
     _dump = pickle.dump
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]
+
+_MAC = struct.Struct("<4q")  # a MAC as the numbers of a header
 
 Parameters = Mapping[str, Any] | Iterable[torch.Tensor] | Iterable[tuple[str, torch.Tensor]] | torch.nn.Module
 
@@ -127,13 +130,13 @@ def broadcast_object(
     """
     name = name or "object"
     payload = _Payload.of(obj) if _core.rank() == root_rank else _Payload()
-    head = payload.head()
+    head = torch.tensor(payload.head(name, root_rank), dtype=torch.int64, device="cpu")
     operations.broadcast_(head, root_rank, f"{name}.head", process_set)
     if _core.rank() != root_rank:
         payload = _Payload(torch.empty(int(head[0]), dtype=torch.uint8, device="cpu"), is_error=bool(head[1]))
     operations.broadcast_(payload.data, root_rank, f"{name}.data", process_set)
     payload.raise_error(root_rank)
-    return obj if _core.rank() == root_rank else payload.content()
+    return obj if _core.rank() == root_rank else payload.content(name, root_rank, head.tolist())
 
 
 def allgather_object(
@@ -147,15 +150,17 @@ def allgather_object(
     name = name or "objects"
     Call("allgather", f"{name}.head", process_set)  # a wrong call raises before the object is pickled
     payload = _Payload.of(obj)
-    head = row_of_this_rank(*payload.head().tolist())
+    head = row_of_this_rank(*payload.head(name, _core.rank()))
     heads = operations.allgather(head, name=f"{name}.head", process_set=process_set).tolist()
     whole = operations.allgather(payload.data, name=f"{name}.data", process_set=process_set)
     payload.raise_error(_core.rank())
-    parts = whole.split([length for _, length, _ in heads])
+    parts = whole.split([head[1] for head in heads])
     payloads = [_Payload(part, is_error=bool(head[2])) for head, part in zip(heads, parts, strict=True)]
-    for (rank, _, _), received in zip(heads, payloads, strict=True):
+    for (rank, *_), received in zip(heads, payloads, strict=True):
         received.raise_error(rank)
-    return [received.content() for received in payloads]
+    return [
+        received.content(name, rank, head) for (rank, *head), received in zip(heads, payloads, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -176,12 +181,26 @@ class _Payload:
             return cls(torch.frombuffer(bytearray(text), dtype=torch.uint8), is_error=True, cause=error)
         return cls(torch.frombuffer(stream.getbuffer(), dtype=torch.uint8))
 
-    def head(self) -> torch.Tensor:
-        """Returns the header that goes first: the length in bytes, and whether it is an error's text."""
-        return torch.tensor([self.data.numel(), int(self.is_error)], dtype=torch.int64, device="cpu")
+    def head(self, name: str, sender: int) -> list[int]:
+        """Returns the header that goes first: the length in bytes, whether it is an error's text, the MAC."""
+        return [self.data.numel(), int(self.is_error), *self._mac(name, sender)]
 
-    def content(self) -> Any:
+    def content(self, name: str, sender: int, head: list[int]) -> Any:
+        """Returns the object. Unpickling can run code, so the MAC comes first. HorovodInternalError."""
+        if head[2:] != self._mac(name, sender):
+            raise HorovodInternalError(
+                f"the object {name!r} that should be of rank {sender} has no MAC of this job's secret: a "
+                "stranger has changed it on its way, and it was not unpickled"
+            )
         return pickle.loads(self.data.numpy().data)
+
+    def _mac(self, name: str, sender: int) -> list[int]:
+        """Returns the MAC of the bytes as numbers; zeros if the job has no secret."""
+        secret = _trust.secret()
+        if secret == _trust.NO_SECRET:
+            return list(_MAC.unpack(_trust.NO_SECRET))
+        parts = (name.encode(), sender.to_bytes(4, "little"), self.data.numpy().data)
+        return list(_MAC.unpack(_trust.mac(secret, "object", *parts)))
 
     def raise_error(self, sender: int) -> None:
         if self.cause is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from roundelay import _backend, _core, _gpu, _launch, _subset, tuning_file
+from roundelay import _backend, _core, _gpu, _launch, _subset, _trust, tuning_file
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.operations.handles import forget_handles
 from roundelay.torch.optimizer import restart_scopes
@@ -61,6 +61,7 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
         _launch.rack(os.environ),
         tuning,
         tuning_error,
+        _trust.secret(),
     )
     restart_scopes()
     _ExceptionReport.install()

@@ -72,7 +72,8 @@ def stats() -> dict[str, int]:
     ``messages_sent``, ``message_bytes``: all control messages; ``wakeups_sent``: empty messages that wake a
     peer's thread; ``schedule_locks``, ``schedule_unlocks``, ``locked_operations``: docs/schedule_lock.md.
 
-    Since the process began: ``backward_ns``: from a backward's first gradient to its end; ``pool_cuts``,
+    Since the process began: ``strangers``: callers without the job's secret or of another user, dropped;
+    ``backward_ns``: from a backward's first gradient to its end; ``pool_cuts``,
     ``pool_orders``: changes of a gradient pool's buckets, and of its order; ``gradients_moved_out``:
     gradients of an earlier step that somebody still held when their place was needed;
     ``gradients_copied``: gradients that were copied or cast into a pool; ``buckets_cast_back``: buckets whose

@@ -37,6 +37,34 @@ class Foreigner {
   void say(ConstByteSpan bytes) const {
     static_cast<void>(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL));
   }
+  // Sends a frame.
+  void say_frame(ConstByteSpan bytes) const {
+    say(channel::frame_header(bytes.size()));
+    say(bytes);
+  }
+  // Goes through the handshake as a rank would, and returns all that it has said. `channel` works meanwhile.
+  Bytes call(TcpChannel& channel, channel::Handshake claim) const {
+    claim.challenge.caller.fill(std::byte{9});
+    const Bytes opening = channel::encode_opening(claim);
+    say_frame(opening);
+    Bytes answer(channel::kFrameHeader + 2 * trust::kTrustBytes + 4);
+    ssize_t got = 0;
+    for (const Deadline deadline = Deadline::after(5s); got <= 0 && !deadline.passed();) {
+      channel.wait(Deadline::after(5ms));
+      got = ::recv(fd_, answer.data(), answer.size(), MSG_DONTWAIT);
+      if (got == 0) return {};
+    }
+    static_cast<void>(channel::decode_answer(ConstByteSpan(answer).subspan(channel::kFrameHeader), claim));
+    const Bytes greeting = channel::encode_greeting(claim, trust::Role::kCall, hello_of(claim.dialler));
+    say_frame(greeting);
+    Bytes all;
+    for (const Bytes& frame : {opening, greeting}) {
+      const auto header = channel::frame_header(frame.size());
+      all.insert(all.end(), header.begin(), header.end());
+      all.insert(all.end(), frame.begin(), frame.end());
+    }
+    return all;
+  }
   // Returns whether the other side hung up, while `channel` works.
   [[nodiscard]] bool turned_away(TcpChannel& channel) const {
     for (const Deadline deadline = Deadline::after(5s); !deadline.passed();) {
@@ -108,18 +136,28 @@ TEST_CASE("tcp: strangers are turned away and harm nobody") {
   }
   SECTION("well-formed, with another job's token, or meant for another rank") {
     const auto tcp_address = channel::decode_tcp_address(world.tcp_addresses[0]);
-    channel::Token wrong = tcp_address->token;
-    wrong.back() ^= std::byte{1};
-    for (const Bytes& greeting : {channel::encode_greeting(wrong, 0, hello_of(1)),
-                                  channel::encode_greeting(tcp_address->token, 1, hello_of(1)),
-                                  channel::encode_greeting(tcp_address->token, 0, hello_of(0)),
-                                  channel::encode_greeting(tcp_address->token, 0, hello_of(2)),
-                                  channel::encode_greeting(tcp_address->token, 0, hello_of(-1))}) {
+    const trust::Key right = channel::connection_key({}, tcp_address->token);
+    channel::Token other = tcp_address->token;
+    other.back() ^= std::byte{1};
+    const trust::Key wrong = channel::connection_key({}, other);
+    for (const channel::Handshake& claim :
+         {channel::Handshake{right, 1, 1}, channel::Handshake{right, 0, 0}, channel::Handshake{right, 2, 0},
+          channel::Handshake{right, -1, 0}, channel::Handshake{wrong, 1, 0}}) {
       Foreigner imposter(port);
-      imposter.say(channel::frame_header(greeting.size()));
-      imposter.say(greeting);
+      imposter.call(*zero, claim);
       CHECK(imposter.turned_away(*zero));
     }
+  }
+  SECTION("what a rank of this job has said before") {
+    const auto tcp_address = channel::decode_tcp_address(world.tcp_addresses[0]);
+    channel::Handshake known{channel::connection_key({}, tcp_address->token), 1, 0};
+    Foreigner first(port);
+    const Bytes said = first.call(*zero, known);
+    for (int i = 0; i < 100; ++i) zero->wait(Deadline::after(1ms));  // as a rank, it would be admitted
+    Foreigner again(port);
+    again.say(said);
+    CHECK(again.turned_away(*zero));
+    return;  // rank 1's place is taken
   }
   SECTION("a crowd that says nothing makes room") {
     std::vector<std::unique_ptr<Foreigner>> crowd;
@@ -140,6 +178,46 @@ TEST_CASE("tcp: a rank whose token for its peer is wrong loses the peer, which d
   while (!(loss = one->receive())) zero->wait(Deadline::after(1ms));
   CHECK_THAT(loss->lost.message(), Contains("cannot connect to rank 0"));
   CHECK_FALSE(zero->receive().has_value());
+}
+
+TEST_CASE("tcp: ranks talk only if they have the same secret") {
+  const trust::Key secret = {std::byte{1}};
+  for (const trust::Key& other : {trust::Key{}, trust::Key{std::byte{2}}, secret}) {
+    TcpWorld world(2);
+    auto zero = world.channel(0, hello_of(0), secret);
+    auto one = world.channel(1, hello_of(1), other);
+    if (other == secret) {
+      check_that_they_talk(*one, 1, *zero, 0);
+      continue;
+    }
+    const std::uint64_t before = trust::strangers_dropped();
+    REQUIRE(one->send(0, to_bytes("hello?")).ok());
+    std::optional<Incoming> loss;
+    while (!(loss = one->receive())) zero->wait(Deadline::after(1ms));
+    CHECK_THAT(loss->lost.message(), Contains("cannot connect to rank 0") && Contains("another secret"));
+    REQUIRE(zero->send(1, to_bytes("hello?")).ok());
+    while (!(loss = zero->receive())) one->wait(Deadline::after(1ms));
+    CHECK_THAT(loss->lost.message(), Contains("cannot connect to rank 1") && Contains("another secret"));
+    CHECK(trust::strangers_dropped() == before);  // both asked for the other's proof first
+  }
+}
+
+TEST_CASE("tcp: a handshake takes less than a millisecond", "[slow]") {
+  constexpr int kRounds = 50;
+  constexpr trust::Key secret = {std::byte{1}};
+  Duration best = 1s;  // a busy machine makes others longer
+  for (int round = 0; round < kRounds; ++round) {
+    TcpWorld world(2);
+    auto zero = world.channel(0, hello_of(0), secret);
+    auto one = world.channel(1, hello_of(1), secret);
+    std::thread acceptor([&] { static_cast<void>(receive_one(*zero)); });
+    const TimePoint start = steady_now();
+    REQUIRE(one->connect(0, Deadline::after(10s)).ok());
+    best = std::min<Duration>(best, steady_now() - start);
+    one.reset();
+    acceptor.join();
+  }
+  CHECK(best < 1ms);
 }
 
 void check_mismatch(const wire::Hello& other, bool both_dial, const std::vector<std::string>& named) {

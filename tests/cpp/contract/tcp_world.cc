@@ -20,15 +20,17 @@ Group group_of(int size, int rank) {
 }
 
 channel::TcpListener listen() {
-  auto listener = channel::TcpListener::listen("");
+  auto listener = channel::TcpListener::listen("", true);
   if (!listener.ok()) throw std::runtime_error(listener.status().message());
   return std::move(listener).value();
 }
 
 std::unique_ptr<channel::TcpChannel> make(int rank, std::vector<Bytes> tcp_addresses,
-                                          channel::TcpListener listener, wire::Hello identity) {
-  auto channel = channel::TcpChannel::create(group_of(static_cast<int>(tcp_addresses.size()), rank),
-                                             std::move(identity), tcp_addresses, std::move(listener));
+                                          channel::TcpListener listener, wire::Hello identity,
+                                          const trust::Key& secret = {}) {
+  auto channel =
+      channel::TcpChannel::create(group_of(static_cast<int>(tcp_addresses.size()), rank),
+                                  {std::move(identity), secret}, tcp_addresses, std::move(listener));
   if (!channel.ok()) throw std::runtime_error(channel.status().message());
   return std::move(channel).value();
 }
@@ -54,9 +56,10 @@ TcpWorld::TcpWorld(int size) {
   }
 }
 
-std::unique_ptr<channel::TcpChannel> TcpWorld::channel(int rank, wire::Hello identity) {
+std::unique_ptr<channel::TcpChannel> TcpWorld::channel(int rank, wire::Hello identity,
+                                                       const trust::Key& secret) {
   auto& listener = listeners[static_cast<std::size_t>(rank)];
-  auto made = make(rank, tcp_addresses, std::move(*listener), std::move(identity));
+  auto made = make(rank, tcp_addresses, std::move(*listener), std::move(identity), secret);
   listener.reset();
   return made;
 }

@@ -21,7 +21,7 @@ struct TcpWorld {
   // Makes the channel of a rank. Call it once per rank, because it takes the rank's listener. Throws on
   // errors.
   std::unique_ptr<channel::TcpChannel> channel(int rank) { return channel(rank, hello_of(rank)); }
-  std::unique_ptr<channel::TcpChannel> channel(int rank, wire::Hello identity);
+  std::unique_ptr<channel::TcpChannel> channel(int rank, wire::Hello identity, const trust::Key& secret = {});
 
   std::vector<std::optional<channel::TcpListener>> listeners;
   std::vector<Bytes> tcp_addresses;

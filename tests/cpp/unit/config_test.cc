@@ -308,6 +308,7 @@ TEST_CASE("a misspelt ROUNDELAY_ variable is an error with the nearest name", "[
   CHECK(check("ROUNDELAY_").code() == StatusCode::kInvalidArgument);
   CHECK(check("ROUNDELAY_CACHE_CAPACITY").ok());
   CHECK(check("ROUNDELAY_MPI_HOME").ok());
+  CHECK(check("ROUNDELAY_SECRET_FILE").ok());
   CHECK(check("ROUNDELAY_RUN_ID").ok());
 }
 

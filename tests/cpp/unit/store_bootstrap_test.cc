@@ -88,9 +88,10 @@ Rendezvous place(int rank, int size, const std::string& job = "job/0") {
 
 // Runs one init of one rank with `exchanges` rounds of different bytes. Returns the received bytes, or the
 // error.
-std::string take_part(const std::shared_ptr<MemoryStore>& store, const Rendezvous& where,
-                      std::uint32_t generation, Duration limit, int exchanges = 3) {
-  StoreBootstrap ranks(store, where, generation, limit);
+std::string take_part(const std::shared_ptr<KeyValueStore>& store, const Rendezvous& where,
+                      std::uint32_t generation, Duration limit, int exchanges = 3,
+                      const trust::Key& secret = {}) {
+  StoreBootstrap ranks(store, where, generation, limit, secret);
   const Deadline deadline = Deadline::after(limit);
   std::string seen;
   for (int round = 0; round < exchanges; ++round) {
@@ -196,7 +197,8 @@ TEST_CASE("store: jobs and restarts in one store do not see each other", "[boots
 
 TEST_CASE("store: a rank that exchanges nothing sends nothing", "[bootstrap]") {
   const auto store = std::make_shared<MemoryStore>();
-  for (const int rank : {0, 1}) const StoreBootstrap unused(store, place(rank, 2), 1, seconds(20));
+  for (const int rank : {0, 1})
+    const StoreBootstrap unused(store, place(rank, 2), 1, seconds(20), trust::Key{});
   CHECK(store->keys().empty());
 }
 

@@ -1,4 +1,10 @@
 #include "channel/tcp/tcp_address.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <array>
+
 #include "tests/cpp/catch.h"
 
 namespace roundelay::channel {
@@ -41,16 +47,43 @@ TEST_CASE("TCP address: loopback comes first on the same host and never from ano
 }
 
 TEST_CASE("tcp listener: interfaces are checked, tokens differ") {
-  const auto wrong = TcpListener::listen("no-such-interface0");
+  const auto wrong = TcpListener::listen("no-such-interface0", true);
   REQUIRE_FALSE(wrong.ok());
   CHECK(wrong.status().code() == StatusCode::kInvalidArgument);
   CHECK_THAT(wrong.status().message(), Contains("no-such-interface0") && Contains("lo"));
-  const auto one = TcpListener::listen("lo");
-  const auto two = TcpListener::listen("");
+  const auto one = TcpListener::listen("lo", false);
+  const auto two = TcpListener::listen("", false);
   REQUIRE(one.ok());
   REQUIRE(two.ok());
   CHECK(one->tcp_address.token != two->tcp_address.token);
   CHECK(one->tcp_address.addresses.front().loopback);
+}
+
+// Returns the addresses at which a listener's sockets are bound.
+std::vector<std::string> bound_at(const TcpListener& listener) {
+  std::vector<std::string> found;
+  for (const platform::Fd& fd : listener.socket.fds()) {
+    sockaddr_storage native{};
+    socklen_t length = sizeof native;
+    REQUIRE(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&native), &length) == 0);
+    std::array<char, 64> text{};
+    REQUIRE(::getnameinfo(reinterpret_cast<sockaddr*>(&native), length, text.data(), text.size(), nullptr, 0,
+                          NI_NUMERICHOST) == 0);
+    found.emplace_back(text.data());
+  }
+  return found;
+}
+
+TEST_CASE("tcp listener: it listens only where the job is") {
+  const auto here = TcpListener::listen("", true);
+  const auto everywhere = TcpListener::listen("", false);
+  const auto chosen = TcpListener::listen("lo", false);
+  REQUIRE((here.ok() && everywhere.ok() && chosen.ok()));
+  for (const std::string& at : bound_at(*here)) CHECK((at == "127.0.0.1" || at == "::1"));
+  for (const platform::Address& address : here->tcp_address.addresses) CHECK(address.loopback);
+  const auto all = bound_at(*everywhere);
+  CHECK((all == std::vector<std::string>{"::"} || all == std::vector<std::string>{"0.0.0.0"}));
+  for (const std::string& at : bound_at(*chosen)) CHECK((at != "::" && at != "0.0.0.0"));
 }
 
 }  // namespace

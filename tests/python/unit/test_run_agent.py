@@ -20,11 +20,13 @@ import pytest
 from in_time import crowd, expect_within, three_tries, wait_until
 from launch_job import PROMISED_S, state_of
 from ranks import ROOT
-from roundelay import error_report
-from roundelay.run import affinity, agent
+from roundelay import _trust, error_report
+from roundelay.run import affinity, agent, link
+from roundelay.run.frames import HEADER
 from roundelay.run.link import Listener, Peer
 
 LIMIT_S = 10.0
+PYTHON = Path(agent.__file__).parents[2]
 
 
 @pytest.fixture(params=["unix", "tcp"])
@@ -45,7 +47,7 @@ def start(listener: Listener, *program: str, **environment: str) -> Iterator[sub
             "OMPI_COMM_WORLD_RANK": "7",
             "OMPI_COMM_WORLD_LOCAL_SIZE": "1000",
             agent.ADDRESS: listener.address,
-            agent.TOKEN: listener.token.hex(),
+            agent.SECRET: listener.secret.hex(),
             **environment,
         },
         stdin=subprocess.DEVNULL,
@@ -68,6 +70,13 @@ def frames(peer: Peer) -> Iterator[tuple[bytes, bytes]]:
         yield from got
 
 
+def caller(listener: Listener) -> Peer:
+    """The next caller, whoever it is."""
+    peer = listener.accept(listener.sockets[0])
+    assert peer is not None
+    return peer
+
+
 def until_exit(peer: Peer) -> dict[bytes, bytes]:
     """What came of each kind, up to the report of the program's end."""
     came: dict[bytes, bytes] = {}
@@ -84,16 +93,14 @@ def report(came: dict[bytes, bytes]) -> dict[str, Any]:
 
 
 def test_relays_reports_and_leaves_when_told(listener: Listener) -> None:
-    script = (
-        "echo out; echo err >&2; echo $OMP_NUM_THREADS; env | grep -E 'ROUNDELAY_RUN_(ADDRESS|TOKEN)'; exit 5"
-    )
+    script = "echo out; echo err >&2; echo $OMP_NUM_THREADS; env | grep ROUNDELAY_RUN_A; exit 5"
     with start(listener, "sh", "-c", script) as process:
-        peer = listener.accept(listener.sockets[0])
+        peer = caller(listener)
         came = until_exit(peer)
         hello = json.loads(came[agent.HELLO])
         assert (hello["rank"], hello["host"], hello["threads"]) == (7, socket.gethostname(), 1)
-        # Neither address nor token reach the program.
-        assert came[agent.STDOUT] == b"out\n1\nROUNDELAY_RUN_STARTED=1\n"
+        # The address does not reach the program.
+        assert came[agent.STDOUT] == b"out\n1\n"
         assert came[agent.STDERR] == b"err\n"
         assert report(came) == {"returncode": 5, "stopped": False, "raised": False}
         assert process.poll() is None
@@ -103,7 +110,7 @@ def test_relays_reports_and_leaves_when_told(listener: Listener) -> None:
 
 def test_the_users_number_of_threads_stands(listener: Listener) -> None:
     with start(listener, "sh", "-c", "echo $OMP_NUM_THREADS", OMP_NUM_THREADS="3") as process:
-        peer = listener.accept(listener.sockets[0])
+        peer = caller(listener)
         came = until_exit(peer)
         assert came[agent.STDOUT] == b"3\n"
         assert json.loads(came[agent.HELLO])["threads"] is None
@@ -114,7 +121,7 @@ def test_the_users_number_of_threads_stands(listener: Listener) -> None:
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_passes_signals_on(listener: Listener, signum: int) -> None:
     with start(listener, "sh", "-c", "echo ready; exec sleep 60") as process:
-        peer = listener.accept(listener.sockets[0])
+        peer = caller(listener)
         assert next(payload for kind, payload in frames(peer) if kind == agent.STDOUT) == b"ready\n"
         peer.order(agent.SIGNAL + bytes([signum]))
         assert report(until_exit(peer)) == {"returncode": -signum, "stopped": True, "raised": False}
@@ -130,7 +137,7 @@ def test_a_program_that_ended_before_the_order_was_not_told(
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     with start(listener, "sh", "-c", 'echo $$; read -r _ < "$GATE"; exit 3', GATE=str(gate)) as process:
-        peer = listener.accept(listener.sockets[0])
+        peer = caller(listener)
         pid = next(int(payload) for kind, payload in frames(peer) if kind == agent.STDOUT)
         process.send_signal(signal.SIGSTOP)
         gate.write_text("go on\n")
@@ -151,7 +158,7 @@ threading.Thread(target=time.sleep, args=(60,)).start()
 raise ValueError("two\\nlines")
 """
     with start(listener, sys.executable, "-c", script, str(ROOT / "python")) as process:
-        peer = listener.accept(listener.sockets[0])
+        peer = caller(listener)
         assert next(payload for kind, payload in frames(peer) if kind == agent.ERROR) == error_report.OWN
         peer.order(agent.SIGNAL + bytes([signal.SIGTERM]))
         assert report(until_exit(peer)) == {"returncode": -signal.SIGTERM, "stopped": True, "raised": True}
@@ -164,7 +171,7 @@ def test_forwards_signals_that_do_not_end_the_program(listener: Listener, signum
     """Those that the agent gets itself, of mpirun for example, too."""
     script = f"trap 'echo told' {int(signum)}; echo ready; while :; do sleep 0.05; done"
     with start(listener, "sh", "-c", script) as process:
-        peer = listener.accept(listener.sockets[0])
+        peer = caller(listener)
         said = (payload for kind, payload in frames(peer) if kind == agent.STDOUT)
         assert next(said) == b"ready\n"
         peer.order(agent.FORWARD + bytes([signum]))
@@ -179,7 +186,7 @@ def test_forwards_signals_that_do_not_end_the_program(listener: Listener, signum
 
 def test_a_program_that_cannot_start(listener: Listener) -> None:
     with start(listener, "/no/such/program") as process:
-        peer = listener.accept(listener.sockets[0])
+        peer = caller(listener)
         came = until_exit(peer)
         assert came[agent.STDERR] == b"cannot start '/no/such/program': No such file or directory\n"
         assert report(came)["returncode"] == 127
@@ -191,7 +198,7 @@ def test_a_program_that_cannot_start(listener: Listener) -> None:
 def test_ends_its_program_when_the_launcher_is_gone(listener: Listener) -> None:
     script = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
     with start(listener, "sh", "-c", script) as process:
-        peer = listener.accept(listener.sockets[0])
+        peer = caller(listener)
         pid = next(int(payload) for kind, payload in frames(peer) if kind == agent.STDOUT)
         started = time.monotonic()
         peer.socket.close()
@@ -200,10 +207,94 @@ def test_ends_its_program_when_the_launcher_is_gone(listener: Listener) -> None:
         wait_until(lambda: state_of(pid) == "Z", PROMISED_S, "the program outlives its agent")
 
 
-def test_a_caller_without_the_token_is_refused(listener: Listener) -> None:
+def say_as_an_agent(listener: Listener, secret: bytes, *after: bytes) -> tuple[Peer, bytes]:
+    """Goes through the handshake with this secret; returns the launcher's end and all that was said."""
+    mine = _trust.new_secret()
+    stranger = agent.dial(listener.address)
+    stranger.sendall(mine)
+    peer = caller(listener)
+    assert peer.receive() == []
+    theirs = stranger.recv(2 * _trust.BYTES)[: _trust.BYTES]
+    said = _trust.proof(secret, "call", "launcher", mine, theirs) + b"".join(after)
+    stranger.sendall(said)
+    stranger.shutdown(socket.SHUT_WR)
+    return peer, mine + said
+
+
+def sealed(secret: bytes, kind: bytes, payload: bytes) -> bytes:
+    """A frame with a MAC that fits no connection."""
+    header = HEADER.pack(kind, len(payload))
+    return header + payload + _trust.mac(secret, "frame", bytes(8), header, payload)
+
+
+def test_a_caller_without_the_secret_is_refused(listener: Listener) -> None:
+    peer, _ = say_as_an_agent(listener, _trust.new_secret(), sealed(bytes(32), agent.EXIT, b"{}"))
+    assert list(frames(peer)) == []
+    assert not peer.is_proven
+
+
+def test_what_an_agent_has_said_helps_nobody(listener: Listener) -> None:
+    genuine, said = say_as_an_agent(listener, listener.secret)
+    assert list(frames(genuine)) == []
+    assert genuine.is_proven
     with agent.dial(listener.address) as stranger:
-        stranger.sendall(b"\0" * 16 + agent.HEADER.pack(agent.EXIT, 0))
-        assert list(frames(listener.accept(listener.sockets[0]))) == []
+        stranger.sendall(said)
+        stranger.shutdown(socket.SHUT_WR)
+        peer = caller(listener)
+        assert list(frames(peer)) == []
+        assert not peer.is_proven
+
+
+def test_a_frame_that_is_changed_on_its_way_ends_the_connection(listener: Listener) -> None:
+    peer, _ = say_as_an_agent(listener, listener.secret, sealed(listener.secret, agent.STDOUT, b"x"))
+    assert list(frames(peer)) == []
+    assert peer.is_proven
+
+
+@pytest.mark.parametrize("said", [b"", b"\0", b"GET / HTTP/1.1\r\n\r\n" * 100, b"\xff" * 4096])
+def test_garbage_and_half_words_are_no_agents(listener: Listener, said: bytes) -> None:
+    with agent.dial(listener.address) as stranger:
+        stranger.sendall(said)
+        stranger.shutdown(socket.SHUT_WR)
+        peer = caller(listener)
+        assert list(frames(peer)) == []
+        assert not peer.is_proven
+
+
+def test_callers_that_say_nothing_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "SPARE_STRANGERS", 3)
+    crowded = Listener([], agents=2)
+    with contextlib.ExitStack() as silent:
+        peers = []
+        for _ in range(7):
+            silent.enter_context(agent.dial(crowded.address))
+            peers.append(caller(crowded))
+        assert crowded.superfluous() == peers[:2]
+        for peer in peers[:2]:
+            crowded.drop(peer)
+        assert crowded.superfluous() == []
+        assert crowded.strangers == 2
+        monkeypatch.setattr(link, "SILENCE_S", 0.0)
+        assert crowded.superfluous() == peers[2:]
+    crowded.close()
+
+
+def test_a_launcher_without_the_secret_is_none(listener: Listener) -> None:
+    with start(listener, "true", **{agent.SECRET: _trust.new_secret().hex()}) as process:
+        peer = caller(listener)
+        assert list(frames(peer)) == []
+        assert process.wait(LIMIT_S) == 1
+        assert process.stderr is not None
+        assert process.stderr.read().endswith(b"the launcher: another program answers in its place\n")
+
+
+def test_the_program_gets_the_secret_for_import_roundelay_to_take(listener: Listener) -> None:
+    program = 'import os, roundelay; os.system("echo [$ROUNDELAY_SECRET]")'
+    script = f"echo $ROUNDELAY_SECRET; exec {sys.executable} -c '{program}'"
+    with start(listener, "bash", "-c", script, PYTHONPATH=str(PYTHON)):
+        peer = caller(listener)
+        out = until_exit(peer)[agent.STDOUT].decode().split()
+        assert out == [listener.secret.hex(), "[]"]
 
 
 def test_says_that_it_cannot_reach_the_launcher(listener: Listener) -> None:

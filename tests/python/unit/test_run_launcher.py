@@ -38,7 +38,7 @@ def job(gate: Path, *programs: str) -> Launcher:
     listener = Listener([])
     output = Output(2, io.BytesIO(), io.BytesIO(), None)
     command = [sys.executable, "-c", STARTER, agent.__file__, str(gate), *programs]
-    environment = {**os.environ, agent.ADDRESS: listener.address, agent.TOKEN: listener.token.hex()}
+    environment = {**os.environ, agent.ADDRESS: listener.address, agent.SECRET: listener.secret.hex()}
     settings = Settings(2, PATIENCE_S, False, "starter", "", print)
     return Launcher(command, environment, listener, output, settings)
 
@@ -101,7 +101,7 @@ def test_a_reset_connection_is_named_under_mpirun_too() -> None:
         **os.environ,
         "ROUNDELAY_RUN_RANK": "0",
         agent.ADDRESS: listener.address,
-        agent.TOKEN: listener.token.hex(),
+        agent.SECRET: listener.secret.hex(),
     }
     output = Output(1, io.BytesIO(), io.BytesIO(), None)
     reset = Launcher(

@@ -1,0 +1,106 @@
+// Another user of the host calls a Unix socket, or answers where a member expects its peer. Needs root.
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "platform/shm/handover.h"
+#include "tests/cpp/catch.h"
+#include "trust/trust.h"
+
+namespace roundelay::platform {
+namespace {
+
+using Catch::Matchers::Contains;
+using namespace std::chrono_literals;
+
+constexpr uid_t kOther = 12345;
+
+// A process of another user, until the end of the test.
+class OtherUser {
+ public:
+  // The body says when it is ready, and the constructor returns.
+  explicit OtherUser(const std::function<void(const std::function<void()>& ready)>& body) {
+    int pipe[2];
+    REQUIRE(::pipe(pipe) == 0);
+    process_ = ::fork();
+    if (process_ == 0) {
+      if (::setuid(kOther) != 0) ::_exit(1);
+      body([&] { static_cast<void>(::write(pipe[1], "x", 1)); });
+      ::_exit(0);
+    }
+    ::close(pipe[1]);
+    char ready = 0;
+    REQUIRE(::read(pipe[0], &ready, 1) == 1);
+    ::close(pipe[0]);
+  }
+  ~OtherUser() {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+  OtherUser(const OtherUser&) = delete;
+  OtherUser& operator=(const OtherUser&) = delete;
+
+ private:
+  pid_t process_;
+};
+
+// Opens a bare socket at an abstract address, or connects to one. Returns false if the kernel refuses.
+bool at(const std::string& address, bool listens) {
+  const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
+  sockaddr_un native{};
+  native.sun_family = AF_UNIX;
+  std::memcpy(native.sun_path + 1, address.data(), address.size());
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.size());
+  const auto* to = reinterpret_cast<const sockaddr*>(&native);
+  if (listens) return ::bind(fd, to, length) == 0 && ::listen(fd, 8) == 0;
+  return ::connect(fd, to, length) == 0;
+}
+
+Prepare nothing() {
+  return [](const SharedMemory&) { return Status{}; };
+}
+
+TEST_CASE("another user that calls is dropped and counted, and the members share memory", "[shm]") {
+  if (::geteuid() != 0) return;
+  auto shm_socket = ShmSocket::open();
+  REQUIRE(shm_socket.ok());
+  const std::string address = shm_socket->address();
+  const std::uint64_t before = trust::strangers_dropped();
+  const OtherUser crowd([&](const auto& ready) {
+    for (int i = 0; i < 300; ++i) static_cast<void>(at(address, false));
+    ready();
+    ::pause();
+  });
+  Status outcome;
+  std::thread member([&] { outcome = take_over(address, 1, 1, nothing(), Deadline::after(20s)).status(); });
+  CHECK(shm_socket->hand_out(1, {0, 1}, 4096, nothing(), Deadline::after(20s)).ok());
+  member.join();
+  CHECK(outcome.ok());
+  CHECK(trust::strangers_dropped() - before == 300);
+}
+
+TEST_CASE("another user that answers is an error that names the user", "[shm]") {
+  if (::geteuid() != 0) return;
+  const std::string address = "roundelay-test-" + std::to_string(::getpid());
+  const OtherUser imposter([&](const auto& ready) {
+    if (!at(address, true)) ::_exit(1);
+    ready();
+    ::pause();
+  });
+  for (const Status& status :
+       {reach(address), take_over(address, 1, 1, nothing(), Deadline::after(20s)).status()}) {
+    CHECK(status.code() == StatusCode::kAborted);
+    CHECK_THAT(status.message(), Contains("user 12345 is at the other end, not of 0"));
+  }
+  CHECK(listening_process(address) == 0);
+}
+
+}  // namespace
+}  // namespace roundelay::platform

@@ -1,0 +1,214 @@
+"""Strangers attack every port and socket of a job, before its ranks have met and while it runs.
+
+The job goes on with right sums each time. SECURITY.md says what holds under which launcher.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import strangers
+from in_time import wait_until
+from starts import MPIRUN, ROUNDELAYRUN, TORCHRUN, environment, free_port
+from strangers import CROWD, Stranger
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="another user's process needs root"),
+]
+LIMIT_S = 150.0
+SECRET = "5e" * 32
+# Rank 1 comes when it may. Then both meet, wait for another word, and reduce.
+PROGRAM = """
+import faulthandler, os, sys, time
+faulthandler.dump_traceback_later(140, exit=True)
+from pathlib import Path
+import torch
+import roundelay.torch as hvd
+folder = Path(sys.argv[1])
+rank = int(next(filter(None, map(os.environ.get, ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")))))
+(folder / f"here.{rank}").touch()
+def wait_for(name):
+    while not (folder / name).exists():
+        time.sleep(0.01)
+if rank == 1:
+    wait_for("come")
+hvd.init()
+(folder / f"met.{rank}").touch()
+wait_for("reduce")
+for step in range(3):
+    total = hvd.allreduce(torch.full((1000,), rank + 1.0 + step), op=hvd.Sum)
+    assert total.tolist() == [3.0 + 2 * step] * 1000
+assert hvd.allgather_object({"rank": rank}) == [{"rank": 0}, {"rank": 1}]
+os.write(1, f"rank {rank} is right; strangers: {hvd.stats()['strangers']}\\n".encode())
+hvd.shutdown()
+"""
+
+
+class Job:
+    """Two ranks, which wait for the test's word."""
+
+    def __init__(self, folder: Path, launcher: list[str], **more: str) -> None:
+        self.folder = folder
+        script = folder / "program.py"
+        script.write_text(PROGRAM)
+        self.mark = f"STRANGERS_MARK={uuid.uuid4().hex}"
+        name, _, value = self.mark.partition("=")
+        self.process = subprocess.Popen(
+            [*launcher, sys.executable, str(script), str(folder)],
+            env=environment(**{name: value, **more}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def allow(self, word: str) -> None:
+        (self.folder / word).touch()
+
+    def wait_for(self, *names: str) -> None:
+        wait_until(
+            lambda: self.process.poll() is not None or all((self.folder / name).exists() for name in names),
+            LIMIT_S,
+            f"no {names}",
+        )
+        assert self.process.poll() is None, self.process.communicate()[0]
+
+    def places(self) -> list[tuple[str, int]]:
+        pids = strangers.processes(self.mark)
+        return [*strangers.tcp_listeners(pids), *strangers.unix_listeners(pids)]
+
+    def store_port(self) -> int:
+        """The port at which rank 0 serves before the ranks have met: the only one, under roundelayrun."""
+        ports: list[tuple[str, int]] = []
+
+        def found() -> bool:
+            ports[:] = strangers.tcp_listeners(strangers.processes(self.mark))
+            return bool(ports)
+
+        wait_until(found, LIMIT_S, "no store")
+        return ports[0][1]
+
+    def finish(self) -> str:
+        out, _ = self.process.communicate(timeout=LIMIT_S)
+        assert self.process.returncode == 0, out
+        for rank in (0, 1):
+            assert f"rank {rank} is right" in out, out
+        return out
+
+
+@contextlib.contextmanager
+def job(folder: Path, launcher: list[str], **more: str) -> Iterator[Job]:
+    made = Job(folder, launcher, **more)
+    try:
+        yield made
+    finally:
+        for pid in strangers.processes(made.mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        made.process.kill()
+        made.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Stranger]:
+    with Stranger() as made:
+        yield made
+
+
+@pytest.fixture
+def stranger(process: Stranger) -> Iterator[Stranger]:
+    yield process
+    process.ask("release")
+
+
+def ways() -> list[object]:
+    """The launchers with what gives their ranks a secret."""
+    with_secret = {"ROUNDELAY_SECRET": SECRET}
+    torchrun = [*TORCHRUN, "--no-python", "--nproc-per-node", "2", "--master-port"]
+    return [
+        pytest.param([*ROUNDELAYRUN, "-np", "2"], {}, id="roundelayrun"),
+        pytest.param([*ROUNDELAYRUN, "-np", "2", "--mpi"], {}, id="mpi", marks=pytest.mark.nightly),
+        pytest.param([*MPIRUN, "-np", "2"], with_secret, id="mpirun", marks=pytest.mark.nightly),
+        pytest.param(torchrun, with_secret, id="torchrun", marks=pytest.mark.nightly),
+        pytest.param(torchrun, {}, id="torchrun-bare", marks=pytest.mark.nightly),
+    ]
+
+
+@pytest.mark.parametrize(("launcher", "more"), ways())
+def test_a_job_outlives_garbage_and_crowds_at_every_port_and_socket(
+    tmp_path: Path, stranger: Stranger, launcher: list[str], more: dict[str, str]
+) -> None:
+    if launcher[-1] == "--master-port":
+        launcher = [*launcher, free_port()]
+    with job(tmp_path, launcher, **more) as attacked:
+        attacked.wait_for("here.0", "here.1")
+        assert stranger.ask("attack", places=attacked.places(), crowd=CROWD) >= 0
+        attacked.allow("come")
+        attacked.wait_for("met.0", "met.1")
+        places = attacked.places()
+        assert any(name.startswith("roundelay-") for name, _ in places), places
+        assert stranger.ask("attack", places=places, crowd=CROWD) >= 0
+        attacked.allow("reduce")
+        counts = [int(text) for text in re.findall(r"strangers: (\d+)", attacked.finish())]
+        assert sum(counts) > 0  # at the ranks' TCP ports at least
+
+
+def test_another_user_cannot_take_a_ranks_place_nor_spoil_the_store(
+    tmp_path: Path, stranger: Stranger
+) -> None:
+    with job(tmp_path, [*ROUNDELAYRUN, "-np", "2"]) as attacked:
+        attacked.wait_for("here.0", "here.1")
+        port = attacked.store_port()
+        place = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+        place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "ROUNDELAY_START_TIMEOUT": "20"}
+        said = stranger.ask("join", environment=place)
+        assert "rank 0 has the MAC of a secret, and rank 1 has none" in said
+        root = "roundelay/env/0/2/1/"
+        forged = {f"{root}0/1": "garbage", f"{root}given_up": "all is lost", f"{root}left/1": ""}
+        assert stranger.ask("write", port=port, values=forged, erase=[f"{root}0/0"])
+        assert attacked.process.poll() is None
+        attacked.allow("come")
+        attacked.allow("reduce")
+        attacked.finish()
+
+
+def test_a_thousand_connections_do_not_end_the_launcher(tmp_path: Path, stranger: Stranger) -> None:
+    with job(tmp_path, [*ROUNDELAYRUN, "-np", "2"]) as attacked:
+        attacked.wait_for("here.0", "here.1")
+        launcher = [name for name, _ in attacked.places() if name.startswith("roundelay-run-")]
+        assert len(launcher) == 1
+        for _ in range(5):  # the stranger may have a thousand files open, too
+            stranger.ask("attack", places=[(launcher[0], 1)], crowd=200)
+        attacked.allow("come")
+        attacked.allow("reduce")
+        attacked.finish()
+
+
+def test_nothing_listens_to_other_machines_and_no_list_of_processes_shows_the_secret(tmp_path: Path) -> None:
+    with job(tmp_path, [*ROUNDELAYRUN, "-np", "2"]) as quiet:
+        quiet.wait_for("here.0", "here.1")
+        pids, secrets = strangers.processes(quiet.mark), set()
+        for pid in pids:
+            text = Path(f"/proc/{pid}/environ").read_bytes().decode()
+            secrets |= set(re.findall(r"ROUNDELAY_(?:RUN_)?SECRET=([0-9a-f]{64})", text))
+        assert len(secrets) == 1  # of the launcher's making, for all of the job
+        lines = [Path(f"/proc/{pid}/cmdline").read_bytes().decode() for pid in pids]
+        assert not any(secret in line for secret in secrets for line in lines)
+        quiet.allow("come")
+        quiet.wait_for("met.0", "met.1")
+        listening = strangers.tcp_listeners(strangers.processes(quiet.mark))
+        assert len(listening) >= 3  # the store and both ranks' channels
+        assert {address for address, _ in listening} <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+        quiet.allow("reduce")
+        quiet.finish()
