@@ -24,7 +24,7 @@ from roundelay.run import interfaces, limits
 from roundelay.run.agent import FUNCTION
 from roundelay.run.errors import UsageError
 from roundelay.run.function.anonymous import anonymous_file
-from roundelay.run.local_ranks import HostRanks, LocalRanks, MeetingPlace, on_signals
+from roundelay.run.local_ranks import HostRanks, LocalRanks, StorePorts, on_signals
 
 ANSWER = b"roundelay: "  # a login shell may print other lines
 _INTERFACE = "ROUNDELAY_INTERFACE"
@@ -94,12 +94,12 @@ def main() -> int:
     plan = Plan(**json.loads(line))
     with contextlib.ExitStack() as stack:
         answer: dict[str, object] = {}
-        place = None
+        ports = None
         try:
             address, environment = prepare(plan)
             if plan.serves:
-                place = MeetingPlace(address)  # its ports are held as long as this process lives
-                answer.update(store=place.store, master_port=place.master_port)
+                ports = StorePorts(address)  # its ports are held as long as this process lives
+                answer.update(store=ports.store, master_port=ports.master_port)
         except (PlanError, OSError) as error:
             answer["error"] = str(error)
         sys.stdout.buffer.write(ANSWER + json.dumps(answer).encode() + b"\n")
@@ -119,9 +119,9 @@ def main() -> int:
         os.dup2(null.fileno(), 0)  # the ranks read nothing
         numbers = json.loads(line)
         own = HostRanks(**{**numbers, "store": tuple(numbers["store"])})
-        ranks.start(plan.program, own, environment, place.listener if place is not None else None)
-    if place is not None:
-        place.release()
+        ranks.start(plan.program, own, environment, ports.listener if ports is not None else None)
+    if ports is not None:
+        ports.release()
     threading.Thread(target=_end_with_input, args=(orders, ranks), daemon=True).start()
     return ranks.wait()
 

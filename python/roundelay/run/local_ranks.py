@@ -84,7 +84,7 @@ class HostRanks:
         return {**texts, "MASTER_ADDR": address, STORE: f"{address} {port} {self.master_port}"}
 
 
-class MeetingPlace:
+class StorePorts:
     """The two ports of the host of rank 0: the store's, which listens, and the one for torch.distributed.
 
     Nobody listens at the second one until rank 0's program does, which binds with SO_REUSEADDR as all servers

@@ -12,7 +12,7 @@ import sys
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from roundelay.run.local_ranks import HostRanks, LocalRanks, MeetingPlace, on_signals
+from roundelay.run.local_ranks import HostRanks, LocalRanks, StorePorts, on_signals
 
 
 def main() -> int:
@@ -20,10 +20,10 @@ def main() -> int:
     size, program = int(sys.argv[1]), sys.argv[3:]
     ranks = LocalRanks()
     on_signals(ranks.signal)
-    with contextlib.closing(MeetingPlace("127.0.0.1")) as place:
-        own = HostRanks(0, size, size, 0, place.store, place.master_port)
-        ranks.start(program, own, os.environ, place.listener)
-        place.release()
+    with contextlib.closing(StorePorts("127.0.0.1")) as ports:
+        own = HostRanks(0, size, size, 0, ports.store, ports.master_port)
+        ranks.start(program, own, os.environ, ports.listener)
+        ports.release()
         return ranks.wait()
 
 

@@ -168,7 +168,7 @@ TEST_CASE("fake GPU: work on memory that was freed ends the process", "[gpu]") {
     static_cast<void>(::freopen("/dev/null", "w", stderr));
     FakeGpu gpu;
     {
-      const FakeGpu::Hold hold(gpu);  // it outlives the memory: the work is still to be done when that is freed
+      const FakeGpu::Hold hold(gpu);  // it outlives the memory, which is freed before the work is done
       const GpuMemory memory = *gpu.allocate(0, 8);
       if (!gpu.zero(0, memory.get(), 8, nullptr).ok()) ::_exit(1);
     }
