@@ -158,9 +158,11 @@ def write_to_store(port: int, values: dict[str, str], erase: list[str]) -> bool:
     """Changes keys of PyTorch's store. Returns whether it took them."""
     import datetime
 
-    from torch.distributed import TCPStore
+    from torch import distributed
 
-    store = TCPStore("127.0.0.1", port, is_master=False, timeout=datetime.timedelta(seconds=20))
+    store = distributed.TCPStore(  # type: ignore[attr-defined]
+        "127.0.0.1", port, is_master=False, timeout=datetime.timedelta(seconds=20)
+    )
     for key, value in values.items():
         store.set(key, value)
     for key in erase:

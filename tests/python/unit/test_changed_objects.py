@@ -12,7 +12,7 @@ import torch
 
 from roundelay import _trust
 from roundelay.errors import HorovodInternalError
-from roundelay.torch import functions
+from roundelay.torch import functions, operations
 from roundelay.torch.functions import _Payload
 
 SECRET = bytes(range(1, 33))
@@ -49,7 +49,7 @@ def receive(monkeypatch: pytest.MonkeyPatch, sent: Callable[[str, torch.Tensor],
             tensor.copy_(wire[name])
 
     monkeypatch.setattr(functions, "_core", SimpleNamespace(rank=lambda: rank))
-    monkeypatch.setattr(functions.operations, "broadcast_", broadcast)
+    monkeypatch.setattr(operations, "broadcast_", broadcast)
     functions.broadcast_object({"right": 1}, 0, "w")
     rank = 1
     return functions.broadcast_object(None, 0, "w")
@@ -79,7 +79,7 @@ def test_a_changed_part_of_an_allgather_is_not_unpickled(monkeypatch: pytest.Mon
     monkeypatch.setattr(functions, "Call", lambda *_: None)
     monkeypatch.setattr(functions, "_core", SimpleNamespace(rank=lambda: 0))
     monkeypatch.setattr(functions, "row_of_this_rank", lambda *numbers: torch.tensor([[0, *numbers]]))
-    monkeypatch.setattr(functions.operations, "allgather", lambda _, name, process_set: answers[name])
+    monkeypatch.setattr(operations, "allgather", lambda _, name, process_set: answers[name])
     with pytest.raises(HorovodInternalError, match=r"object 'w' that should be of rank 1 has no MAC"):
         functions.allgather_object("right", "w")
 
