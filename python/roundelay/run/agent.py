@@ -25,7 +25,7 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from roundelay import _trust, error_report
-from roundelay.run import affinity, frames, horovod_variables, signals
+from roundelay.run import affinity, frames, horovod_variables, signals, torch_variables
 from roundelay.run.frames import HEADER, ForgedError, Seal
 from roundelay.run.processes import (
     ORPHAN_GRACE_S,
@@ -314,23 +314,22 @@ class Agent:
         os._exit(1)
 
 
-def as_horovodrun(rank: int) -> dict[str, str]:
-    """Returns the variables that horovodrun would set for this rank."""
-    return horovod_variables.of_rank(
-        rank,
-        first_number(SIZE_VARIABLES),
-        first_number(LOCAL_RANK_VARIABLES),
-        first_number(LOCAL_SIZE_VARIABLES),
-        os.environ.get(horovod_variables.RANKS_BY_HOST, ""),
-        "gloo" if RANK_VARIABLES[0] in os.environ else "mpi",
-    )
+def expected(rank: int) -> dict[str, str]:
+    """Returns the variables that horovodrun would set for this rank; after an MPI also torchrun's numbers."""
+    size, local_rank = first_number(SIZE_VARIABLES), first_number(LOCAL_RANK_VARIABLES)
+    local_size = first_number(LOCAL_SIZE_VARIABLES)
+    by_host = os.environ.get(horovod_variables.RANKS_BY_HOST, "")
+    own = RANK_VARIABLES[0] in os.environ  # no MPI
+    backend = "gloo" if own else "mpi"
+    found = horovod_variables.of_rank(rank, size, local_rank, local_size, by_host, backend)
+    return found if own else {**found, **torch_variables.of_rank(rank, size, local_rank, local_size)}
 
 
 def run(program: list[str]) -> int:
     """Runs the agent of one rank until LEAVE; returns its exit status. The environment has the settings."""
     rank = first_number(RANK_VARIABLES)
     if rank is not None:
-        os.environ.update(as_horovodrun(rank))
+        os.environ.update(expected(rank))
     if ADDRESS not in os.environ:  # a user has started the line that --dry-run shows: there is no launcher
         os.execvp(program[0], program)
     if rank is None:
@@ -341,7 +340,11 @@ def run(program: list[str]) -> int:
     except (OSError, ForgedError) as error:
         print(f"roundelay agent: rank {rank} cannot reach the launcher: {error}", file=sys.stderr)
         return FAILED
-    Agent(program, rank, connection, seal).run()
+    with contextlib.ExitStack() as held:
+        if rank == 0 and RANK_VARIABLES[0] not in os.environ and torch_variables.ADDRESS in os.environ:
+            port = torch_variables.hold(*(os.environ.get(name, "") for name in torch_variables.NAMES))
+            held.enter_context(port or contextlib.nullcontext())
+        Agent(program, rank, connection, seal).run()
     return 0
 
 

@@ -10,7 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roundelay import horovod_shim
-from roundelay.run import agent, checks, hosts, knobs, limits, local_ranks, mpi, multi_host, settings, starter
+from roundelay.run import (
+    agent,
+    checks,
+    hosts,
+    knobs,
+    limits,
+    local_ranks,
+    mpi,
+    multi_host,
+    settings,
+    starter,
+    torch_variables,
+)
 from roundelay.run.errors import UsageError
 from roundelay.run.function.result_pipe import ResultPipe
 from roundelay.run.horovod_variables import RANKS_BY_HOST
@@ -78,6 +90,9 @@ def prepare(
         check_timeline(given, environment)
         checks.check_tuning(environment.get(_TUNING, ""))
     addresses = own_addresses(named, given.network_interfaces) if not one_machine else []
+    if mpirun is not None and torch_variables.ADDRESS not in environment:
+        added.update(_place_for_torch(hosts.used(named, given.num_proc), addresses, one_machine))
+        environment.update(added)
     listener = None if given.dry_run else Listener(addresses, given.num_proc)
     if listener is not None:
         environment.update({agent.ADDRESS: listener.address, agent.SECRET: listener.secret.hex()})
@@ -100,6 +115,16 @@ def prepare(
     timeout = start_timeout(environment)
     command = mpi.command_line(mpirun, job) if mpirun is not None else _own_command(job, program, timeout)
     return Start(command, environment, added, listener, given.num_proc, timeout, mpirun)
+
+
+def _place_for_torch(used: list[Host], addresses: list[str], one_machine: bool) -> dict[str, str]:
+    """Returns where torch.distributed may meet; nothing where only a scheduler knows rank 0's host."""
+    if one_machine:
+        return torch_variables.place("127.0.0.1")
+    if not used:
+        return {}
+    first = used[0].name
+    return torch_variables.place(addresses[0] if hosts.is_local(first) else first)
 
 
 def named_hosts(given: argparse.Namespace) -> tuple[list[Host], str]:

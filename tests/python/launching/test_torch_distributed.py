@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 
 import starts
 from hosts_here import local_ssh
+from ranks import mpirun
+from roundelay.run import torch_variables
+from tests.rig import Rig, why_not
 
 HOSTS = ("--gloo", "-H", "127.0.0.2:2,127.0.0.3:1")
 PROGRAM = """
@@ -43,13 +47,45 @@ def command(folder: Path, when: str, *words: str) -> tuple[list[str], dict[str, 
     return [*starts.ROUNDELAYRUN, *words, sys.executable, str(script), when], {}
 
 
-@pytest.mark.parametrize("hosts", [("-np", "2"), ("-np", "3", *HOSTS)], ids=["one host", "two hosts"])
+MPI = pytest.param(
+    ("-np", "2", "--mpi"), id="mpi", marks=pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+)
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [pytest.param(("-np", "2"), id="one host"), pytest.param(("-np", "3", *HOSTS), id="two hosts"), MPI],
+)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_torch_distributed_works_beside(tmp_path: Path, hosts: tuple[str, ...], when: str) -> None:
     path = os.pathsep.join([str(local_ssh(tmp_path)), starts.environment()["PATH"]])
     status, output = starts.run(command(tmp_path, when, *hosts)[0], PATH=path)
     assert status == 0, output
     assert output.count("both work") == int(hosts[1]), output
+
+
+@pytest.mark.skipif(bool(why_not()), reason=f"no rig: {why_not()}")
+@pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+@pytest.mark.slow
+def test_mpirun_on_two_hosts(tmp_path: Path) -> None:
+    with Rig(nodes=2, mbit=None) as rig:
+        mca = f"--mca plm_ssh_agent {rig.commands / 'ssh'} --mca prte_tmpdir_base {tmp_path}"
+        flags = ("--mpi", f"--mpi-args={mca}", "-np", "4", "-H", "node0:2,node1:2")
+        path = os.pathsep.join([str(rig.commands), starts.environment()["PATH"]])
+        status, output = starts.run([*rig.on(0), *command(tmp_path, "before", *flags)[0]], PATH=path)
+    assert status == 0, output
+    assert output.count("both work") == 4, output
+
+
+def test_a_port_that_is_held_is_for_who_reuses_addresses() -> None:
+    where = torch_variables.place("127.0.0.1")
+    with torch_variables.hold(*where.values()) or pytest.fail("nobody has it"):
+        assert torch_variables.hold(*where.values()) is None
+        with pytest.raises(OSError, match="in use"):
+            socket.socket().bind(("127.0.0.1", int(where["MASTER_PORT"])))
+        with socket.create_server(("127.0.0.1", int(where["MASTER_PORT"]))) as server:
+            assert server.getsockname()[1] == int(where["MASTER_PORT"])
+    assert torch_variables.hold("192.0.2.1", "31000") is None
 
 
 def test_two_jobs_on_a_host(tmp_path: Path) -> None:

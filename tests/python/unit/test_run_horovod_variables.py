@@ -73,9 +73,14 @@ def test_the_agent_reads_every_launchers_numbers(
     variables: str, numbers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "environ", dict(one.split("=") for one in variables.split()))
-    found = agent.as_horovodrun(int(numbers[0]))
+    found = agent.expected(int(numbers[0]))
     order = [name for name in NAMES if name not in ("HOROVOD_HOSTNAME", "HOROVOD_CPU_OPERATIONS")]
     assert " ".join(found[name] for name in order) == numbers
+    torchruns = [found.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
+    if numbers.endswith("mpi"):  # without an MPI the starter sets them
+        assert torchruns == numbers.split()[:4]
+    else:
+        assert torchruns == [None] * 4
 
 
 @pytest.mark.starts_jobs

@@ -94,9 +94,11 @@ agent.run(["sh", "-c", sys.argv[1]])
 """
 
 
-def test_a_reset_connection_is_named_under_mpirun_too() -> None:
+def test_a_reset_connection_is_named_under_mpirun_too(tmp_path: Path) -> None:
     listener = Listener(["127.0.0.1"])
-    command = [sys.executable, "-c", RESETTING, "kill -9 $PPID; exec sleep 60", str(ROOT / "python")]
+    known = tmp_path / "known"  # the launcher has heard of the rank
+    script = f"while [ ! -e {known} ]; do sleep 0.01; done; kill -9 $PPID; exec sleep 60"
+    command = [sys.executable, "-c", RESETTING, script, str(ROOT / "python")]
     environment = {
         **os.environ,
         "ROUNDELAY_RUN_RANK": "0",
@@ -105,7 +107,11 @@ def test_a_reset_connection_is_named_under_mpirun_too() -> None:
     }
     output = Output(1, io.BytesIO(), io.BytesIO(), None)
     reset = Launcher(
-        command, environment, listener, output, Settings(1, PATIENCE_S, False, "mpirun", "", print)
+        command,
+        environment,
+        listener,
+        output,
+        Settings(1, PATIENCE_S, True, "mpirun", "", lambda _: known.touch()),
     )
     result = reset.run()
     assert result.status == 137
