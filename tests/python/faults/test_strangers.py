@@ -117,7 +117,7 @@ def job(folder: Path, launcher: list[str], **more: str) -> Iterator[Job]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         made.process.kill()
-        made.process.communicate()
+        made.process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_another_user_cannot_take_a_ranks_place_nor_spoil_the_store(
         assert "rank 0 has the MAC of a secret, and rank 1 has none" in said
         root = "roundelay/env/0/2/1/"
         forged = {f"{root}0/1": "garbage", f"{root}given_up": "all is lost", f"{root}left/1": ""}
-        assert stranger.ask("write", port=port, values=forged, erase=[f"{root}0/0"])
+        assert stranger.ask("write", port=port, values=forged)
         assert attacked.process.poll() is None
         attacked.allow("come")
         attacked.allow("reduce")
