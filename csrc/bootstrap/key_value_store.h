@@ -17,8 +17,9 @@ class KeyValueStore {
   virtual ~KeyValueStore() = default;
   // Sets the key's value. An earlier value is lost.
   virtual Status set(const std::string& key, ConstByteSpan value, Deadline deadline) = 0;
-  // Waits until all keys are set. Returns false if some are not by the deadline.
-  virtual Result<bool> wait(const std::vector<std::string>& keys, Deadline deadline) = 0;
+  // Waits until all keys are set. Returns false if some are not by `until`. The answer may take up to the
+  // deadline.
+  virtual Result<bool> wait(const std::vector<std::string>& keys, Deadline until, Deadline deadline) = 0;
   // Returns whether the key is set now.
   virtual Result<bool> has(const std::string& key, Deadline deadline) = 0;
   // Returns the values of the keys, in their order. All of them must be set.

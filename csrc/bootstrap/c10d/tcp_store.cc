@@ -96,8 +96,8 @@ Status TcpStore::set(const std::string& key, ConstByteSpan value, Deadline deadl
   return ask(deadline, question).status();
 }
 
-Result<bool> TcpStore::wait(const std::vector<std::string>& keys, Deadline deadline) {
-  const milliseconds limit = time_left(deadline);
+Result<bool> TcpStore::wait(const std::vector<std::string>& keys, Deadline until, Deadline deadline) {
+  const milliseconds limit = time_left(until);
   const std::function<bool(Torch&)> question = [keys, limit](Torch& torch) {
     try {
       torch.store->wait(keys, limit);
@@ -106,7 +106,8 @@ Result<bool> TcpStore::wait(const std::vector<std::string>& keys, Deadline deadl
       return torch.store->check(keys);  // the time is up, or the store is gone: then this throws too
     }
   };
-  return ask(Deadline::after(limit + kGrace), question);
+  const Deadline graced = Deadline::after(limit + kGrace);
+  return ask(deadline.sooner(graced) == graced ? deadline : graced, question);
 }
 
 Result<bool> TcpStore::has(const std::string& key, Deadline deadline) {

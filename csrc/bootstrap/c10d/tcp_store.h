@@ -22,7 +22,7 @@ class TcpStore final : public KeyValueStore {
   ~TcpStore() override;
 
   Status set(const std::string& key, ConstByteSpan value, Deadline deadline) override;
-  Result<bool> wait(const std::vector<std::string>& keys, Deadline deadline) override;
+  Result<bool> wait(const std::vector<std::string>& keys, Deadline until, Deadline deadline) override;
   Result<bool> has(const std::string& key, Deadline deadline) override;
   Result<std::vector<Bytes>> get(const std::vector<std::string>& keys, Deadline deadline) override;
   Status erase(const std::string& key, Deadline deadline) override;

@@ -11,8 +11,8 @@ namespace {
 
 // Time for the last messages after an exchange that failed.
 constexpr Duration kReportTime = std::chrono::seconds(2);
-// A rank that waits looks so often whether its own values are still there.
-constexpr Duration kLook = std::chrono::seconds(1);
+// A rank that waits looks so often whether its own values are still there. PyTorch warns each time.
+constexpr Duration kLook = std::chrono::seconds(10);
 // The same while a value is not genuine. The store tells that a key is set, and not that its value is
 // another.
 constexpr Duration kForgedPause = std::chrono::milliseconds(20);
@@ -119,7 +119,7 @@ Result<StoreBootstrap::Found> StoreBootstrap::read(const Keys& keys, Deadline de
 // not even set, the values may be those of fewer keys.
 Result<StoreBootstrap::Found> StoreBootstrap::collect(const Keys& keys, Deadline deadline) {
   while (true) {
-    const Result<bool> all_set = store_->wait(keys, deadline.sooner(Deadline::after(kLook)));
+    const Result<bool> all_set = store_->wait(keys, deadline.sooner(Deadline::after(kLook)), deadline);
     if (!all_set.ok()) return all_set.status();
     Found found{{}, std::vector<bool>(keys.size())};
     if (*all_set) {

@@ -16,7 +16,8 @@ from roundelay.run.errors import UsageError
 # A rank takes this much: its agent has two threads and shares most of its memory, its program has one thread.
 MEMORY = 3  # MiB
 TASKS = 3
-_OWN_FILES = 128  # open files of the launcher beside its agents, the strangers of link.py included
+_OWN_FILES = 64  # open files of the launcher beside its connections
+_STRANGERS = 128  # more of them where they are allowed, for callers that are no agents
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
@@ -40,8 +41,10 @@ def raise_files(connections: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and wanted > hard:
         raise UsageError(f"the launcher needs {wanted} open files, and {hard} are allowed (ulimit -Hn)")
+    wanted += _STRANGERS
     if soft != resource.RLIM_INFINITY and wanted > soft:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _memory() -> Iterator[tuple[int, str]]:

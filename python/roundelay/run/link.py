@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import socket
@@ -32,6 +33,7 @@ class Listener:
         self.secret = _trust.new_secret()
         self.strangers = 0  # that were dropped
         self._unproven: list[Peer] = []  # oldest first
+        self._is_full = False  # no more files may be open
         self._most = agents + SPARE_STRANGERS
         if addresses:
             self.sockets = [listen(address) for address in addresses]
@@ -52,6 +54,11 @@ class Listener:
             connection, _ = caller.accept()
         except ConnectionError:
             return None
+        except OSError as error:
+            self._is_full = error.errno in (errno.EMFILE, errno.ENFILE) and bool(self._unproven)
+            if not self._is_full:
+                raise
+            return None
         if connection.family != socket.AF_UNIX:
             notice_death(connection)
         elif _uid_of(connection) != os.geteuid():
@@ -65,10 +72,12 @@ class Listener:
         """Returns the callers to drop: they prove nothing for too long, or there are too many."""
         self._unproven = [peer for peer in self._unproven if not peer.is_proven and peer.socket.fileno() >= 0]
         now = time.monotonic()
+        most = len(self._unproven) // 2 if self._is_full else self._most
+        self._is_full = False
         return [
             peer
             for index, peer in enumerate(self._unproven)
-            if index < len(self._unproven) - self._most or now - peer.since > SILENCE_S
+            if index < len(self._unproven) - most or now - peer.since > SILENCE_S
         ]
 
     def drop(self, peer: Peer) -> None:

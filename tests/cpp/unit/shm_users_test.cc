@@ -10,7 +10,9 @@
 #include <functional>
 #include <thread>
 
+#include "bootstrap/bootstrap.h"
 #include "platform/shm/handover.h"
+#include "runtime/startup/closed_nodes.h"
 #include "tests/cpp/catch.h"
 #include "trust/trust.h"
 
@@ -100,6 +102,54 @@ TEST_CASE("another user that answers is an error that names the user", "[shm]") 
     CHECK_THAT(status.message(), Contains("user 12345 is at the other end, not of 0"));
   }
   CHECK(listening_process(address) == 0);
+}
+
+// Rank `rank` of two. The other rank says what it is given.
+class TwoRanks final : public bootstrap::Bootstrap {
+ public:
+  TwoRanks(int rank, std::string other) : rank_(rank), other_(std::move(other)) {}
+  [[nodiscard]] std::string_view name() const override { return "two"; }
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return 2; }
+  Result<std::vector<Bytes>> all_gather(ConstByteSpan mine, Deadline /*deadline*/) override {
+    said = to_text(mine);
+    std::vector<Bytes> all{Bytes(mine.begin(), mine.end()), to_bytes(other_)};
+    if (rank_ == 1) std::swap(all[0], all[1]);
+    return all;
+  }
+  std::string said;
+
+ private:
+  int rank_;
+  std::string other_;
+};
+
+TEST_CASE("another user in a rank's place is an error on all ranks, not another fabric", "[shm]") {
+  if (::geteuid() != 0) return;
+  const std::string address = "roundelay-test2-" + std::to_string(::getpid());
+  const OtherUser imposter([&](const auto& ready) {
+    if (!at(address, true)) ::_exit(1);
+    ready();
+    ::pause();
+  });
+  auto own = ShmSocket::open();
+  REQUIRE(own.ok());
+  const std::vector<runtime::NodeInfo> nodes = {{"node", own->address()}, {"node", address}};
+  TwoRanks zero(0, "");
+  const auto at_zero = runtime::closed_nodes(zero, nodes, "", Deadline::after(20s));
+  CHECK(at_zero.status().code() == StatusCode::kUnavailable);
+  CHECK_THAT(at_zero.status().message(),
+             Contains("rank 0: where rank 1 should answer, a process of user 12345 is at the other end"));
+  TwoRanks one(1, zero.said);
+  CHECK(runtime::closed_nodes(one, nodes, "", Deadline::after(20s)).status() == at_zero.status());
+}
+
+TEST_CASE("a node whose ranks cannot reach each other is closed", "[shm]") {
+  const std::vector<runtime::NodeInfo> nodes = {{"node", "roundelay-nobody"}, {"node", "roundelay-nobody"}};
+  TwoRanks one(1, "");
+  const auto closed = runtime::closed_nodes(one, nodes, "", Deadline::after(20s));
+  REQUIRE(closed.ok());
+  CHECK(closed->at("node") == "rank 1: connect: connection refused");
 }
 
 }  // namespace

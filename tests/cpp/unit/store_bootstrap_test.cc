@@ -26,14 +26,14 @@ class MemoryStore final : public KeyValueStore {
     while (values_.size() < least_) changed_.wait_until(mutex_, Deadline::never());
     return {};
   }
-  Result<bool> wait(const std::vector<std::string>& keys, Deadline deadline) override {
+  Result<bool> wait(const std::vector<std::string>& keys, Deadline deadline, Deadline /*answer*/) override {
     MutexLock lock(mutex_);
     while (!gone_ && !there(keys) && !deadline.passed()) changed_.wait_until(mutex_, deadline);
     if (gone_) return Status::aborted("the store is gone");
     return there(keys);
   }
   Result<bool> has(const std::string& key, Deadline /*deadline*/) override {
-    return wait({key}, Deadline::at(steady_now()));
+    return wait({key}, Deadline::at(steady_now()), Deadline::never());
   }
   Result<std::vector<Bytes>> get(const std::vector<std::string>& keys, Deadline /*deadline*/) override {
     MutexLock lock(mutex_);

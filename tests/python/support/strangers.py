@@ -154,8 +154,8 @@ def release() -> int:
     return count
 
 
-def write_to_store(port: int, values: dict[str, str], erase: list[str]) -> bool:
-    """Changes keys of PyTorch's store. Returns whether it took them."""
+def write_to_store(port: int, values: dict[str, str]) -> bool:
+    """Sets keys of PyTorch's store. Returns whether it took them."""
     import datetime
 
     from torch import distributed
@@ -165,8 +165,6 @@ def write_to_store(port: int, values: dict[str, str], erase: list[str]) -> bool:
     )
     for key, value in values.items():
         store.set(key, value)
-    for key in erase:
-        store.delete_key(key)
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -276,6 +277,22 @@ def test_callers_that_say_nothing_make_room_for_others(monkeypatch: pytest.Monke
         assert crowded.strangers == 2
         monkeypatch.setattr(link, "SILENCE_S", 0.0)
         assert crowded.superfluous() == peers[2:]
+    crowded.close()
+
+
+def test_callers_make_room_where_no_more_files_may_be_open() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    crowded = Listener([])
+    with contextlib.ExitStack() as silent:
+        callers = [silent.enter_context(agent.dial(crowded.address)) for _ in range(5)]
+        peers = [caller(crowded) for _ in callers[:4]]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        try:
+            assert crowded.accept(crowded.sockets[0]) is None
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert crowded.superfluous() == peers[:2]
+        assert caller(crowded) not in peers
     crowded.close()
 
 
