@@ -21,6 +21,7 @@ import strangers
 from in_time import wait_until
 from starts import MPIRUN, ROUNDELAYRUN, TORCHRUN, environment, free_port
 from strangers import CROWD, Stranger
+from tests.rig import Rig, why_not
 
 pytestmark = [
     pytest.mark.slow,
@@ -173,6 +174,34 @@ def test_a_job_outlives_garbage_and_crowds_at_every_port_and_socket(
         attacked.allow("reduce")
         counts = [int(text) for text in re.findall(r"strangers: (\d+)", attacked.finish())]
         assert sum(counts) > 0  # at the ranks' TCP ports at least
+
+
+@pytest.mark.skipif(bool(why_not()), reason=f"no rig: {why_not()}")
+def test_a_job_outlives_what_another_host_says_to_all_its_ports(tmp_path: Path) -> None:
+    """Two hosts have the job; the stranger is on a third one."""
+    with Rig(nodes=3, mbit=None) as rig, Stranger(rig.on(2)) as stranger:
+
+        def places() -> list[tuple[str, int]]:
+            """The ports that are open to other hosts. A wildcard may be on either host."""
+            own = [rig.address(node) for node in range(2)]
+            listening = strangers.tcp_listeners(strangers.processes(attacked.mark))
+            anywhere = [port for address, port in listening if address in ("::", "0.0.0.0")]
+            return [place for place in listening if place[0] in own] + [
+                (address, port) for address in own for port in anywhere
+            ]
+
+        launcher = [*rig.on(0), *ROUNDELAYRUN, "--gloo", "-np", "2", "-H", "node0:1,node1:1"]
+        path = os.pathsep.join([str(rig.commands), environment()["PATH"]])
+        with job(tmp_path, launcher, PATH=path) as attacked:
+            attacked.wait_for("here.0", "here.1")
+            assert len(places()) >= 2  # the launcher and the store
+            assert stranger.ask("attack", places=places(), crowd=CROWD) > CROWD
+            attacked.allow("come")
+            attacked.wait_for("met.0", "met.1")
+            assert stranger.ask("attack", places=places(), crowd=CROWD) > CROWD
+            attacked.allow("reduce")
+            counts = [int(text) for text in re.findall(r"strangers: (\d+)", attacked.finish())]
+            assert sum(counts) > 0
 
 
 def test_another_user_cannot_take_a_ranks_place_nor_spoil_the_store(

@@ -16,7 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -56,11 +56,20 @@ def _inodes(pids: Iterable[int]) -> set[str]:
     return found
 
 
+def _tables(pids: Iterable[int]) -> Iterator[tuple[list[str], set[str]]]:
+    """Yields each process's sockets, and the lines of the tables of its network that may have them."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for table in ("tcp", "tcp6"):
+                lines = Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+                yield lines, _inodes([pid])
+
+
 def tcp_listeners(pids: Iterable[int]) -> list[tuple[str, int]]:
-    """Returns address and port of each TCP socket at which these processes listen."""
-    inodes, found = _inodes(pids), []
-    for table in ("tcp", "tcp6"):
-        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+    """Returns address and port of each TCP socket at which these processes listen, on whatever host."""
+    found = []
+    for lines, inodes in _tables(pids):
+        for line in lines:
             words = line.split()
             if words[3] != "0A" or words[9] not in inodes:
                 continue
@@ -81,10 +90,10 @@ def unix_listeners(pids: Iterable[int]) -> list[tuple[str, int]]:
 
 
 class Stranger:
-    """The attacker: another user's process on this host."""
+    """The attacker: another user's process; `on_host` are the first words of a command on another host."""
 
-    def __init__(self) -> None:
-        words = [sys.executable, __file__, str(UID)]
+    def __init__(self, on_host: Sequence[str] = ()) -> None:
+        words = [*on_host, sys.executable, __file__, str(UID)]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == '"ready"\n'
