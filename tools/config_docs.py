@@ -37,7 +37,7 @@ PYTHON_TYPES = {
     "LevelCounts": "str",
     "FactorLists": "str",
 }
-NO_EFFECT = re.compile(r'^    \{"(\w+)",\s+(?:k\w+|"[^"]*")\},$', re.MULTILINE)
+NO_EFFECT = re.compile(r'^    \{"(\w+)",\s+(?:k\w+|"[^"]*")(?:, kLaunchers)?\},$', re.MULTILINE)
 
 
 @contextmanager

@@ -240,8 +240,6 @@ def check_forms_that_disagree_are_named_and_not_their_dtypes() -> None:
     """A strategy that chooses no technique, or a compression, which the core sees as another dtype."""
     if hvd.size() == 1:
         return
-    parameters = make_parameters(6, 16)
-    plain = torch.optim.SGD(parameters, lr=1.0)
     for other, text in (
         ({"strategy": "dense:wire=bf16"}, "'dense:wire=bf16'"),
         (
@@ -250,13 +248,17 @@ def check_forms_that_disagree_are_named_and_not_their_dtypes() -> None:
         ),
     ):
         arguments: dict[str, Any] = {"strategy": "dense"} if hvd.rank() == 0 else other
-        hvd.DistributedOptimizer(plain, op=hvd.Sum, **arguments)
+        parameters = make_parameters(6, 16)
+        optimizer = torch.optim.SGD(parameters, lr=1.0)
+        hvd.DistributedOptimizer(optimizer, op=hvd.Sum, **arguments)
         with pytest.raises(MismatchError, match="the strategies of an optimizer") as raised:
             add_gradients(*((parameter, 1.0) for parameter in parameters))
         assert f"rank 0 has 'dense', rank 1 {text}: " in str(raised.value)
-        plain.zero_grad()
-    hvd.DistributedOptimizer(plain, op=hvd.Sum, strategy="dense")  # the cure
-    _step(parameters, plain)
+        optimizer.zero_grad()
+    parameters = make_parameters(6, 16)
+    optimizer = torch.optim.SGD(parameters, lr=1.0)
+    hvd.DistributedOptimizer(optimizer, op=hvd.Sum, strategy="dense")
+    _step(parameters, optimizer)
 
 
 def check_process_sets_have_strategies_of_their_own() -> None:
