@@ -3,6 +3,9 @@
 A phase that fails does not end the others, unless they need it. What failed by a limit of time alone runs
 once more at the end, by itself, because a busy machine stretches any time: if it passes then, it is named as
 flaky. Every other failure stays one. The last lines compare the phases' times with `.ci/times.json`.
+
+What takes long and repeats itself is drawn by the commit: one of the sanitizers, a third of the slow Python
+tests. `make nightly` has all of it.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTCOMES = ROOT / "build" / "outcomes"
 TIMES = ROOT / ".ci" / "times.json"  # seconds of each phase, copied from a run of CI
 MOST_RERUNS = 3
-SANITIZERS = ("tsan", "asan")
+SANITIZERS = ("tsan", "asan")  # a build of one takes longer than all Python tests
 
 
 @dataclass(frozen=True)
@@ -134,27 +137,34 @@ def building(targets: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
         builds.wait()
 
 
-def run_all() -> dict[str, Outcome]:
+def drawn() -> list[Phase]:
+    """Return the phases of this commit: all but one of the sanitizers."""
+    sanitizer = SANITIZERS[int(commit(), 16) % len(SANITIZERS)]
+    return [phase for phase in PHASES if phase.name not in SANITIZERS or phase.name == sanitizer]
+
+
+def run_all(phases: Sequence[Phase]) -> dict[str, Outcome]:
     """Run the phases in order, without those that need one that failed. Returns the outcomes by name."""
     ended: dict[str, Outcome] = {}
     builds: subprocess.Popen[bytes] | None = None
     with contextlib.ExitStack() as beside:
-        for phase in PHASES:
+        for phase in phases:
             if phase.needs is not None and not (phase.needs in ended and ended[phase.needs].passed):
                 print(f"=== {phase.name}: left out, because {phase.needs} failed", flush=True)
                 continue
             if phase.name == FIRST_OF_TESTS:
-                builds = beside.enter_context(building([f"build-{name}" for name in SANITIZERS]))
+                names = [f"build-{other.name}" for other in phases if other.name in SANITIZERS]
+                builds = beside.enter_context(building(names))
             if phase.name in SANITIZERS and builds is not None:
                 builds.wait()
             ended[phase.name] = run(phase)
     return ended
 
 
-def judge(ended: Mapping[str, Outcome]) -> tuple[bool, list[str]]:
+def judge(phases: Sequence[Phase], ended: Mapping[str, Outcome]) -> tuple[bool, list[str]]:
     """Return whether CI passes, and the tests that passed the second time. It runs those now."""
     failed = {name: outcome for name, outcome in ended.items() if not outcome.passed}
-    late = [(phase, test) for phase in PHASES if phase.name in failed for test in failed[phase.name].late]
+    late = [(phase, test) for phase in phases if phase.name in failed for test in failed[phase.name].late]
     if len(late) > MOST_RERUNS:
         print(f"=== {len(late)} tests took too long, {MOST_RERUNS} may: none runs once more", flush=True)
         late = []
@@ -165,7 +175,7 @@ def judge(ended: Mapping[str, Outcome]) -> tuple[bool, list[str]]:
         for name, outcome in failed.items()
         if outcome.late and all(again.get((name, test)) for test in outcome.late)
     }
-    return len(ended) == len(PHASES) and mended == set(failed), flaky
+    return len(ended) == len(phases) and mended == set(failed), flaky
 
 
 def table(ended: Mapping[str, Outcome], before: Mapping[str, float]) -> list[str]:
@@ -181,8 +191,9 @@ def main() -> int:
     """Run everything; return the exit code."""
     begin = time.monotonic()
     OUTCOMES.mkdir(parents=True, exist_ok=True)
-    ended = run_all()
-    passed, flaky = judge(ended)
+    phases = drawn()
+    ended = run_all(phases)
+    passed, flaky = judge(phases, ended)
     seconds = {name: round(outcome.seconds) for name, outcome in ended.items()}
     seconds["all"] = round(time.monotonic() - begin)
     before = json.loads(TIMES.read_text())

@@ -278,8 +278,9 @@ TEST_CASE("a long setting is short for other ranks, and differs where it differe
   const auto strategy = [](const std::string& text) {
     return config_of({{"ROUNDELAY_STRATEGY", text}}).shared_settings().at(0);
   };
-  const std::string one = strategy(std::string(5000, 'a') + "1");
-  const std::string other = strategy(std::string(5000, 'a') + "2");
+  const std::string same(5000, 'a');
+  const std::string one = strategy(same + "1");
+  const std::string other = strategy(same + "2");
   CHECK(one.size() < 100);
   CHECK(one.find("ROUNDELAY_STRATEGY=\"aaaa") == 0);
   CHECK(different_settings({one}, {other}) == std::pair(one, other));

@@ -126,6 +126,15 @@ def test_builds_in_the_background_end_with_the_block(tmp_path: Path) -> None:
     assert (tmp_path / "builds.log").exists()
 
 
+def test_each_commit_draws_one_sanitizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ci, "commit", lambda: "a0")
+    first = [phase.name for phase in ci.drawn()]
+    monkeypatch.setattr(ci, "commit", lambda: "a1")
+    second = [phase.name for phase in ci.drawn()]
+    assert {*first} ^ {*second} == {*ci.SANITIZERS}
+    assert {*first, *second} == {phase.name for phase in ci.PHASES}
+
+
 def test_the_table_has_all_phases() -> None:
     names = [phase.name for phase in ci.PHASES]
     lines = ci.table({name: Outcome(passed=True, seconds=1.4) for name in names}, {"train": 61.0})
