@@ -33,6 +33,7 @@ def environment(**more: str) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
         "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
+        "ROUNDELAY_START_TIMEOUT": "120",  # a busy machine starts one rank long after another
         **more,
     }
 
