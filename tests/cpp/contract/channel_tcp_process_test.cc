@@ -58,9 +58,11 @@ TEST_CASE("tcp: a stopped process does not block send, and gets everything when 
   });
   TcpChannel& channel = *child.parent;
   CHECK(receive_one(channel).bytes == to_bytes("ready"));
+  std::vector<Bytes> messages;  // made before: while they are sent nobody polls, and the connection has 5 s
+  for (std::uint32_t i = 0; i < kMessages; ++i) messages.push_back(pattern(kSize, i));
   child.signal(SIGSTOP);
   const long sleeps = sleeps_so_far();
-  for (std::uint32_t i = 0; i < kMessages; ++i) REQUIRE(channel.send(1, pattern(kSize, i)).ok());
+  for (const Bytes& message : messages) REQUIRE(channel.send(1, message).ok());
   CHECK(sleeps_so_far() - sleeps < kMessages / 4);
   channel.wait(Deadline::after(20ms));
   CHECK_FALSE(channel.receive().has_value());
