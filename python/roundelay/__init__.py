@@ -10,16 +10,13 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from roundelay import error_report
+from roundelay import _trust, error_report
 
 if TYPE_CHECKING:
     from roundelay.run.function.api import run as run
 
-from roundelay import _trust
-
 __version__ = "0.1.0"
 _trust.take(os.environ)
-
 error_report.install()
 
 

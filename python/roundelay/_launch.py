@@ -138,7 +138,7 @@ def _torch(environment: Mapping[str, str]) -> Launch:
             f"RANK={rank} and WORLD_SIZE={size} are set, but {' and '.join(missing)} not: set them to the "
             "host of rank 0 and a free port there, or start the program with torchrun"
         )
-    host, port = environment["MASTER_ADDR"], _number(environment, "MASTER_PORT", least=1, most=65535)
+    master_port = _number(environment, "MASTER_PORT", least=1, most=65535)
     own_port = _own_port(environment)
     run = environment.get("TORCHELASTIC_RUN_ID", "env")
     restart = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -148,8 +148,8 @@ def _torch(environment: Mapping[str, str]) -> Launch:
         Rendezvous(
             rank=rank,
             size=size,
-            host=host,
-            port=port if own_port is None else own_port,
+            host=environment["MASTER_ADDR"],
+            port=master_port if own_port is None else own_port,
             # torch.distributed decides so, too: the agent of torchrun serves, or else rank 0.
             serve=rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
             listener=None if own_port is None else _optional(environment, _INHERITED_LISTENER),

@@ -341,9 +341,10 @@ def run(program: list[str]) -> int:
         print(f"roundelay agent: rank {rank} cannot reach the launcher: {error}", file=sys.stderr)
         return FAILED
     with contextlib.ExitStack() as held:
-        if rank == 0 and RANK_VARIABLES[0] not in os.environ and torch_variables.ADDRESS in os.environ:
-            port = torch_variables.hold(*(os.environ.get(name, "") for name in torch_variables.NAMES))
-            held.enter_context(port or contextlib.nullcontext())
+        address, port = (os.environ.get(name, "") for name in (torch_variables.ADDRESS, torch_variables.PORT))
+        if rank == 0 and RANK_VARIABLES[0] not in os.environ and port.isdigit():
+            with contextlib.suppress(OSError, OverflowError):  # only a program that needs the port must care
+                held.enter_context(torch_variables.hold(address, int(port)))
         Agent(program, rank, connection, seal).run()
     return 0
 

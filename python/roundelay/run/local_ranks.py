@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from roundelay.run import agent, horovod_variables, signals
+from roundelay.run import agent, horovod_variables, signals, torch_variables
 from roundelay.run.agent import FAILED
 from roundelay.run.processes import (
     ORPHAN_GRACE_S,
@@ -87,17 +87,14 @@ class HostRanks:
 class StorePorts:
     """The two ports of the host of rank 0: the store's, which listens, and the one for torch.distributed.
 
-    Nobody listens at the second one until rank 0's program does, which binds with SO_REUSEADDR as all servers
-    of PyTorch do. Bound here, it is given to no other program that asks for any free port, another job's
-    launcher included. Keep this until all ranks have ended.
+    Nobody listens at the second one until rank 0's program does (torch_variables.hold). Keep this until all
+    ranks have ended.
     """
 
     def __init__(self, address: str) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._store = socket.create_server((address, 0), family=family, backlog=socket.SOMAXCONN)
-        self._master = socket.socket(family)
-        self._master.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._master.bind((address, 0))
+        self._master = torch_variables.hold(address)
         self.store: tuple[str, int] = self._store.getsockname()[:2]
         self.master_port: int = self._master.getsockname()[1]
 

@@ -5,11 +5,10 @@ Uses only the standard library, as agents do.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import socket
 
-NAMES = ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
+ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
 # Below the ports that systems give to connections, and above those that steps of Slurm get (_launch.py).
 _PORTS = range(30000, 32768)
 
@@ -25,19 +24,18 @@ def of_rank(rank: int, size: int | None, local_rank: int | None, local_size: int
     return {name: str(number) for name, number in numbers.items() if number is not None}
 
 
-def hold(address: str, port: str) -> socket.socket | None:
+def hold(address: str, port: int = 0) -> socket.socket:
     """Binds the port, so that no program that asks for any free port gets it. Closing the socket ends that.
 
-    Rank 0's program can still listen there, with SO_REUSEADDR as all servers of PyTorch do. None if somebody
-    has the port, or the address is not this host's: only a program that needs the port must care.
+    Rank 0's program can still listen there, with SO_REUSEADDR as all servers of PyTorch do. 0: the system
+    chooses a port. OSError if somebody has the port, or the address is not this host's.
     """
-    with contextlib.suppress(OSError, ValueError):
-        family, *_, where = socket.getaddrinfo(address, int(port), type=socket.SOCK_STREAM)[0]
-        held = socket.socket(family)
-        with contextlib.ExitStack() as unless_bound:
-            unless_bound.callback(held.close)
-            held.bind(where)  # without SO_REUSEADDR, so that it fails if somebody else holds the port
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            unless_bound.pop_all()
-            return held
-    return None
+    family, *_, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+    held = socket.socket(family)
+    try:
+        held.bind(where)  # without SO_REUSEADDR, so that it fails if somebody else holds the port
+    except OSError:
+        held.close()
+        raise
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return held

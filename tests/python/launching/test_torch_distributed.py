@@ -79,13 +79,16 @@ def test_mpirun_on_two_hosts(tmp_path: Path) -> None:
 
 def test_a_port_that_is_held_is_for_who_reuses_addresses() -> None:
     where = torch_variables.place("127.0.0.1")
-    with torch_variables.hold(*where.values()) or pytest.fail("nobody has it"):
-        assert torch_variables.hold(*where.values()) is None
+    place = where["MASTER_ADDR"], int(where["MASTER_PORT"])
+    with torch_variables.hold(*place):
         with pytest.raises(OSError, match="in use"):
-            socket.socket().bind(("127.0.0.1", int(where["MASTER_PORT"])))
-        with socket.create_server(("127.0.0.1", int(where["MASTER_PORT"]))) as server:
-            assert server.getsockname()[1] == int(where["MASTER_PORT"])
-    assert torch_variables.hold("192.0.2.1", "31000") is None
+            torch_variables.hold(*place)
+        with pytest.raises(OSError, match="in use"), socket.socket() as other:
+            other.bind(place)
+        with socket.create_server(place) as server:
+            assert server.getsockname() == place
+    with pytest.raises(OSError, match="assign requested address"):
+        torch_variables.hold("192.0.2.1", 31000)
 
 
 def test_two_jobs_on_a_host(tmp_path: Path) -> None:
