@@ -83,12 +83,13 @@ TEST_CASE("tcp: a stopped process is not taken for lost, however much is on its 
     static_cast<void>(receive_one(channel));
   };
   std::vector<std::unique_ptr<ChildRank>> children;
+  const Bytes message = pattern(kSize, 1);
   // The peer's window has room; is closed; is closed, and this side's buffer is full too.
   for (const int messages : {1, 300, 40'000}) {
     ChildRank& child = *children.emplace_back(std::make_unique<ChildRank>(body));
     CHECK(receive_one(*child.parent).bytes == to_bytes("ready"));
     child.signal(SIGSTOP);
-    for (int i = 0; i < messages; ++i) REQUIRE(child.parent->send(1, pattern(kSize, 1)).ok());
+    for (int i = 0; i < messages; ++i) REQUIRE(child.parent->send(1, message).ok());
   }
   const Deadline long_enough = Deadline::after(7s);  // an unreachable host is lost after 5 s
   while (!long_enough.passed()) {

@@ -65,6 +65,15 @@ bool at(const std::string& address, bool listens) {
   return ::connect(fd, to, length) == 0;
 }
 
+// What another user does that answers at the address.
+auto answers_at(const std::string& address) {
+  return [address](const auto& ready) {
+    if (!at(address, true)) ::_exit(1);
+    ready();
+    ::pause();
+  };
+}
+
 Prepare nothing() {
   return [](const SharedMemory&) { return Status{}; };
 }
@@ -91,11 +100,7 @@ TEST_CASE("another user that calls is dropped and counted, and the members share
 TEST_CASE("another user that answers is an error that names the user", "[shm]") {
   if (::geteuid() != 0) return;
   const std::string address = "roundelay-test-" + std::to_string(::getpid());
-  const OtherUser imposter([&](const auto& ready) {
-    if (!at(address, true)) ::_exit(1);
-    ready();
-    ::pause();
-  });
+  const OtherUser imposter(answers_at(address));
   for (const Status& status :
        {reach(address), take_over(address, 1, 1, nothing(), Deadline::after(20s)).status()}) {
     CHECK(status.code() == StatusCode::kAborted);
@@ -127,11 +132,7 @@ class TwoRanks final : public bootstrap::Bootstrap {
 TEST_CASE("another user in a rank's place is an error on all ranks, not another fabric", "[shm]") {
   if (::geteuid() != 0) return;
   const std::string address = "roundelay-test2-" + std::to_string(::getpid());
-  const OtherUser imposter([&](const auto& ready) {
-    if (!at(address, true)) ::_exit(1);
-    ready();
-    ::pause();
-  });
+  const OtherUser imposter(answers_at(address));
   auto own = ShmSocket::open();
   REQUIRE(own.ok());
   const std::vector<runtime::NodeInfo> nodes = {{"node", own->address()}, {"node", address}};

@@ -6,23 +6,12 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from in_time import expect_within, wait_until
 from launch_job import LIMIT_S, PROMISED_S, Job
-from ranks import mpirun
-
-WITH_MPI = pytest.param(("--mpi",), marks=pytest.mark.skipif(mpirun() is None, reason="no mpirun"), id="mpi")
-
-
-@pytest.fixture(params=[pytest.param((), id="starter"), WITH_MPI])
-def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
-    job = Job(tmp_path, way=request.param)
-    yield job
-    job.end()
 
 
 def test_success_shows_every_line_with_its_rank(job: Job) -> None:

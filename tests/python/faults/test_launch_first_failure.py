@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from launch_job import LIMIT_S, Job
-from ranks import mpirun
-
-WITH_MPI = pytest.param(("--mpi",), marks=pytest.mark.skipif(mpirun() is None, reason="no mpirun"), id="mpi")
 
 # Rank 0 has lost rank 1, and ends before it. The core's error, without the time that torch's import takes.
 BODY = """
@@ -33,13 +29,6 @@ ended = Path("/proc", Path(sys.argv[1], "ready.0").read_text())
 while ended.exists(): time.sleep(0.01)
 """
 NEVER_ENDS = "threading.Thread(target=time.sleep, args=(60,)).start()"
-
-
-@pytest.fixture(params=[pytest.param((), id="starter"), WITH_MPI])
-def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
-    job = Job(tmp_path, way=request.param)
-    yield job
-    job.end()
 
 
 @pytest.mark.parametrize("telling", [TELLING, ""], ids=["tells", "stderr alone"])

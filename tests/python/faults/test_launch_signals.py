@@ -13,18 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from hosts_here import local_ssh
 from in_time import wait_until
 from launch_job import LIMIT_S, Job
-from ranks import ROOT, mpirun
-
-WITH_MPI = pytest.param(("--mpi",), marks=pytest.mark.skipif(mpirun() is None, reason="no mpirun"), id="mpi")
-
-
-@pytest.fixture(params=[pytest.param((), id="starter"), WITH_MPI])
-def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
-    job = Job(tmp_path, way=request.param)
-    yield job
-    job.end()
+from ranks import ROOT
 
 
 @pytest.fixture
@@ -84,11 +76,7 @@ def test_signals_for_the_program_are_forwarded(job: Job) -> None:
 
 
 def test_signals_are_forwarded_to_other_hosts(tmp_path: Path) -> None:
-    ssh = tmp_path / "bin" / "ssh"
-    ssh.parent.mkdir()
-    ssh.write_text('#!/bin/sh\nfor word; do last=$word; done\nexec sh -c "$last"\n')
-    ssh.chmod(0o755)
-    job = Job(tmp_path, way=("--gloo",), bin=ssh.parent)
+    job = Job(tmp_path, way=("--gloo",), bin=local_ssh(tmp_path))
     check_forwarded(job, "-H", "127.0.0.2:1,127.0.0.3:1")
 
 

@@ -222,6 +222,16 @@ def say_as_an_agent(listener: Listener, secret: bytes, *after: bytes) -> tuple[P
     return peer, mine + said
 
 
+def expect_a_stranger(listener: Listener, said: bytes) -> None:
+    """Checks that who says this is no agent."""
+    with agent.dial(listener.address) as stranger:
+        stranger.sendall(said)
+        stranger.shutdown(socket.SHUT_WR)
+        peer = caller(listener)
+        assert list(frames(peer)) == []
+        assert not peer.is_proven
+
+
 def sealed(secret: bytes, kind: bytes, payload: bytes) -> bytes:
     """A frame with a MAC that fits no connection."""
     header = HEADER.pack(kind, len(payload))
@@ -238,12 +248,7 @@ def test_what_an_agent_has_said_helps_nobody(listener: Listener) -> None:
     genuine, said = say_as_an_agent(listener, listener.secret)
     assert list(frames(genuine)) == []
     assert genuine.is_proven
-    with agent.dial(listener.address) as stranger:
-        stranger.sendall(said)
-        stranger.shutdown(socket.SHUT_WR)
-        peer = caller(listener)
-        assert list(frames(peer)) == []
-        assert not peer.is_proven
+    expect_a_stranger(listener, said)
 
 
 def test_a_frame_that_is_changed_on_its_way_ends_the_connection(listener: Listener) -> None:
@@ -254,12 +259,7 @@ def test_a_frame_that_is_changed_on_its_way_ends_the_connection(listener: Listen
 
 @pytest.mark.parametrize("said", [b"", b"\0", b"GET / HTTP/1.1\r\n\r\n" * 100, b"\xff" * 4096])
 def test_garbage_and_half_words_are_no_agents(listener: Listener, said: bytes) -> None:
-    with agent.dial(listener.address) as stranger:
-        stranger.sendall(said)
-        stranger.shutdown(socket.SHUT_WR)
-        peer = caller(listener)
-        assert list(frames(peer)) == []
-        assert not peer.is_proven
+    expect_a_stranger(listener, said)
 
 
 def test_callers_that_say_nothing_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
