@@ -57,7 +57,7 @@ STEPS = {
     ),
     "cuda": Step("all that is CUDA compiles", (make("cuda"),)),
     "cpp": Step("C++ tests", (make("test-cpp", "TESTS="),)),
-    # CI runs nearly all of them on cores that nothing else uses.
+    # CI draws a third of the slow ones (tests/python/support/short_runs.py).
     "python": Step(
         "Python tests, the long ones too, with all cores kept busy",
         (make("test-python", "TESTS="),),
