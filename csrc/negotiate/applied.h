@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/agreement.h"
 #include "base/status.h"
-#include "wire/messages.h"
+#include "wire/use.h"
 
 namespace roundelay::negotiate {
 
@@ -25,13 +26,15 @@ struct GpuTicket {
   friend bool operator==(const GpuTicket&, const GpuTicket&) = default;
 };
 
-// A fused operation that this rank carries out, or skips.
+// A fused operation or an agreement that this rank carries out, or skips.
 struct Execution {
   std::vector<std::string> names;     // its tensors, in buffer order; empty if skipped
   std::vector<std::int64_t> extents;  // those of wire::FusedOperation
   std::vector<int> absent;            // group members (indices, ascending) that have joined and skip it
   bool skipped = false;               // this rank is absent
   std::optional<GpuTicket> ticket{};  // set if other process sets use the GPU too
+  // Set in an agreement: its result, but for `absent`. No fabric has a part in it. If skipped it is empty.
+  std::optional<Agreed> agreed{};
   friend bool operator==(const Execution&, const Execution&) = default;
 };
 
@@ -42,7 +45,7 @@ struct Schedule {
   bool gathers = false;                                // wire::Lock::gathers
   // Uses that this rank submitted and that are neither ordered nor failed; those of one name in their order,
   // a join last. They are the schedule's, or wait for its end.
-  std::vector<wire::Request> returned;
+  std::vector<wire::Use> returned;
 };
 
 // All that one order means for this rank. The fields are in the order in which they have to be done.

@@ -24,8 +24,14 @@ Result<const wire::Request*> CachedRequests::request_of(wire::CacheId id) const 
   if (!name.ok()) return name.status();
   const auto cached = by_name_.find(*name);
   if (cached == by_name_.end() || cached->second.id != id)
-    return Status::internal("an order locks an outdated use of '" + *name + "'");
+    return Status::internal("an order names an outdated use of '" + *name + "'");
   return &cached->second.request;
+}
+
+const std::string& CachedRequests::base_of(wire::CacheId id) const { return by_name_.at(names_.at(id)).base; }
+
+void CachedRequests::set_base(wire::CacheId id, std::string values) {
+  if (id != wire::kNoCacheId) by_name_.at(names_.at(id)).base = std::move(values);
 }
 
 Status CachedRequests::assign(const wire::FusedTensor& tensor, const wire::Request& request) {
@@ -33,7 +39,8 @@ Status CachedRequests::assign(const wire::FusedTensor& tensor, const wire::Reque
   if (names_.contains(tensor.id)) {
     return Status::internal("an order assigns cache id " + std::to_string(tensor.id) + " twice");
   }
-  by_name_.insert_or_assign(tensor.name, Cached{tensor.id, request});
+  by_name_.insert_or_assign(tensor.name,
+                            Cached{tensor.id, request, std::string(bytes_of(request.fields), '\0')});
   names_.emplace(tensor.id, tensor.name);
   return {};
 }

@@ -20,6 +20,11 @@ class CachedRequests {
   // Returns the request that the id stands for. The pointer is valid until the next assign() or evict().
   [[nodiscard]] Result<const wire::Request*> request_of(wire::CacheId id) const;
 
+  // Returns the base of the agreement that the id stands for (wire::Contribution). The id has a request.
+  [[nodiscard]] const std::string& base_of(wire::CacheId id) const;
+  // Makes `values` the base of the agreement that the id stands for. Does nothing for kNoCacheId.
+  void set_base(wire::CacheId id, std::string values);
+
   // Keeps the request under the id that the order assigns to the tensor, if it assigns one. `request` is this
   // rank's own.
   Status assign(const wire::FusedTensor& tensor, const wire::Request& request);
@@ -30,6 +35,7 @@ class CachedRequests {
   struct Cached {
     wire::CacheId id;
     wire::Request request;
+    std::string base{};  // an agreement's: its last result under this id; zeros if there was none
   };
 
   std::unordered_map<std::string, Cached> by_name_;  // a name's newest id

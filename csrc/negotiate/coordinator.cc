@@ -37,10 +37,12 @@ Status Coordinator::on_report(int member, const wire::Report& report, TimePoint 
 }
 
 Status Coordinator::take_requests(int member, const wire::Report& report, TimePoint now) {
+  std::size_t use = report.requests.size();
   for (const wire::CacheId id : report.cached) {
+    ReportedValues values = values_in(report, use++, rank_of(member));
     if (const wire::Request* request = cache_.find(id)) {
       cache_.touch(id);
-      ROUNDELAY_RETURN_IF_ERROR(on_request(member, *request, now));
+      ROUNDELAY_RETURN_IF_ERROR(on_request(member, *request, now, std::move(values)));
     } else if (!cache_.was_given(id)) {
       return Status::internal("rank " + std::to_string(rank_of(member)) + " reported cache id " +
                               std::to_string(id) + ", which was never given");
@@ -48,15 +50,17 @@ Status Coordinator::take_requests(int member, const wire::Report& report, TimePo
       applied_.on_evicted_id(member, id);
     }
   }
+  use = 0;
   for (const wire::Request& request : report.requests) {
-    ROUNDELAY_RETURN_IF_ERROR(on_request(member, request, now));
+    ROUNDELAY_RETURN_IF_ERROR(on_request(member, request, now, values_in(report, use++, rank_of(member))));
   }
   if (joins_.deferred() == 0 || !applied_.heard_all(member)) return {};
   const auto join = joins_.take_deferred(member);
   return join ? on_request(member, *join, now) : Status{};
 }
 
-Status Coordinator::on_request(int member, const wire::Request& request, TimePoint now) {
+Status Coordinator::on_request(int member, const wire::Request& request, TimePoint now,
+                               ReportedValues values) {
   if (applied_.already_failed(request.name, member)) return {};
   const auto who = [&] { return "rank " + std::to_string(rank_of(member)); };
   Iterator position = table_.find(request.name);
@@ -71,6 +75,8 @@ Status Coordinator::on_request(int member, const wire::Request& request, TimePoi
     joins_.defer(member, request);
     return {};
   }
+  if (!fits(values.change, bytes_of(request.fields)))
+    return Status::internal(who() + " reported '" + request.name + "' with a change past its values");
   if (joins_.has_joined(member))
     return Status::internal(who() + " reported '" + request.name + "' after its join");
   if (!known) {
@@ -83,7 +89,7 @@ Status Coordinator::on_request(int member, const wire::Request& request, TimePoi
     fail(request, std::move(text), now, StatusCode::kMismatch);
     return {};
   }
-  table_.report(position->second, member, request);
+  table_.report(position->second, member, request, std::move(values));
   if (joins) {
     on_joined(position, member, now);
   } else {

@@ -85,7 +85,7 @@ class Coordinator {
   using Iterator = RequestTable::Iterator;
 
   Status take_requests(int member, const wire::Report& report, TimePoint now);
-  Status on_request(int member, const wire::Request& request, TimePoint now);
+  Status on_request(int member, const wire::Request& request, TimePoint now, ReportedValues values = {});
   [[nodiscard]] std::string mismatch_with(const PendingRequest& entry, int member,
                                           const wire::Request& request) const;
   PendingRequest take_entry(Iterator position);

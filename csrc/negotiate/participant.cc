@@ -3,18 +3,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "negotiate/member_agreements.h"
+
 namespace roundelay::negotiate {
 
-void Participant::submit(const wire::Request& request) {
-  const std::string& name = request.name;
+void Participant::submit(const wire::Use& use) {
+  const std::string& name = use.request.name;
   if (pending_.contains(name) || own_errors_.contains(name) || deferred_.contains(name)) {
-    deferred_[name].push_back(request);
+    deferred_[name].push_back(use);
     return;
   }
-  begin(request);
+  begin(use);
 }
 
-bool Participant::begin(const wire::Request& request) {
+bool Participant::begin(const wire::Use& use) {
+  const wire::Request& request = use.request;
   const std::string& name = request.name;
   if (!join_.empty() && !request.error.empty()) return false;  // no rank waits for it any more
   if (const auto ahead = failed_ahead_.find(name); ahead != failed_ahead_.end()) {
@@ -25,7 +28,7 @@ bool Participant::begin(const wire::Request& request) {
     return false;
   }
   if (request.error.empty()) {
-    pending_.emplace(name, Pending{request});
+    pending_.emplace(name, Pending{use});
     if (request.operation == Operation::kJoin) join_ = name;
   } else {
     own_errors_.emplace(name, request);
@@ -37,7 +40,7 @@ bool Participant::begin(const wire::Request& request) {
 // Begins deferred uses of `name`, whose last use has ended, until one is unsettled.
 void Participant::begin_deferred(const std::string& name) {
   for (auto waiting = deferred_.find(name); waiting != deferred_.end(); waiting = deferred_.find(name)) {
-    const wire::Request next = std::move(waiting->second.front());
+    const wire::Use next = std::move(waiting->second.front());
     waiting->second.pop_front();
     if (waiting->second.empty()) deferred_.erase(waiting);
     if (begin(next)) return;
@@ -46,9 +49,9 @@ void Participant::begin_deferred(const std::string& name) {
 
 // Returns true if a use after one that failed is still to be reported. A join or a removal comes after it.
 bool Participant::uses_deferred() const {
-  for (const auto& [name, requests] : deferred_) {
-    for (const wire::Request& request : requests) {
-      if (request.error.empty() && name != join_) return true;
+  for (const auto& [name, uses] : deferred_) {
+    for (const wire::Use& use : uses) {
+      if (use.request.error.empty() && name != join_) return true;
     }
   }
   return false;
@@ -86,24 +89,18 @@ std::optional<wire::Report> Participant::take_report() {
   return report;
 }
 
-// Writes each request by its id if the coordinator knows exactly this request, else in full.
 void Participant::fill(wire::Report& report, const std::vector<std::string>& names) {
+  ReportedUses uses(cache_, report);
   for (const std::string& name : names) {
     const auto found = pending_.find(name);
     if (found == pending_.end()) {
       report.requests.push_back(own_errors_.at(name));
-      continue;
-    }
-    Pending& pending = found->second;
-    pending.reported = true;
-    pending.reported_as = cache_.id_of(pending.request);
-    if (pending.reported_as == wire::kNoCacheId) {
-      report.requests.push_back(pending.request);
     } else {
-      report.cached.push_back(pending.reported_as);
+      found->second.reported_as = uses.add(found->second.use);
+      found->second.reported = true;
     }
   }
-  std::sort(report.cached.begin(), report.cached.end());
+  uses.finish();
 }
 
 void Participant::evict(wire::CacheId id) {
@@ -125,10 +122,9 @@ Status Participant::apply_operation(const wire::FusedOperation& operation, Appli
   execution.extents = operation.extents;
   execution.absent.assign(operation.absent.begin(), operation.absent.end());
   execution.skipped = std::binary_search(operation.absent.begin(), operation.absent.end(), member_);
-  if (execution.skipped) {
-    return join_.empty() ? Status::internal("an order takes this rank for joined, which it is not")
-                         : Status{};
-  }
+  if (execution.skipped && join_.empty())
+    return Status::internal("an order takes this rank for joined, which it is not");
+  if (execution.skipped) return take_skipped_result(operation, cache_, execution.agreed);
   for (const wire::FusedTensor& tensor : operation.tensors) {
     Result<std::string> name = cache_.name_of(tensor);
     if (!name.ok()) return name.status();
@@ -136,7 +132,9 @@ Status Participant::apply_operation(const wire::FusedOperation& operation, Appli
     if (found == pending_.end() || !found->second.reported) {
       return Status::internal("an order names '" + *name + "', which this rank did not report");
     }
-    ROUNDELAY_RETURN_IF_ERROR(cache_.assign(tensor, found->second.request));
+    const wire::Request& request = found->second.use.request;
+    ROUNDELAY_RETURN_IF_ERROR(cache_.assign(tensor, request));
+    ROUNDELAY_RETURN_IF_ERROR(take_result(operation, request, cache_, execution.agreed));
     pending_.erase(found);
     execution.names.push_back(std::move(name).value());
   }

@@ -19,7 +19,7 @@
 #include "base/status.h"
 #include "negotiate/applied.h"
 #include "negotiate/cached_requests.h"
-#include "wire/messages.h"
+#include "wire/use.h"
 
 namespace roundelay::negotiate {
 
@@ -29,8 +29,8 @@ class Participant {
   // `member`: this rank's index in the group.
   Participant(LaneId lane, int member) : lane_(lane), member_(member) {}
 
-  // Adds the next use of request.name. The use may be settled at once (see take_settled()).
-  void submit(const wire::Request& request);
+  // Adds the next use of its name. It may be settled at once (see take_settled()).
+  void submit(const wire::Use& use);
   // Makes the next report ask for orders of all that is ready: a caller waits for what was submitted so far.
   void flush() { flush_wanted_ = true; }
   // Makes the next report say that this rank leaves: it called shutdown().
@@ -60,7 +60,7 @@ class Participant {
 
  private:
   struct Pending {
-    wire::Request request;
+    wire::Use use;
     wire::CacheId reported_as = wire::kNoCacheId;  // kNoCacheId: in full
     bool reported = false;
   };
@@ -71,7 +71,7 @@ class Participant {
     bool reported = false;                // the coordinator knows that it is frozen
   };
 
-  bool begin(const wire::Request& request);  // false: the use is settled
+  bool begin(const wire::Use& use);  // false: the use is settled
   void begin_deferred(const std::string& name);
   void evict(wire::CacheId id);
   void fill(wire::Report& report, const std::vector<std::string>& names);
@@ -81,7 +81,7 @@ class Participant {
   Status apply_joined(const wire::Joined& joined, Applied& applied);
   Status apply_lock(const wire::Lock& lock, Applied& applied);
   Status apply_unlock(std::uint64_t from, Applied& applied);
-  std::vector<wire::Request> take_all_back();
+  std::vector<wire::Use> take_all_back();
   std::optional<wire::Report> take_report_of_freeze();
   [[nodiscard]] bool uses_deferred() const;
   std::vector<std::string> take_reportable();
@@ -103,7 +103,7 @@ class Participant {
   std::unordered_map<std::string, wire::Request> own_errors_;  // uses that failed here; no order said so yet
   std::vector<std::string> to_report_;  // names in pending_ or own_errors_, in order of submission
   CachedRequests cache_;
-  std::unordered_map<std::string, std::deque<wire::Request>> deferred_;  // uses after an unsettled one
+  std::unordered_map<std::string, std::deque<wire::Use>> deferred_;  // uses after an unsettled one
   // Errors of uses that peers failed and that this rank has not submitted yet; by name.
   std::unordered_map<std::string, std::deque<Status>> failed_ahead_;
   std::vector<Settled> settled_;

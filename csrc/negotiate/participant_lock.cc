@@ -21,13 +21,14 @@ std::optional<wire::Report> Participant::take_report_of_freeze() {
 
 // Returns all uses that are neither ordered nor failed, as if they had not begun. A use in flight comes
 // before those of the same name that wait for it. A join is the last of all.
-std::vector<wire::Request> Participant::take_all_back() {
-  std::vector<wire::Request> uses;
-  for (const auto& [name, pending] : pending_) uses.push_back(pending.request);
-  for (const auto& [name, request] : own_errors_) uses.push_back(request);
-  std::sort(uses.begin(), uses.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  for (const auto& [name, requests] : deferred_) uses.insert(uses.end(), requests.begin(), requests.end());
-  std::stable_partition(uses.begin(), uses.end(), [&](const auto& use) { return use.name != join_; });
+std::vector<wire::Use> Participant::take_all_back() {
+  std::vector<wire::Use> uses;
+  for (const auto& [name, pending] : pending_) uses.push_back(pending.use);
+  for (const auto& [name, request] : own_errors_) uses.emplace_back(request);
+  std::sort(uses.begin(), uses.end(),
+            [](const auto& a, const auto& b) { return a.request.name < b.request.name; });
+  for (const auto& [name, later] : deferred_) uses.insert(uses.end(), later.begin(), later.end());
+  std::stable_partition(uses.begin(), uses.end(), [&](const auto& use) { return use.request.name != join_; });
   pending_.clear();
   own_errors_.clear();
   deferred_.clear();

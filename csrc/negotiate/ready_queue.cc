@@ -33,8 +33,8 @@ void ReadyQueue::push(PendingRequest entry, std::vector<std::int32_t> absent, Ti
   const std::size_t bytes = bytes_of(entry.request);
   bytes_ += bytes;
   const std::uint64_t fusion_class = classes_.of(entry.request, absent);
-  ready_.push_back(
-      {std::move(entry.request), bytes, fusion_class, std::move(entry.extents), std::move(absent)});
+  ready_.push_back({std::move(entry.request), bytes, fusion_class, std::move(entry.extents),
+                    std::move(absent), std::move(entry.values)});
 }
 
 bool ReadyQueue::fires(bool flush, TimePoint now) const {
@@ -101,6 +101,17 @@ wire::FusedTensor ReadyQueue::tensor_for(const Ready& ready, Writing& writing) c
   return {id, request.name};
 }
 
+// Merges the values of an agreement under this id, and keeps the result as the base of the next one. A new id
+// has zeros as its base, and so has an agreement without an id: members that get its name know no other base.
+wire::Merged ReadyQueue::merge_values(const Ready& ready, wire::CacheId id, ResponseCache& cache) {
+  std::string base = cache.base(id);
+  if (id == wire::kNoCacheId) base.assign(roundelay::bytes_of(ready.request.fields), '\0');
+  Agreed agreed = merge(ready.request, ready.values, base);
+  wire::Merged merged{change_between(base, agreed.values), std::move(agreed.differences)};
+  cache.set_base(id, std::move(agreed.values));
+  return merged;
+}
+
 void ReadyQueue::write(wire::Order& order, ResponseCache& cache, const RequestTable& table,
                        bool takes_tickets) {
   Writing writing{order, cache, table};
@@ -112,6 +123,8 @@ void ReadyQueue::write(wire::Order& order, ResponseCache& cache, const RequestTa
     for (const std::size_t i : indices) operation.tensors.push_back(tensor_for(ready_[i], writing));
     operation.extents = std::move(ready_[indices.front()].extents);
     operation.absent = std::move(ready_[indices.front()].absent);
+    if (ready_[indices.front()].request.operation == Operation::kAgreement)
+      operation.merged = merge_values(ready_[indices.front()], operation.tensors.front().id, cache);
     if (!takes_tickets || ready_[indices.front()].request.device != DeviceType::kGpu) continue;
     if (!order.tickets) order.tickets.emplace();
     order.tickets->operations.push_back(static_cast<std::int32_t>(order.operations.size() - 1));

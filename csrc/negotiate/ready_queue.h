@@ -51,6 +51,7 @@ class ReadyQueue {
     std::uint64_t fusion_class;
     std::vector<std::int64_t> extents;
     std::vector<std::int32_t> absent;
+    std::vector<ReportedValues> values;
   };
   // One order in the making.
   struct Writing {
@@ -72,6 +73,7 @@ class ReadyQueue {
   };
 
   wire::FusedTensor tensor_for(const Ready& ready, Writing& writing) const;
+  static wire::Merged merge_values(const Ready& ready, wire::CacheId id, ResponseCache& cache);
 
   fuse::PlanLimits plan_;
   fuse::FireLimits fire_;

@@ -22,13 +22,17 @@ RequestTable::Iterator RequestTable::open(int member, const wire::Request& reque
   entry.first_seen = entry.warned = now;
   if (request.operation == Operation::kAllgather)
     entry.extents.assign((1 + request.others.size()) * members_, 0);
+  if (request.operation == Operation::kAgreement) entry.values.resize(members_);
   return position;
 }
 
-void RequestTable::report(PendingRequest& entry, int member, const wire::Request& request) {
+void RequestTable::report(PendingRequest& entry, int member, const wire::Request& request,
+                          ReportedValues values) {
   entry.request.unnamed = std::max(entry.request.unnamed, request.unnamed);
   entry.reported[static_cast<std::size_t>(member)] = true;
   --entry.missing;
+  if (request.operation == Operation::kAgreement)
+    entry.values[static_cast<std::size_t>(member)] = std::move(values);
   if (request.operation != Operation::kAllgather) return;
   auto extent = entry.extents.begin() + member;
   *extent = first_extent(request.shape);

@@ -8,16 +8,18 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "negotiate/agreement_values.h"
 #include "wire/messages.h"
 
 namespace roundelay::negotiate {
 
 struct PendingRequest {
-  wire::Request request;              // the first reporter's
-  int first_member = 0;               // the first reporter's index in the group
-  std::vector<bool> reported;         // one for each member
-  int missing = 0;                    // the number of members that have not reported it
-  std::vector<std::int64_t> extents;  // those of wire::FusedOperation
+  wire::Request request;               // the first reporter's
+  int first_member = 0;                // the first reporter's index in the group
+  std::vector<bool> reported;          // one for each member
+  int missing = 0;                     // the number of members that have not reported it
+  std::vector<std::int64_t> extents;   // those of wire::FusedOperation
+  std::vector<ReportedValues> values;  // agreement: one for each member
   TimePoint first_seen{};
   TimePoint warned{};  // the last warning that named it; first_seen if none has
 };
@@ -35,8 +37,8 @@ class RequestTable {
   // Adds an entry that no member has reported yet; report() follows for `member`, the first one. The table
   // has no entry of this name.
   Iterator open(int member, const wire::Request& request, TimePoint now);
-  // Records the report of a member that has not reported the entry yet.
-  void report(PendingRequest& entry, int member, const wire::Request& request);
+  // Records the report of a member that has not reported the entry yet. `values`: for an agreement.
+  void report(PendingRequest& entry, int member, const wire::Request& request, ReportedValues values = {});
   // Removes the entry and returns it.
   PendingRequest take(Iterator position);
   void clear() { entries_.clear(); }

@@ -1,5 +1,7 @@
 #include "negotiate/response_cache.h"
 
+#include <utility>
+
 #include "negotiate/validate.h"
 
 namespace roundelay::negotiate {
@@ -13,6 +15,16 @@ wire::CacheId ResponseCache::id_of(const wire::Request& request) const {
   const auto found = by_name_.find(request.name);
   const bool same = found != by_name_.end() && mismatch(found->second->request, 0, request, 0).empty();
   return same ? found->second->id : wire::kNoCacheId;
+}
+
+std::string ResponseCache::base(wire::CacheId id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? std::string() : found->second->base;
+}
+
+void ResponseCache::set_base(wire::CacheId id, std::string values) {
+  const auto found = by_id_.find(id);
+  if (found != by_id_.end()) found->second->base = std::move(values);
 }
 
 void ResponseCache::touch(wire::CacheId id) {

@@ -16,6 +16,7 @@ class ResponseCache {
   struct Line {
     wire::CacheId id;
     wire::Request request;
+    std::string base{};  // an agreement's: its last result under this id; zeros if there was none
   };
 
   explicit ResponseCache(std::size_t capacity) : capacity_(capacity) {}
@@ -29,6 +30,10 @@ class ResponseCache {
   // difference, or kNoCacheId.
   [[nodiscard]] wire::CacheId id_of(const wire::Request& request) const;
   [[nodiscard]] bool knows(const std::string& name) const { return by_name_.contains(name); }
+  // The base of an agreement (wire::Contribution). base() returns "" for an id that the cache does not have,
+  // and set_base() ignores it.
+  [[nodiscard]] std::string base(wire::CacheId id) const;
+  void set_base(wire::CacheId id, std::string values);
   // Makes the id the most recently used one. Does nothing if it was evicted.
   void touch(wire::CacheId id);
 
@@ -50,7 +55,7 @@ class ResponseCache {
       }
       if (lines_.size() >= capacity_) return wire::kNoCacheId;
     }
-    lines_.push_front({++last_id_, request});
+    lines_.push_front({++last_id_, request, std::string(bytes_of(request.fields), '\0')});
     by_name_[request.name] = lines_.begin();
     by_id_[last_id_] = lines_.begin();
     return last_id_;

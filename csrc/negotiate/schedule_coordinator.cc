@@ -13,7 +13,7 @@ bool ScheduleCoordinator::on_order(const wire::Order& order) {
   bool plain = order.failures.empty() && order.evicted.empty() && !order.joined && !order.tickets;
   for (const wire::FusedOperation& operation : order.operations) {
     Ids ids;
-    plain = plain && operation.extents.empty() && operation.absent.empty();
+    plain = plain && operation.extents.empty() && operation.absent.empty() && !operation.merged;
     for (const wire::FusedTensor& tensor : operation.tensors) {
       plain = plain && tensor.name.empty();
       ids.push_back(tensor.id);

@@ -1,6 +1,7 @@
 #include "negotiate/validate.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "wire/describe.h"
@@ -50,6 +51,35 @@ struct Pair {
 bool shapes_agree(Operation operation, const Shape& a, const Shape& b) {
   if (!traits_of(operation).rows_may_differ || a.empty() || b.empty()) return a == b;
   return std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
+}
+
+std::string_view name_of(Merge merge) {
+  constexpr std::array<std::string_view, kMergeCount> kNames = {"equal", "and", "or", "max", "root"};
+  return kNames[static_cast<std::size_t>(merge)];
+}
+
+std::string field_text(std::size_t index, const AgreementField& field) {
+  return "field " + std::to_string(index) + " (" + std::string(name_of(field.merge)) + ") of " +
+         std::to_string(field.bytes) + " bytes";
+}
+
+std::string agreement_mismatch(const Pair& pair) {
+  const auto& [a, rank_a, b, rank_b] = pair;
+  if (a.fields.size() != b.fields.size()) {
+    return pair.differ(std::to_string(a.fields.size()) + " fields",
+                       std::to_string(b.fields.size()) + " fields");
+  }
+  const auto [mine, other] = std::mismatch(a.fields.begin(), a.fields.end(), b.fields.begin());
+  if (mine != a.fields.end()) {
+    const auto index = static_cast<std::size_t>(mine - a.fields.begin());
+    return pair.differ(field_text(index, *mine), field_text(index, *other));
+  }
+  return {};
+}
+
+std::string root_mismatch(const Pair& pair) {
+  if (pair.a.root == pair.b.root) return {};
+  return pair.differ("root rank", std::to_string(pair.a.root), std::to_string(pair.b.root));
 }
 
 // `which` names the tensor of a group: " of tensor 2".
@@ -103,6 +133,10 @@ std::string mismatch(const wire::Request& a, int rank_a, const wire::Request& b,
   if (a.operation == Operation::kProcessSet) {
     return a.root == b.root && a.ranks == b.ranks ? "" : pair.differ(change_text(a), change_text(b));
   }
+  if (a.operation == Operation::kAgreement) {
+    std::string text = agreement_mismatch(pair);
+    return text.empty() ? root_mismatch(pair) : text;
+  }
   const OperationTraits& traits = traits_of(a.operation);
   if (!traits.has_tensors) return {};
   if (a.device != b.device) {
@@ -110,9 +144,7 @@ std::string mismatch(const wire::Request& a, int rank_a, const wire::Request& b,
   }
   std::string text = tensors_mismatch(pair);
   if (text.empty() && traits.reduces) text = reduction_mismatch(pair);
-  if (text.empty() && a.root != b.root)
-    text = pair.differ("root rank", std::to_string(a.root), std::to_string(b.root));
-  return text;
+  return text.empty() ? root_mismatch(pair) : text;
 }
 
 }  // namespace roundelay::negotiate

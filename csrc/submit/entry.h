@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/agreement.h"
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/gpu.h"
@@ -43,6 +44,8 @@ class Results {
   virtual Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) = 0;
   // Alltoall: stores the number of rows received from each member.
   virtual void set_received_splits(std::vector<std::int64_t> rows) = 0;
+  // Agreement: stores the result.
+  virtual void set_agreed(Agreed /*agreed*/) {}  // NOLINT(performance-unnecessary-value-param)
   // Stores an event of a GPU, after which a part of the results is complete. The lane calls it for each batch
   // of the operation, before the handle is done. All results are complete after the last event.
   virtual void set_done(GpuEventPtr /*event*/) {}  // NOLINT(performance-unnecessary-value-param)
@@ -62,9 +65,10 @@ struct Part {
 // The caller's arguments of an operation. The caller owns the memory of the parts and `results`, and keeps
 // them until the handle is done.
 struct Arguments {
-  wire::Request request;             // name "": the next name of the counter for (operation, process set)
-  std::vector<Part> parts;           // one; several: a grouped operation; none: barrier, join, process set
+  wire::Request request;    // name "": the next name of the counter for (operation, process set)
+  std::vector<Part> parts;  // one; several: a grouped operation; none: barrier, join, process set, agreement
   std::vector<std::int64_t> splits;  // alltoall: rows for each member
+  std::string values{};              // agreement: this rank's, all fields one after the other
   Results* results = nullptr;        // null: each part has an output
   int gpu = -1;                      // the GPU's index if request.device is a GPU
   GpuEventPtr

@@ -94,7 +94,7 @@ Deadline ScheduleLock::look(TimePoint now) {
   return Deadline::never();
 }
 
-std::vector<wire::Request> ScheduleLock::end() {
+std::vector<wire::Use> ScheduleLock::end() {
   std::vector<std::pair<std::uint64_t, const wire::Request*>> waiting;
   for (const auto& [key, name] : names_) {
     if (const auto position = waits_at(name)) waiting.emplace_back(*position, &name.request);
@@ -102,11 +102,11 @@ std::vector<wire::Request> ScheduleLock::end() {
   std::sort(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first < b.first : a.second->name < b.second->name;
   });
-  std::vector<wire::Request> requests;
-  requests.reserve(waiting.size());
-  for (const auto& [position, request] : waiting) requests.push_back(*request);
+  std::vector<wire::Use> uses;
+  uses.reserve(waiting.size());
+  for (const auto& [position, request] : waiting) uses.emplace_back(*request);
   *this = ScheduleLock();
-  return requests;
+  return uses;
 }
 
 }  // namespace roundelay::submit

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "wire/messages.h"
+#include "wire/use.h"
 
 namespace roundelay::submit {
 
@@ -74,7 +74,7 @@ class ScheduleLock {
   Deadline look(TimePoint now);
   // Ends the schedule. Returns the uses that were filed and not entered, by position. The caller negotiates
   // them.
-  std::vector<wire::Request> end();
+  std::vector<wire::Use> end();
 
   friend bool operator==(const ScheduleLock&, const ScheduleLock&) = default;
 

@@ -52,7 +52,7 @@ Result<Handle> TensorTable::add(Entry entry, HandleTable& handles) {
     failed.error = wire::describe(failed) +
                    ": an operation with this name is still in flight on this rank; "
                    "synchronize it first, or give each tensor a name of its own";
-    take_in(failed);
+    take_in(failed, {});
     return Status::invalid(failed.error);
   }
   if (request.operation == Operation::kJoin) joined_ = true;
@@ -60,7 +60,7 @@ Result<Handle> TensorTable::add(Entry entry, HandleTable& handles) {
   const Handle handle = entry.handle;
   const auto filed = std::make_shared<Entry>(std::move(entry));
   entries_.emplace(filed->request.name, filed);
-  take_in(filed->request);
+  take_in(filed->request, filed->values);
   return handle;
 }
 
@@ -68,7 +68,7 @@ void TensorTable::add_error(wire::Request request) {
   MutexLock lock(mutex_);
   if (!closed_.ok() || !refusal_of(request).empty()) return;
   name_if_unnamed(request);
-  take_in(request);
+  take_in(request, {});
 }
 
 void TensorTable::joined(const std::vector<std::uint64_t>& counters) {
@@ -83,7 +83,7 @@ void TensorTable::join_failed(const std::vector<std::uint64_t>& counters) {
     unnamed_[i] = std::max(unnamed_[i], counters[i]);
 }
 
-void TensorTable::drain(std::vector<wire::Request>& out) {
+void TensorTable::drain(std::vector<wire::Use>& out) {
   out.clear();
   MutexLock lock(mutex_);
   std::swap(out, queue_);

@@ -7,9 +7,9 @@ namespace roundelay::submit {
 
 // The submitting thread calls it after it has filed the entry: so the table has an entry before a rank can
 // enter it.
-void TensorTable::take_in(const wire::Request& request) {
+void TensorTable::take_in(const wire::Request& request, const std::string& values) {
   if (!schedule_.file(request, schedule_.gathers() ? steady_now() : TimePoint{})) {
-    queue_.push_back(request);
+    queue_.emplace_back(request, values);
   } else if (!watched_) {
     watched_ = true;
     unwatched_submission_.store(true, std::memory_order_relaxed);
@@ -28,7 +28,7 @@ void TensorTable::announce() {
 }
 
 void TensorTable::begin_schedule(std::uint64_t number, const ScheduleLock::Operations& operations,
-                                 std::vector<wire::Request> returned, bool gathers) {
+                                 std::vector<wire::Use> returned, bool gathers) {
   MutexLock lock(mutex_);
   if (!closed_.ok()) return;
   schedule_.begin(number, operations, gathers);
@@ -37,7 +37,7 @@ void TensorTable::begin_schedule(std::uint64_t number, const ScheduleLock::Opera
   if (!can_lock()) schedule_.freeze();
   returned.insert(returned.end(), queue_.begin(), queue_.end());
   queue_.clear();
-  for (const wire::Request& request : returned) take_in(request);
+  for (const wire::Use& use : returned) take_in(use.request, use.values);
   announce();
 }
 
@@ -55,7 +55,7 @@ std::optional<std::uint64_t> TensorTable::frozen_after() const {
 
 void TensorTable::end_schedule() {
   MutexLock lock(mutex_);
-  const std::vector<wire::Request> waiting = schedule_.end();
+  const std::vector<wire::Use> waiting = schedule_.end();
   queue_.insert(queue_.begin(), waiting.begin(), waiting.end());
   announce();
 }

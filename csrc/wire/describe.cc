@@ -7,7 +7,8 @@ std::string describe(const Request& request) {
     return request.root < 0 ? "add_process_set()" : "remove_process_set()";
   }
   std::string text(name_of(request.operation));
-  if (!traits_of(request.operation).has_tensors) return text + "()";
+  const bool named = traits_of(request.operation).has_tensors || request.operation == Operation::kAgreement;
+  if (!named) return text + "()";
   if (!request.name.empty()) text.append(" of '").append(request.name).append("'");
   if (!request.others.empty()) text += " (" + std::to_string(1 + request.others.size()) + " tensors)";
   if (!request.technique.empty()) text += " by " + describe_technique(request);

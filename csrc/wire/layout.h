@@ -54,6 +54,24 @@ void layout(auto& io, Is<TensorSpec> auto& m) {
 }
 inline constexpr std::size_t kLeastTensorSpec = 2;
 
+void layout(auto& io, Is<AgreementField> auto& m) {
+  io.enumeration("field.merge", m.merge, kMergeCount);
+  io.integer("field.bytes", m.bytes);
+  io.require(m.bytes <= kMostAgreementBytes, "field.bytes", "is too large");
+}
+inline constexpr std::size_t kLeastField = 2;
+
+void layout(auto& io, Is<ByteChange> auto& m) {
+  std::uint64_t next = 0;  // the least offset that may follow
+  io.list("change.runs", m, 3, [&](auto& run) {
+    io.integer("run.offset", run.offset);
+    io.text("run.bytes", run.bytes);
+    io.require(!run.bytes.empty(), "run.bytes", "is empty");
+    io.require(run.offset >= next, "run.offset", "does not ascend");
+    next = std::uint64_t{run.offset} + run.bytes.size();
+  });
+}
+
 void layout(auto& io, Is<Request> auto& m) {
   io.text("request.name", m.name);
   io.enumeration("request.operation", m.operation, kOperationCount);
@@ -68,21 +86,52 @@ void layout(auto& io, Is<Request> auto& m) {
   naturals(io, "request.shape", m.shape);
   io.list("request.others", m.others, kLeastTensorSpec, [&](auto& tensor) { layout(io, tensor); });
   naturals(io, "request.ranks", m.ranks);
+  io.list("request.fields", m.fields, kLeastField, [&](auto& field) { layout(io, field); });
+  io.require(m.fields.size() <= kMostAgreementFields, "request.fields", "has too many");
+  io.require(bytes_of(m.fields) <= kMostAgreementBytes, "request.fields", "is too large");
   io.integer("request.unnamed", m.unnamed);
   io.boolean("request.cacheable", m.cacheable);
   io.text("request.technique", m.technique);
   io.text("request.error", m.error);
 }
-inline constexpr std::size_t kLeastRequest = 33;
+inline constexpr std::size_t kLeastRequest = 34;
+
+inline constexpr std::size_t kLeastContribution = 5;
 
 void layout(auto& io, Is<Report> auto& m) {
   layout(io, m.lane);
   io.integer("report.last_order", m.last_order);
-  bool frozen = m.frozen.has_value();
-  io.flags("report.flags", m.flush, m.leaving, m.removing, frozen);
+  bool frozen = m.frozen.has_value(), contributes = !m.contributions.empty();
+  io.flags("report.flags", m.flush, m.leaving, m.removing, frozen, contributes);
   io.present(frozen, m.frozen, [&](auto& count) { io.integer("report.frozen", count); });
   io.list("report.requests", m.requests, kLeastRequest, [&](auto& request) { layout(io, request); });
   io.runs("report.cached", m.cached);
+  if (!contributes) return;
+  std::uint64_t next = 0;  // the least use that may follow
+  io.list("report.contributions", m.contributions, kLeastContribution, [&](auto& contribution) {
+    io.integer("contribution.use", contribution.use);
+    io.require(contribution.use >= next, "contribution.use", "does not ascend");
+    next = std::uint64_t{contribution.use} + 1;
+    layout(io, contribution.change);
+    io.require(!contribution.change.empty(), "contribution.change", "is empty");
+  });
+  io.require(next > 0, "report.contributions", "is empty");
+  io.require(next <= m.requests.size() + m.cached.size(), "contribution.use", "is none of the report's");
+}
+
+void layout(auto& io, Is<Difference> auto& m) {
+  io.integer("difference.field", m.field);
+  io.integer("difference.rank", m.rank);
+  io.integer("difference.other_rank", m.other_rank);
+  io.text("difference.value", m.value);
+  io.text("difference.other_value", m.other_value);
+}
+inline constexpr std::size_t kLeastDifference = 5;
+
+void layout(auto& io, Is<Merged> auto& m) {
+  layout(io, m.change);
+  io.list("merged.differences", m.differences, kLeastDifference,
+          [&](auto& difference) { layout(io, difference); });
 }
 
 void layout(auto& io, Is<FusedOperation> auto& m) {
@@ -98,8 +147,9 @@ void layout(auto& io, Is<FusedOperation> auto& m) {
   });
   naturals(io, "operation.extents", m.extents);
   naturals(io, "operation.absent", m.absent);
+  io.optional("operation.merged", m.merged, [&](auto& merged) { layout(io, merged); });
 }
-inline constexpr std::size_t kLeastOperation = 3;
+inline constexpr std::size_t kLeastOperation = 4;
 
 void layout(auto& io, Is<Failure> auto& m) {
   io.text("failure.name", m.name);

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/agreement.h"
 #include "base/dtype.h"
 #include "base/group.h"
 #include "base/status.h"
@@ -55,14 +56,16 @@ struct Request {
   DType dtype = DType::kFloat32;         // the first tensor's
   DeviceType device = DeviceType::kCpu;  // all tensors are there
   ReduceOp reduce_op = ReduceOp::kSum;
-  std::int32_t root = -1;  // broadcast: world rank; process set: the id to remove, -1 to add
+  // Broadcast, and agreement if a field wants it: world rank. Process set: the id to remove, -1 to add.
+  std::int32_t root = -1;
   Scale prescale;
   Scale postscale;
   RegionOffset region;
   // The shape of the first tensor. In an allgather or alltoall the first extent may differ between ranks.
   std::vector<std::int64_t> shape;
-  std::vector<TensorSpec> others;   // a grouped operation's further tensors: all or nothing
-  std::vector<std::int32_t> ranks;  // process set: its world ranks, ascending
+  std::vector<TensorSpec> others;      // a grouped operation's further tensors: all or nothing
+  std::vector<std::int32_t> ranks;     // process set: its world ranks, ascending
+  std::vector<AgreementField> fields;  // agreement: the fields of its values
   // Not 0: the name was made up, and this is the number of this rank's unnamed use of the operation.
   std::uint64_t unnamed = 0;
   bool cacheable = true;  // false: the response cache does not keep it
@@ -71,6 +74,14 @@ struct Request {
   std::string technique;
   std::string error;  // not empty: this rank's local checks failed, and why
   friend bool operator==(const Request&, const Request&) = default;
+};
+
+// What a rank's values of an agreement change in their base. That is the result of the last agreement under
+// this id; for a request in full it is zeros.
+struct Contribution {
+  std::uint32_t use = 0;  // an index into the report's `requests`, and after these into its `cached`
+  ByteChange change;      // not empty
+  friend bool operator==(const Contribution&, const Contribution&) = default;
 };
 
 // Tells the coordinator what is new at a member.
@@ -85,6 +96,8 @@ struct Report {
   std::optional<std::uint64_t> frozen;
   std::vector<Request> requests;  // new or changed ones, in full
   std::vector<CacheId> cached;    // ascending: ids of requests that the response cache knows
+  // By ascending use; none for an agreement whose values equal their base.
+  std::vector<Contribution> contributions{};
   friend bool operator==(const Report&, const Report&) = default;
 };
 
@@ -96,13 +109,23 @@ struct FusedTensor {
   friend bool operator==(const FusedTensor&, const FusedTensor&) = default;
 };
 
-// One collective over one or more tensors.
+// The result of an agreement.
+struct Merged {
+  // The change of the merged values: against the result of the last agreement under this id; if the order has
+  // the name, against zeros.
+  ByteChange change;
+  std::vector<Difference> differences;
+  friend bool operator==(const Merged&, const Merged&) = default;
+};
+
+// One collective over one or more tensors, or an agreement.
 struct FusedOperation {
   std::vector<FusedTensor> tensors;  // in buffer order
   // The first extents of an allgather, which is never fused: those of all members for the first tensor of its
   // group, then for the next one. Empty for other operations.
   std::vector<std::int64_t> extents;
   std::vector<std::int32_t> absent;  // group members (indices, ascending) that have joined and skip this
+  std::optional<Merged> merged{};    // set in an agreement, which is never fused
   friend bool operator==(const FusedOperation&, const FusedOperation&) = default;
 };
 

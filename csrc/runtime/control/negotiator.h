@@ -87,7 +87,7 @@ class Negotiator {
   TicketControl tickets_;
   StallWatch stall_watch_;
   ClockProbe clock_probe_;
-  std::vector<wire::Request> drained_;  // reused by take_uses()
+  std::vector<wire::Use> drained_;  // reused by take_uses()
 };
 
 }  // namespace roundelay::runtime

@@ -85,7 +85,7 @@ void Negotiator::begin_schedule(LaneId id, LaneControl& lane, std::uint64_t sequ
 void Negotiator::take_uses(LaneControl& lane) {
   if (!lane.table->scheduled()) {
     lane.table->drain(drained_);
-    for (const wire::Request& request : drained_) lane.participant.submit(request);
+    for (const wire::Use& use : drained_) lane.participant.submit(use);
     return;
   }
   if (lane.participant.ends()) lane.table->freeze();

@@ -6,18 +6,19 @@
 
 namespace roundelay::runtime {
 
-BatchQueue::BatchQueue(int members, std::size_t fusion_threshold, submit::TensorTable& table,
+BatchQueue::BatchQueue(std::vector<int> ranks, std::size_t fusion_threshold, submit::TensorTable& table,
                        complete::Completer& completer)
-    : members_(members), fusion_threshold_(fusion_threshold), table_(table), completer_(completer) {}
+    : ranks_(std::move(ranks)), fusion_threshold_(fusion_threshold), table_(table), completer_(completer) {}
 
-Entries BatchQueue::extract(const std::vector<std::string>& names) {
+Entries BatchQueue::extract(const negotiate::Execution& execution) {
   Entries entries;
   const TimePoint now = steady_now();
-  for (const std::string& name : names) {
+  for (const std::string& name : execution.names) {
     auto entry = table_.extract(name);
     if (!entry) continue;
     entry->times.ordered = now;
     if (steps_of(entry->request.operation) == nullptr) {
+      if (execution.agreed) deliver(*entry, execution);
       completer_.complete(table_, *entry, Status{});
     } else {
       entries.push_back(std::move(entry));
@@ -26,9 +27,17 @@ Entries BatchQueue::extract(const std::vector<std::string>& names) {
   return entries;
 }
 
+// Gives the caller the result of an agreement.
+void BatchQueue::deliver(submit::Entry& entry, const negotiate::Execution& execution) {
+  Agreed agreed = *execution.agreed;
+  for (const int member : execution.absent) agreed.absent.push_back(ranks_[static_cast<std::size_t>(member)]);
+  entry.results->set_agreed(std::move(agreed));
+}
+
 void BatchQueue::enqueue(std::uint64_t sequence, const negotiate::Execution& execution) {
-  const Entries entries = extract(execution.names);
-  Batches batches = cut_into_batches(entries, execution, members_, fusion_threshold_);
+  const Entries entries = extract(execution);
+  if (execution.agreed) return;  // members that have joined skip nothing: there is no batch
+  Batches batches = cut_into_batches(entries, execution, static_cast<int>(ranks_.size()), fusion_threshold_);
   if (batches.empty() && !execution.skipped) return;
   if (!execution.absent.empty()) {
     auto exchange = std::make_unique<Batch>();

@@ -19,14 +19,14 @@ namespace roundelay::runtime {
 // Thread-safe. Its lock is innermost: it calls no other class while it holds the lock.
 class BatchQueue {
  public:
-  // `members`: the size of the group. `table` and `completer` outlive the queue.
-  BatchQueue(int members, std::size_t fusion_threshold, submit::TensorTable& table,
+  // `ranks`: the world ranks of the group. `table` and `completer` outlive the queue.
+  BatchQueue(std::vector<int> ranks, std::size_t fusion_threshold, submit::TensorTable& table,
              complete::Completer& completer);
 
   // Takes the entries that the order names out of the table, cuts them into batches and appends these. Skips
-  // names that an abort has failed meanwhile. Completes a join or a process set's change at once: the order
-  // is all that it needs. Wakes no thread. Any thread calls it, one operation after the other. `sequence` is
-  // the order's number.
+  // names that an abort has failed meanwhile. Completes a join, a process set's change or an agreement at
+  // once: the order is all that it needs. Wakes no thread. Any thread calls it, one operation after the
+  // other. `sequence` is the order's number.
   void enqueue(std::uint64_t sequence, const negotiate::Execution& execution) EXCLUDES(mutex_);
   // Removes the first batch and returns it. Null: there is none, or `host_only` and it is on a GPU.
   [[nodiscard]] std::unique_ptr<Batch> take(bool host_only) EXCLUDES(mutex_);
@@ -40,9 +40,10 @@ class BatchQueue {
   void forget(std::size_t batches) { work_.fetch_sub(static_cast<int>(batches), std::memory_order_release); }
 
  private:
-  [[nodiscard]] Entries extract(const std::vector<std::string>& names);
+  [[nodiscard]] Entries extract(const negotiate::Execution& execution);
+  void deliver(submit::Entry& entry, const negotiate::Execution& execution);
 
-  const int members_;
+  const std::vector<int> ranks_;
   const std::size_t fusion_threshold_;
   submit::TensorTable& table_;
   complete::Completer& completer_;

@@ -21,7 +21,7 @@ Lane::Lane(LaneId id, TrackFabrics fabrics, complete::Completer& completer, time
       make_region_(fabric().capabilities().make_region),
       waker_(tracks_.wakers(), options.schedule_lock ? fabric().capabilities().announcements : nullptr),
       table_(waker_.announcements()),
-      queue_(group_.size(), options.fusion_threshold, table_, completer),
+      queue_(group_.ranks, options.fusion_threshold, table_, completer),
       recorder_(timeline, tracks_.counters(), group_.index == 0),
       schedule_(table_, queue_, waker_, recorder_, faults_.wake_negotiator),
       gpu_watch_(options.gpu ? options.gpu->sequencer : nullptr, options.patience(true), recorder_) {}

@@ -27,7 +27,9 @@ Result<submit::Handle> UserOperations::submit(Submission&& submission) {
   if (wrong.empty()) return add(**lane, std::move(entry), blocking);
   entry.request.error = wire::describe(entry.request) + ": " + wrong;
   const Status status = Status::invalid(entry.request.error);
+  // The peers need the text only, and would refuse a message with these.
   if (static_cast<int>(entry.request.reduce_op) >= kReduceOpCount) entry.request.reduce_op = ReduceOp::kSum;
+  entry.request.fields.clear();
   add_error(**lane, std::move(entry.request));
   return status;
 }

@@ -73,6 +73,26 @@ class Source {
   std::mt19937_64 random_;
 };
 
+ByteChange random_change(Source& source, std::uint64_t most) {
+  ByteChange change;
+  std::uint64_t next = 0;
+  for (auto n = source.below(most + 1); n > 0 && next < kMostAgreementBytes; --n) {
+    next += source.number<std::uint32_t>() % 1000;
+    change.push_back({static_cast<std::uint32_t>(next), "x" + source.text()});
+    next += change.back().bytes.size();
+  }
+  return change;
+}
+
+Merged random_merged(Source& source) {
+  Merged merged{random_change(source, 3), {}};
+  for (auto n = source.below(3); n > 0; --n) {
+    merged.differences.push_back({source.number<std::uint32_t>(), source.number<std::int32_t>(),
+                                  source.number<std::int32_t>(), source.text(), source.text()});
+  }
+  return merged;
+}
+
 Request random_request(Source& source) {
   Request request;
   request.name = source.text();
@@ -92,6 +112,10 @@ Request random_request(Source& source) {
       for (auto d = source.below(4); d > 0; --d) tensor.shape.push_back(source.natural<std::int64_t>());
     }
     for (auto n = source.below(5); n > 0; --n) request.ranks.push_back(source.natural<std::int32_t>());
+  }
+  if (source.below(4) == 0) {
+    for (auto n = source.below(6); n > 0; --n)
+      request.fields.push_back({source.one_of<Merge>(kMergeCount), source.number<std::uint32_t>() % 5000});
   }
   if (source.coin()) request.unnamed = source.number<std::uint64_t>();
   request.cacheable = source.coin();
@@ -116,6 +140,11 @@ Report random_report(Source& source) {
     next += source.number<std::uint32_t>() >> 4;
     for (auto n = source.below(40); n > 0; --n, ++next) report.cached.push_back(static_cast<CacheId>(next));
   }
+  for (std::size_t use = 0; use < report.requests.size() + report.cached.size(); ++use) {
+    if (source.below(8) != 0) continue;
+    ByteChange change = random_change(source, 3);
+    if (!change.empty()) report.contributions.push_back({static_cast<std::uint32_t>(use), std::move(change)});
+  }
   return report;
 }
 
@@ -137,7 +166,8 @@ Order random_order(Source& source) {
               .shutdown_by = source.number<std::int32_t>(),
               .removed = source.coin()};
   for (auto n = source.below(4); n > 0; --n) {
-    auto& [members, extents, absent] = order.operations.emplace_back();
+    auto& [members, extents, absent, merged] = order.operations.emplace_back();
+    if (source.below(4) == 0) merged = random_merged(source);
     for (auto m = source.below(6); m > 0; --m) extents.push_back(source.natural<std::int64_t>());
     for (auto m = source.below(3); m > 0; --m) absent.push_back(source.natural<std::int32_t>());
     auto id = source.number<CacheId>();
@@ -287,7 +317,8 @@ TEST_CASE("random bytes are refused or understood, within memory", "[codec][fuzz
   for (std::uint64_t seed = 0; seed < 150'000; ++seed) {
     INFO("seed " << seed);
     Source source(seed);
-    Bytes bytes = {std::byte{4}, static_cast<std::byte>(source.below(std::variant_size_v<Message> + 1))};
+    Bytes bytes = {encode(Ping{}).front(),
+                   static_cast<std::byte>(source.below(std::variant_size_v<Message> + 1))};
     for (auto n = source.below(64); n > 0; --n)
       bytes.push_back(static_cast<std::byte>(source.coin() ? source.below(4) : source.bits()));
     survives(bytes);

@@ -22,7 +22,8 @@ constexpr std::size_t kThreshold = 1024;
 
 // One member's table and queue, and the tensors in them.
 struct Queued {
-  explicit Queued(int members) : queue(members, kThreshold, table, completer) {}
+  explicit Queued(int members)
+      : queue(std::vector<int>(static_cast<std::size_t>(members)), kThreshold, table, completer) {}
 
   Floats& add(const std::string& name, const Floats& values, Operation operation = Operation::kAllreduce,
               DeviceType device = DeviceType::kCpu) {

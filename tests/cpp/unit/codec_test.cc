@@ -24,7 +24,7 @@ std::vector<CacheId> ids(CacheId first, std::size_t count) {
   return result;
 }
 
-constexpr int kFormat = 6;  // the first byte of every message
+constexpr int kFormat = 7;  // the first byte of every message
 
 Request full_request() {
   Request request;
@@ -40,6 +40,7 @@ Request full_request() {
   request.shape = {0, 1, 127, 128, kMaxI64};
   request.others = {{DType::kInt8, {}}, {DType::kFloat64, {3, kMaxI64}}};
   request.ranks = {0, 1, 300, kMaxI32};
+  request.fields = {{Merge::kEqual, 0}, {Merge::kRoot, kMostAgreementBytes}};
   request.unnamed = kMaxU64;
   request.cacheable = false;
   request.technique = "cyclic:parts=4 flush";
@@ -57,6 +58,7 @@ Report full_report() {
   report.frozen = kMaxU64;
   report.requests = {full_request(), Request{}};
   report.cached = {1, 2, 3, 5, 7, 8, 1000, kMaxU32 - 1, kMaxU32};
+  report.contributions = {{0, {{0, "a"}, {1, std::string(1, '\0')}}}, {10, {{kMaxU32, "values"}}}};
   return report;
 }
 
@@ -69,7 +71,13 @@ Order full_order() {
        .extents = {},
        .absent = {0, 5, kMaxI32}},
       {.tensors = {}, .extents = {}, .absent = {}},
-      {.tensors = {{kMaxU32, ""}}, .extents = {0, 7, kMaxI64}, .absent = {1}}};
+      {.tensors = {{kMaxU32, ""}}, .extents = {0, 7, kMaxI64}, .absent = {1}},
+      {.tensors = {{7, ""}}, .extents = {}, .absent = {}, .merged = Merged{}},
+      {.tensors = {{8, ""}},
+       .extents = {},
+       .absent = {2},
+       .merged = Merged{{{3, "abc"}, {300, "d"}},
+                        {{0, 1, kMaxI32, "", std::string(200, 'x')}, {7, 0, 1, "a", "b"}}}}};
   order.failures = {{"a", StatusCode::kMismatch, "ranks differ", {0, 300, kMaxU64}},
                     {"", StatusCode::kInternal, ""}};
   order.evicted = {9, 3, kMaxU32};
@@ -173,7 +181,7 @@ TEST_CASE("what most orders and reports do not have costs at most a byte each", 
   CHECK(encode(Order{}).size() == 11);
   Order order;
   order.operations.resize(1);
-  CHECK(encode(order).size() == 11 + 3);  // members, extents, absent
+  CHECK(encode(order).size() == 11 + 4);  // members, extents, absent, merged
 }
 
 TEST_CASE("every prefix of a message is an error", "[codec]") {
@@ -247,7 +255,7 @@ TEST_CASE("each flag of a report is a bit, and there are no others", "[codec]") 
   Report expected;
   expected.removing = true;
   CHECK(*removing == Message{expected});
-  bytes[5] = std::byte{16};
+  bytes[5] = std::byte{32};
   CHECK(error_of(bytes).find("report.flags has a flag this build does not know") != std::string::npos);
 }
 
@@ -297,6 +305,39 @@ TEST_CASE("values that no message may carry are refused", "[codec]") {
   CHECK(error_of(encode(order)).find("tickets.operations is negative") != std::string::npos);
   CHECK(error_of(encode(TicketGrant{{}, 1, Tickets{}})).find("tickets.first is 0") != std::string::npos);
   CHECK(error_of(encode(TicketMembers{{}, {-1}})).find("tickets.ranks is negative") != std::string::npos);
+}
+
+TEST_CASE("contributions that no report may carry are refused", "[codec]") {
+  const auto refused = [](std::vector<Contribution> contributions) {
+    Report report;
+    report.requests.resize(1);
+    report.cached = {3};
+    report.contributions = std::move(contributions);
+    return error_of(encode(report));
+  };
+  CHECK(refused({{2, {{0, "a"}}}}).find("contribution.use is none of the report's") != std::string::npos);
+  CHECK(refused({{1, {{0, "a"}}}, {1, {{0, "a"}}}}).find("contribution.use does not ascend") !=
+        std::string::npos);
+  CHECK(refused({{0, {}}, {1, {{0, "abcdef"}}}}).find("contribution.change is empty") != std::string::npos);
+  CHECK(refused({{1, {{0, ""}, {1, "abcdef"}}}}).find("run.bytes is empty") != std::string::npos);
+  CHECK(refused({{1, {{0, "ab"}, {1, "c"}}}}).find("run.offset does not ascend") != std::string::npos);
+  Bytes none = encode(Report{});
+  none[5] = std::byte{16};  // says that there are some
+  none.push_back(std::byte{0});
+  CHECK(error_of(none).find("report.contributions is empty") != std::string::npos);
+}
+
+TEST_CASE("a request with more fields or bytes than an agreement may have is refused", "[codec]") {
+  const auto refused = [](std::vector<AgreementField> fields) {
+    Report report;
+    report.requests.resize(1);
+    report.requests[0].fields = std::move(fields);
+    return error_of(encode(report));
+  };
+  CHECK(refused(std::vector<AgreementField>(256)).find("request.fields has too many") != std::string::npos);
+  CHECK(refused({{Merge::kOr, 1U << 20}, {Merge::kOr, 1}}).find("request.fields is too large") !=
+        std::string::npos);
+  CHECK(refused({{Merge::kOr, 1U << 21}}).find("field.bytes is too large") != std::string::npos);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ struct Scheduled {
   Scheduled()
       : doorbells(std::make_shared<Doorbells>()),
         table(doorbells),
-        queue(2, 1024, table, completer),
+        queue({0, 1}, 1024, table, completer),
         waker({}, doorbells),
         recorder(timeline, {}, false),
         schedule(table, queue, waker, recorder, wake_negotiator) {

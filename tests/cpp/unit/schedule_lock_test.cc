@@ -28,9 +28,9 @@ ScheduleLock lock() {
   return lock;
 }
 
-Names names_of(const std::vector<wire::Request>& requests) {
+Names names_of(const std::vector<wire::Use>& uses) {
   Names names;
-  for (const wire::Request& request : requests) names.push_back(request.name);
+  for (const wire::Use& use : uses) names.push_back(use.request.name);
   return names;
 }
 
@@ -165,7 +165,7 @@ Entry entry_of(const std::string& name) {
 }
 
 Names drained(TensorTable& table) {
-  std::vector<wire::Request> out;
+  std::vector<wire::Use> out;
   table.drain(out);
   return names_of(out);
 }

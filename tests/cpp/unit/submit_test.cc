@@ -24,8 +24,10 @@ Entry entry_of(const std::string& name, Operation operation = Operation::kAllred
 }
 
 std::vector<wire::Request> drained(TensorTable& table) {
+  std::vector<wire::Use> uses;
+  table.drain(uses);
   std::vector<wire::Request> out;
-  table.drain(out);
+  for (const wire::Use& use : uses) out.push_back(use.request);
   return out;
 }
 

@@ -36,6 +36,7 @@ std::string wrong_technique(const submit::Entry& entry) {
 }  // namespace
 
 std::string wrong_with(const submit::Entry& entry, const Group& group) {
+  if (entry.request.operation == Operation::kAgreement) return wrong_with_agreement(entry, group);
   const OperationSteps* steps = steps_of(entry.request.operation);
   if (steps == nullptr) return {};
   const std::size_t described = 1 + entry.request.others.size();

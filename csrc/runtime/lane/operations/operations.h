@@ -25,7 +25,7 @@ struct OperationSteps {
   collective::Task (*run)(DeviceBuffers& buffers, Batch& batch);
 };
 
-// Returns the operation's steps. Null: no fabric carries it (join, process set).
+// Returns the operation's steps. Null: no fabric carries it (join, process set, agreement).
 const OperationSteps* steps_of(Operation operation);
 // Returns what is wrong with this rank's arguments. Empty: nothing. Any thread.
 std::string wrong_with(const submit::Entry& entry, const Group& group);
@@ -46,6 +46,9 @@ extern const OperationSteps kSkipSteps;
 // technique's task; in a flush it is a dense allreduce, to which the technique has given back what it kept.
 // The rules of OperationSteps::run() hold.
 collective::Task run_technique(DeviceBuffers& buffers, Batch& batch);
+
+// Returns what is wrong with this rank's arguments of an agreement. Empty: nothing. Any thread.
+std::string wrong_with_agreement(const submit::Entry& entry, const Group& group);
 
 // The operations share the rest.
 // Returns the output of a tensor, which may lie in a region.
