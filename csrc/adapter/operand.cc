@@ -169,6 +169,8 @@ OperandPtr Operand::make_number() {
   return operand;
 }
 
+OperandPtr Operand::make_agreement() { return OperandPtr(new Operand); }
+
 std::vector<submit::Part> Operand::parts() const {
   std::vector<submit::Part> parts;
   parts.reserve(items_.size());

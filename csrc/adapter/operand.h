@@ -37,6 +37,8 @@ class Operand final : public submit::Results {
                                   const std::optional<CallerStream>& stream);
   // Makes an operand without input, for a join. The core allocates an output of int64.
   static OperandPtr make_number();
+  // Makes the operand of an agreement, which has no tensors.
+  static OperandPtr make_agreement();
 
   // Checks that `op` can reduce the tensors; `name` appears in messages. Errors: kInvalidArgument (a complex
   // tensor, for other operations than Sum and Average).
@@ -55,6 +57,7 @@ class Operand final : public submit::Results {
 
   Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override;
   void set_received_splits(std::vector<std::int64_t> rows) override;
+  void set_agreed(Agreed agreed) override { agreed_ = std::move(agreed); }
   void set_done(GpuEventPtr event) override { done_ = std::move(event); }
 
   // Copies results to the caller's tensors. Call it when the operation has succeeded. On a GPU it enqueues
@@ -69,6 +72,8 @@ class Operand final : public submit::Results {
   // Returns the outputs that the core allocated, and after an alltoall the received splits (int32, or int64
   // if a number needs it).
   [[nodiscard]] std::vector<at::Tensor> allocated() const;
+  // Returns the result of an agreement. Call it when the operation has succeeded.
+  [[nodiscard]] const Agreed& agreed() const { return agreed_; }
 
  private:
   struct Item {
@@ -92,6 +97,7 @@ class Operand final : public submit::Results {
   GpuEventPtr done_;
   std::vector<std::int64_t> received_splits_;
   bool has_received_splits_ = false;
+  Agreed agreed_;
 };
 
 }  // namespace roundelay::adapter

@@ -13,6 +13,7 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   bindings::bind_global_state(module);
   bindings::bind_gpu(module);
   bindings::bind_operations(module);
+  bindings::bind_agreements(module);
   bindings::bind_gradient_pool(module);
   bindings::bind_gradients(module);
   bindings::bind_gradient_hooks(module);

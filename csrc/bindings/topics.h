@@ -13,6 +13,7 @@ void bind_config(py::module_& module);
 void bind_global_state(py::module_& module);
 void bind_gpu(py::module_& module);
 void bind_operations(py::module_& module);
+void bind_agreements(py::module_& module);
 void bind_gradient_pool(py::module_& module);
 void bind_gradients(py::module_& module);
 void bind_gradient_hooks(py::module_& module);

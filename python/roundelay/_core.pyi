@@ -5,6 +5,7 @@ _core_gradients.pyi has the classes of gradients.
 Calls before init() raise ValueError, in a forked child RuntimeError.
 """
 
+from enum import Enum
 from typing import Final
 
 import torch
@@ -221,6 +222,28 @@ def reducescatter(
     process_set: int,
 ) -> list[torch.Tensor]: ...
 def join(process_set: int) -> list[torch.Tensor]: ...
+
+# How the ranks' values of a field of an agreement become one (csrc/base/agreement.h).
+class Merge(Enum):
+    EQUAL = 0  # all have to be equal; if not, the result is that of the lowest rank
+    AND = 1  # bitwise and
+    OR = 2  # bitwise or
+    MAX = 3  # the largest of each byte
+    ROOT = 4  # the root's; zeros if the root takes no part
+
+class Agreed:
+    """The result of an agreement, equal on all ranks."""
+
+    values: Final[list[bytes]]  # one for each field
+    # (field, rank, its value, other rank, its value) for each field that had to be equal and was not
+    differences: Final[list[tuple[int, int, bytes, int, bytes]]]
+    absent: Final[list[int]]  # the world ranks that have joined and took no part
+
+# Merges values of all ranks of the set, which give the same fields: merges, lengths and root (a world rank;
+# -1 if no field has Merge.ROOT). Waits without the GIL. Values that stay as they were under this name cost
+# next to nothing. ValueError: over 255 fields or 1 MiB, or the root is not in the set. MismatchError: the
+# ranks' fields or roots differ.
+def agree(name: str, fields: list[tuple[Merge, bytes]], root: int, process_set: int) -> Agreed: ...
 
 # Make and remove process sets, collective over all ranks. `ranks`: world ranks, ascending. Returns the id.
 def add_process_set(ranks: list[int]) -> int: ...
