@@ -2,10 +2,13 @@
 // repeats without end. A position is an index in that sequence. A member announces a position when it has
 // submitted all tensors of the operation there. It enters a position, that is, it starts the operation, when
 // all members have announced it (submit/schedule_lock.h).
-// Each member has one shared word: only it increases the word, and the others see the new value at once.
+// Each member has one shared word: only it increases the word, and the others see the new value at once. It
+// has cells too, in which it shows what its values of agreements change (submit/locked_agreement.h).
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/futex.h"
@@ -25,7 +28,18 @@ constexpr std::uint64_t announced_under(std::uint64_t lock, std::uint64_t word) 
   return word >> kAnnouncedBits == lock ? word - (lock << kAnnouncedBits) : 0;
 }
 
-// One member's access to the words of its group. Thread-safe, except announce(): one thread at a time.
+// What a member shows of one use of an agreement: 64 bytes.
+struct Cell {
+  std::uint64_t use = 0;                 // announcement(lock, number of the use from 1); 0: of none
+  std::array<std::uint64_t, 7> words{};  // a ByteChange (base/agreement.h) in the encoding of wire/layout.h
+  friend bool operator==(const Cell&, const Cell&) = default;
+};
+// The most agreements that the period of a locked schedule has. Each has two cells at each member.
+inline constexpr std::size_t kLockedAgreements = 32;
+inline constexpr std::size_t kCells = 2 * kLockedAgreements;
+
+// One member's access to the words and cells of its group. Thread-safe, except announce() and show(): one
+// thread at a time.
 class Announcements {
  public:
   // The two threads of a member that sleep until all members have announced more: the lane's own thread, and
@@ -40,6 +54,11 @@ class Announcements {
   // Stores this member's next word, as announcement() makes it. Wakes the sleepers of all members if every
   // other member was ahead of this one.
   virtual void announce(std::uint64_t word) = 0;
+
+  // Stores this member's cell of this number, less than kCells. It wakes nobody: announce() follows.
+  virtual void show(std::size_t number, const Cell& cell) = 0;
+  // Returns a member's cell. A caller that sees a word sees the cells that the member has shown before it.
+  [[nodiscard]] virtual Cell cell(int member, std::size_t number) const = 0;
 
   // Lets others wake this member's sleeper. To sleep, a thread calls arm(), checks that it has nothing to do,
   // and calls futex_wait() with the word doorbell(who) and the value that arm() returned.

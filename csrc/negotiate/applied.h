@@ -40,9 +40,10 @@ struct Execution {
 
 // A schedule lock that begins (submit/schedule_lock.h).
 struct Schedule {
-  std::uint64_t number = 0;                            // the lock's number
-  std::vector<std::vector<wire::Request>> operations;  // one period: their tensors, in buffer order
-  bool gathers = false;                                // wire::Lock::gathers
+  std::uint64_t number = 0;  // the lock's number
+  // One period: the tensors of each operation, in buffer order. An agreement has its base as values.
+  std::vector<std::vector<wire::Use>> operations;
+  bool gathers = false;  // wire::Lock::gathers
   // Uses that this rank submitted and that are neither ordered nor failed; those of one name in their order,
   // a join last. They are the schedule's, or wait for its end.
   std::vector<wire::Use> returned;

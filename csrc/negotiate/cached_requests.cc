@@ -34,6 +34,10 @@ void CachedRequests::set_base(wire::CacheId id, std::string values) {
   if (id != wire::kNoCacheId) by_name_.at(names_.at(id)).base = std::move(values);
 }
 
+void CachedRequests::forget_bases() {
+  for (auto& [name, cached] : by_name_) cached.base.assign(cached.base.size(), '\0');
+}
+
 Status CachedRequests::assign(const wire::FusedTensor& tensor, const wire::Request& request) {
   if (tensor.name.empty() || tensor.id == wire::kNoCacheId) return {};
   if (names_.contains(tensor.id)) {

@@ -25,6 +25,10 @@ class CachedRequests {
   // Makes `values` the base of the agreement that the id stands for. Does nothing for kNoCacheId.
   void set_base(wire::CacheId id, std::string values);
 
+  // Makes the bases of all agreements zeros. Call it when a schedule lock ends, whose agreements have other
+  // results meanwhile: the coordinator does the same with this order.
+  void forget_bases();
+
   // Keeps the request under the id that the order assigns to the tensor, if it assigns one. `request` is this
   // rank's own.
   Status assign(const wire::FusedTensor& tensor, const wire::Request& request);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "negotiate/lockable.h"
 #include "negotiate/validate.h"
 #include "wire/describe.h"
 
@@ -197,7 +198,10 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   order.removed = removed;
   closed_ = left || removed;
   if (!locks_schedules_ || !schedule_.on_order(order) || !may_lock()) return order;
-  if (schedule_.begin_if_periodic(order, [&](const auto& ids) { return ready_.cut(ids, cache_); })) {
+  const auto request_of = [&](wire::CacheId id) -> const wire::Request& { return *cache_.find(id); };
+  const ScheduleCoordinator::Rules rules{[&](const auto& ids) { return ready_.cut(ids, cache_); },
+                                         [&](const auto& period) { return lockable(period, request_of); }};
+  if (schedule_.begin_if_periodic(order, rules)) {
     table_.clear();  // each member takes back its requests
     flush_ = false;
   }
@@ -207,6 +211,7 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
 std::optional<wire::Order> Coordinator::take_order_under_lock() {
   wire::Order order;
   if (!schedule_.write(order)) return std::nullopt;
+  if (order.unlock) cache_.forget_bases();
   order.lane = lane_;
   order.sequence = ++sequence_;
   return order;

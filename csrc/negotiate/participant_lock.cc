@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "negotiate/lockable.h"
 #include "negotiate/participant.h"
 
 namespace roundelay::negotiate {
@@ -47,9 +48,11 @@ Status Participant::apply_lock(const wire::Lock& lock, Applied& applied) {
     for (const wire::CacheId id : ids) {
       const Result<const wire::Request*> request = cache_.request_of(id);
       if (!request.ok()) return request.status();
-      tensors.push_back(**request);
+      tensors.emplace_back(**request, cache_.base_of(id));
     }
   }
+  const auto request_of = [&](wire::CacheId id) -> const wire::Request& { return **cache_.request_of(id); };
+  if (!lockable(lock.operations, request_of)) return Status::internal("an order locks too many agreements");
   schedule.returned = take_all_back();
   lock_ = {};
   lock_.active = true;
@@ -63,6 +66,7 @@ Status Participant::apply_unlock(std::uint64_t from, Applied& applied) {
     return Status::internal("an order ends a lock that this rank has not frozen, or not so early");
   applied.unlock = from;
   lock_ = {};
+  cache_.forget_bases();
   return {};
 }
 

@@ -27,6 +27,10 @@ void ResponseCache::set_base(wire::CacheId id, std::string values) {
   if (found != by_id_.end()) found->second->base = std::move(values);
 }
 
+void ResponseCache::forget_bases() {
+  for (Line& line : lines_) line.base.assign(line.base.size(), '\0');
+}
+
 void ResponseCache::touch(wire::CacheId id) {
   const auto found = by_id_.find(id);
   if (found != by_id_.end()) lines_.splice(lines_.begin(), lines_, found->second);

@@ -34,6 +34,8 @@ class ResponseCache {
   // and set_base() ignores it.
   [[nodiscard]] std::string base(wire::CacheId id) const;
   void set_base(wire::CacheId id, std::string values);
+  // Makes all bases zeros: CachedRequests::forget_bases().
+  void forget_bases();
   // Makes the id the most recently used one. Does nothing if it was evicted.
   void touch(wire::CacheId id);
 

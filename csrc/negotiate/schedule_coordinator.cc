@@ -13,7 +13,7 @@ bool ScheduleCoordinator::on_order(const wire::Order& order) {
   bool plain = order.failures.empty() && order.evicted.empty() && !order.joined && !order.tickets;
   for (const wire::FusedOperation& operation : order.operations) {
     Ids ids;
-    plain = plain && operation.extents.empty() && operation.absent.empty() && !operation.merged;
+    plain = plain && operation.extents.empty() && operation.absent.empty();
     for (const wire::FusedTensor& tensor : operation.tensors) {
       plain = plain && tensor.name.empty();
       ids.push_back(tensor.id);
@@ -32,12 +32,12 @@ void ScheduleCoordinator::interrupt() {
 }
 
 // A cohort comes first: threads that repeat a sequence by chance soon leave it.
-bool ScheduleCoordinator::begin_if_periodic(wire::Order& order, const Cut& cut) {
+bool ScheduleCoordinator::begin_if_periodic(wire::Order& order, const Rules& rules) {
   const auto cohort = cohorts_.cohort();
-  std::optional<Operations> period = cohort ? cut(*cohort) : std::nullopt;
+  std::optional<Operations> period = cohort ? rules.cut(*cohort) : std::nullopt;
   of_cohort_ = period.has_value();
   if (!period && !cohorts_.may_come()) period = finder_.period();
-  if (!period) return false;
+  if (!period || !rules.lockable(*period)) return false;
   period_ = period->size();
   locked_by_ = order.sequence;
   keeper_.begin(static_cast<std::size_t>(group_.size()));

@@ -43,10 +43,15 @@ class ScheduleCoordinator {
   bool on_order(const wire::Order& order);
   // Lets no period and no cohort go across this moment.
   void interrupt();
-  // Cuts the tensors of a cohort into fused operations. Nothing: an id is not in the response cache.
-  using Cut = std::function<std::optional<Operations>(const Ids& cohort)>;
+  // What the caller knows of the operations.
+  struct Rules {
+    // Cuts the tensors of a cohort into fused operations. Nothing: an id is not in the response cache.
+    std::function<std::optional<Operations>(const Ids& cohort)> cut;
+    // Says whether members can lock this period (negotiate/lockable.h).
+    std::function<bool(const Operations& period)> lockable;
+  };
   // Begins a lock with `order` if the operations up to it repeat or have a cohort. True if it does.
-  bool begin_if_periodic(wire::Order& order, const Cut& cut);
+  bool begin_if_periodic(wire::Order& order, const Rules& rules);
 
   // Takes a report that was written under the lock. kInternal: the member broke the protocol.
   Status on_report(int member, const wire::Report& report, TimePoint now);

@@ -10,12 +10,15 @@ void ScheduleLock::begin(std::uint64_t number, const Operations& operations, boo
   number_ = number;
   gathers_ = gathers;
   saved_ = kMostSaved;
+  std::size_t agreements = 0;
   for (const auto& members : operations) {
     Names& names = operations_.emplace_back();
-    for (const wire::Request& request : members) {
-      Name& name = names_.try_emplace(request.name, Name{request, {}}).first->second;
-      name.places.push_back(operations_.size() - 1);
-      names.push_back(request.name);
+    for (const wire::Use& use : members) {
+      const auto [place, is_new] = names_.try_emplace(use.request.name, Name{use.request, {}});
+      if (is_new && use.request.operation == Operation::kAgreement)
+        place->second.agreement.emplace(number, agreements++, use);
+      place->second.places.push_back(operations_.size() - 1);
+      names.push_back(use.request.name);
     }
   }
 }
@@ -28,10 +31,11 @@ const ScheduleLock::Names& ScheduleLock::at(std::uint64_t position) const {
   return operations_[position % operations_.size()];
 }
 
-bool ScheduleLock::file(const wire::Request& request, TimePoint now) {
+bool ScheduleLock::file(const wire::Request& request, TimePoint now, std::string_view values) {
   if (!open()) return false;
   const auto found = names_.find(request.name);
-  if (found == names_.end() || found->second.request != request) {
+  const bool expected = found != names_.end() && found->second.request == request;
+  if (!expected || (found->second.agreement && !found->second.agreement->file(values))) {
     freeze();
     return false;
   }
@@ -79,6 +83,11 @@ std::optional<ScheduleLock::Names> ScheduleLock::enter(std::uint64_t least) {
   return at(entered_++);
 }
 
+LockedAgreement* ScheduleLock::agreement(const std::string& name) {
+  const auto found = names_.find(name);
+  return found == names_.end() || !found->second.agreement ? nullptr : &*found->second.agreement;
+}
+
 Deadline ScheduleLock::look(TimePoint now) {
   if (!open()) return Deadline::never();
   const bool moved = std::exchange(entered_at_look_, entered_) != entered_;
@@ -95,16 +104,17 @@ Deadline ScheduleLock::look(TimePoint now) {
 }
 
 std::vector<wire::Use> ScheduleLock::end() {
-  std::vector<std::pair<std::uint64_t, const wire::Request*>> waiting;
+  std::vector<std::pair<std::uint64_t, const Name*>> waiting;
   for (const auto& [key, name] : names_) {
-    if (const auto position = waits_at(name)) waiting.emplace_back(*position, &name.request);
+    if (const auto position = waits_at(name)) waiting.emplace_back(*position, &name);
   }
   std::sort(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first < b.first : a.second->name < b.second->name;
+    return a.first != b.first ? a.first < b.first : a.second->request.name < b.second->request.name;
   });
   std::vector<wire::Use> uses;
   uses.reserve(waiting.size());
-  for (const auto& [position, request] : waiting) uses.emplace_back(*request);
+  for (const auto& [position, name] : waiting)
+    uses.emplace_back(name->request, name->agreement ? name->agreement->values() : std::string());
   *this = ScheduleLock();
   return uses;
 }

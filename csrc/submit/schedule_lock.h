@@ -16,14 +16,16 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "submit/locked_agreement.h"
 #include "wire/use.h"
 
 namespace roundelay::submit {
 
 class ScheduleLock {
  public:
-  // The requests of each operation of the period, in buffer order. An operation has a name at most once.
-  using Operations = std::vector<std::vector<wire::Request>>;
+  // The requests of each operation of the period, in buffer order. An operation has a name at most once. An
+  // agreement is an operation of its own, and has its last result as values.
+  using Operations = std::vector<std::vector<wire::Use>>;
   using Names = std::vector<std::string>;
   // A submission that is not entered after this time freezes the schedule. Negotiation then tells which rank
   // is late.
@@ -47,8 +49,8 @@ class ScheduleLock {
 
   // Files a use. True: it is part of the schedule. False: the caller negotiates it when the schedule is over.
   // A use that does not fit freezes an open schedule, so that uses stay in order. `now` matters while
-  // gathers().
-  bool file(const wire::Request& request, TimePoint now = {});
+  // gathers(). `values`: an agreement's. The caller shows its cell before it announces what file() has.
+  bool file(const wire::Request& request, TimePoint now = {}, std::string_view values = {});
   void freeze() { frozen_ = active(); }
   // Returns whether a use of `name` is filed and not entered.
   [[nodiscard]] bool filed(const std::string& name) const;
@@ -69,6 +71,10 @@ class ScheduleLock {
   // Enters the next position and returns the names of its operation. Nothing: may_enter() is false.
   std::optional<Names> enter(std::uint64_t least);
 
+  // Returns the agreement of this name, which lives until end(). Null: the schedule has none. The caller lets
+  // it enter when the schedule has entered its position.
+  [[nodiscard]] LockedAgreement* agreement(const std::string& name);
+
   // Freezes the schedule if a filed use has waited for kPatience; in the first period of a schedule that
   // gathers, for kBeginning. Returns when to call again. Never: after the next file().
   Deadline look(TimePoint now);
@@ -83,6 +89,7 @@ class ScheduleLock {
     wire::Request request;
     std::vector<std::uint64_t> places;  // positions in the first period, ascending
     std::uint64_t uses = 0;             // uses filed since begin()
+    std::optional<LockedAgreement> agreement{};
     friend bool operator==(const Name&, const Name&) = default;
   };
 

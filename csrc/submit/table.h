@@ -24,6 +24,13 @@
 
 namespace roundelay::submit {
 
+// A position of a locked schedule that this rank has entered.
+struct Entered {
+  ScheduleLock::Names names;       // its operation's tensors, in buffer order
+  std::optional<Agreed> agreed{};  // an agreement's result
+  Status fault{};                  // kInternal: the members' cells are broken, and the job has to end
+};
+
 inline constexpr const char* kJoinName = "<join>";  // the name of every join; no other operation may have it
 
 // Thread-safe. Framework threads add entries under one short lock. The holder of the negotiation token
@@ -34,9 +41,10 @@ inline constexpr const char* kJoinName = "<join>";  // the name of every join; n
 // schedule: it announces the request to the peers instead.
 class TensorTable {
  public:
-  // `announcements` are those of the lane's group. Null: the table never announces.
-  explicit TensorTable(std::shared_ptr<Announcements> announcements = nullptr)
-      : announcements_(std::move(announcements)) {}
+  // `announcements` are those of the lane's group. Null: the table never announces. `ranks`: the world ranks
+  // of the group.
+  explicit TensorTable(std::shared_ptr<Announcements> announcements = nullptr, std::vector<int> ranks = {})
+      : announcements_(std::move(announcements)), ranks_(std::move(ranks)) {}
 
   // Files the entry, gives it a handle of `handles` and queues (or announces) its request. Any thread.
   // Names an unnamed request before all checks: an error must not put the counters of ranks out of step.
@@ -103,11 +111,11 @@ class TensorTable {
   bool waited_for(Handle handle) EXCLUDES(mutex_);
   // Returns whether all ranks have announced the next operation.
   [[nodiscard]] bool may_enter() const EXCLUDES(mutex_);
-  // Enters the next operation and returns its names. Nothing: not all ranks have announced it.
-  std::optional<ScheduleLock::Names> enter() EXCLUDES(mutex_);
+  // Enters the next operation. Nothing: not all ranks have announced it.
+  std::optional<Entered> enter() EXCLUDES(mutex_);
   // Enters the next operation if its position is before `until`, whether or not this rank sees that all have
   // announced it.
-  std::optional<ScheduleLock::Names> enter_before(std::uint64_t until) EXCLUDES(mutex_);
+  std::optional<Entered> enter_before(std::uint64_t until) EXCLUDES(mutex_);
   // Freezes the schedule if an operation has waited for ScheduleLock::kPatience. Returns when to call again.
   // Never: the next submission sets a flag. The submitting thread takes it with take_unwatched(), and wakes
   // the lane's thread, which calls look().
@@ -121,6 +129,7 @@ class TensorTable {
   void take_in(const wire::Request& request, const std::string& values) REQUIRES(mutex_);
   [[nodiscard]] bool blocked(Handle handle) const REQUIRES(mutex_);
   void announce() REQUIRES(mutex_);
+  std::optional<Entered> with_result(std::optional<ScheduleLock::Names> names) REQUIRES(mutex_);
   void name_if_unnamed(wire::Request& request) REQUIRES(mutex_);
   [[nodiscard]] std::string refusal_of(const wire::Request& request) const REQUIRES(mutex_);
 
@@ -132,6 +141,7 @@ class TensorTable {
   std::vector<wire::Use> queue_ GUARDED_BY(mutex_);
 
   const std::shared_ptr<Announcements> announcements_;
+  const std::vector<int> ranks_;
   ScheduleLock schedule_ GUARDED_BY(mutex_);
   std::uint64_t announced_ GUARDED_BY(mutex_) = 0;  // the positions that the peers were told
   bool watched_ GUARDED_BY(mutex_) = true;          // the last look() named a time

@@ -1,5 +1,6 @@
 // The table under a schedule lock: it announces the requests that belong to the schedule and queues the rest.
 #include <algorithm>
+#include <utility>
 
 #include "submit/table.h"
 
@@ -8,11 +9,14 @@ namespace roundelay::submit {
 // The submitting thread calls it after it has filed the entry: so the table has an entry before a rank can
 // enter it.
 void TensorTable::take_in(const wire::Request& request, const std::string& values) {
-  if (!schedule_.file(request, schedule_.gathers() ? steady_now() : TimePoint{})) {
+  if (!schedule_.file(request, schedule_.gathers() ? steady_now() : TimePoint{}, values)) {
     queue_.emplace_back(request, values);
-  } else if (!watched_) {
-    watched_ = true;
-    unwatched_submission_.store(true, std::memory_order_relaxed);
+    return announce();
+  }
+  if (!std::exchange(watched_, true)) unwatched_submission_.store(true, std::memory_order_relaxed);
+  if (request.operation == Operation::kAgreement) {
+    const LockedAgreement& agreement = *schedule_.agreement(request.name);
+    announcements_->show(agreement.cell_number(), agreement.cell());
   }
   announce();
 }
@@ -89,16 +93,31 @@ bool TensorTable::may_enter() const {
   return schedule_.active() && can_lock() && schedule_.may_enter(announcements_->least(schedule_.number()));
 }
 
-std::optional<ScheduleLock::Names> TensorTable::enter() {
+std::optional<Entered> TensorTable::enter() {
   if (!scheduled()) return std::nullopt;
   MutexLock lock(mutex_);
   if (!schedule_.active() || !can_lock()) return std::nullopt;
-  return schedule_.enter(announcements_->least(schedule_.number()));
+  return with_result(schedule_.enter(announcements_->least(schedule_.number())));
 }
 
-std::optional<ScheduleLock::Names> TensorTable::enter_before(std::uint64_t until) {
+std::optional<Entered> TensorTable::enter_before(std::uint64_t until) {
   MutexLock lock(mutex_);
-  return schedule_.enter(until);
+  return with_result(schedule_.enter(until));
+}
+
+// Adds the result of an agreement.
+std::optional<Entered> TensorTable::with_result(std::optional<ScheduleLock::Names> names) {
+  if (!names) return std::nullopt;
+  Entered entered{std::move(*names)};
+  LockedAgreement* const agreement = schedule_.agreement(entered.names.front());
+  if (agreement == nullptr) return entered;
+  std::vector<Cell> cells;
+  for (int member = 0; member < announcements_->members(); ++member)
+    cells.push_back(announcements_->cell(member, agreement->cell_number()));
+  Result<Agreed> agreed = agreement->enter(cells, ranks_);
+  if (agreed.ok()) entered.agreed = std::move(*agreed);
+  entered.fault = agreed.status();
+  return entered;
 }
 
 Deadline TensorTable::look(TimePoint now) {

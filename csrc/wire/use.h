@@ -9,7 +9,7 @@
 namespace roundelay::wire {
 
 struct Use {
-  Use(Request of, std::string own_values = {})  // NOLINT(google-explicit-constructor)
+  Use(Request of = {}, std::string own_values = {})  // NOLINT(google-explicit-constructor)
       : request(std::move(of)), values(std::move(own_values)) {}
 
   Request request;

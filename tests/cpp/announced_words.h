@@ -1,6 +1,7 @@
 // Announcements of members in one process. Nobody sleeps, so nothing is woken.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -11,14 +12,30 @@ namespace roundelay {
 
 class AnnouncedWords final : public Announcements {
  public:
-  using Words = std::vector<std::uint64_t>;
-  AnnouncedWords(std::shared_ptr<Words> words, int member) : words_(std::move(words)), member_(member) {}
+  // The words and cells of all members.
+  class Words {
+   public:
+    explicit Words(std::size_t members, std::uint64_t word = 0) : words_(members, word), cells_(members) {}
+    [[nodiscard]] std::size_t size() const { return words_.size(); }
+    std::uint64_t& operator[](std::size_t member) { return words_[member]; }
+    Cell& cell(std::size_t member, std::size_t number) { return cells_[member][number]; }
+
+   private:
+    std::vector<std::uint64_t> words_;
+    std::vector<std::array<Cell, kCells>> cells_;
+  };
+  AnnouncedWords(std::shared_ptr<Words> words, int member)
+      : words_(std::move(words)), member_(static_cast<std::size_t>(member)) {}
 
   [[nodiscard]] int members() const override { return static_cast<int>(words_->size()); }
   [[nodiscard]] std::uint64_t word(int member) const override {
     return (*words_)[static_cast<std::size_t>(member)];
   }
-  void announce(std::uint64_t word) override { (*words_)[static_cast<std::size_t>(member_)] = word; }
+  void announce(std::uint64_t word) override { (*words_)[member_] = word; }
+  void show(std::size_t number, const Cell& cell) override { words_->cell(member_, number) = cell; }
+  [[nodiscard]] Cell cell(int member, std::size_t number) const override {
+    return words_->cell(static_cast<std::size_t>(member), number);
+  }
   std::uint32_t arm(Sleeper) override { return 0; }
   [[nodiscard]] const FutexWord& doorbell(Sleeper) const override { return doorbell_; }
   void set_background_wakeups(bool) override {}
@@ -26,7 +43,7 @@ class AnnouncedWords final : public Announcements {
 
  private:
   const std::shared_ptr<Words> words_;
-  const int member_;
+  const std::size_t member_;
   FutexWord doorbell_{0};
 };
 

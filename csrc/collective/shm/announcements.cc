@@ -33,6 +33,21 @@ class SegmentAnnouncements final : public Announcements {
     }
   }
 
+  void show(std::size_t number, const Cell& cell) override {
+    SharedCell& own = segment_.cells(member_).all[number];
+    for (std::size_t i = 0; i < cell.words.size(); ++i)
+      own.words[i].store(cell.words[i], std::memory_order_relaxed);
+    own.use.store(cell.use, std::memory_order_release);
+  }
+
+  [[nodiscard]] Cell cell(int member, std::size_t number) const override {
+    const SharedCell& shown = segment_.cells(member).all[number];
+    Cell cell{shown.use.load(std::memory_order_acquire), {}};
+    for (std::size_t i = 0; i < cell.words.size(); ++i)
+      cell.words[i] = shown.words[i].load(std::memory_order_relaxed);
+    return cell;
+  }
+
   std::uint32_t arm(Sleeper who) override {
     Doorbell& own = own_doorbell(who);
     const std::uint32_t seen = own.rings.load(std::memory_order_acquire);

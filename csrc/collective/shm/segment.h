@@ -1,6 +1,6 @@
 // The memory that the members of a group on one node share. Each member has counters, a doorbell that wakes
-// it, the word that it announces of a schedule, and two slots for its bytes. Only its owner writes a word or
-// slot. All members write the doorbells and the claims.
+// it, the word that it announces of a schedule, cells for agreements, and two slots for its bytes. Only its
+// owner writes a word, cell or slot. All members write the doorbells and the claims.
 //
 // A word has 64 bits and only grows: (call << kRoundBits) + the rounds of that call that are over. So nothing
 // is ever reset, and a member that took no part in some calls catches up by writing a larger number.
@@ -49,6 +49,16 @@ struct alignas(128) Announced {
   Doorbell doorbells[Announcements::kSleepers];
 };
 
+// A Cell of base/announcements.h.
+struct alignas(64) SharedCell {
+  SharedWord<Word> use{0};  // stored last: a reader that sees it sees the words
+  SharedWord<Word> words[7]{};
+};
+// The cells of one member.
+struct Cells {
+  SharedCell all[kCells];
+};
+
 // The pieces of a call's work that members have taken: (call << kRoundBits) + pieces. Members with time take
 // the next.
 struct alignas(128) Claims {
@@ -76,8 +86,9 @@ class Segment {
     return {control_bytes(members) + static_cast<std::size_t>(member) * each, each};
   }
   static constexpr std::size_t control_bytes(int members) {
-    return whole_pages_up(sizeof(Claims) + static_cast<std::size_t>(members) *
-                                               (sizeof(Progress) + sizeof(Doorbell) + sizeof(Announced)));
+    return whole_pages_up(sizeof(Claims) +
+                          static_cast<std::size_t>(members) *
+                              (sizeof(Progress) + sizeof(Doorbell) + sizeof(Announced) + sizeof(Cells)));
   }
 
   // `memory` has bytes(members, slot_bytes) bytes, is page-aligned, outlives the view, and was zero before
@@ -96,6 +107,9 @@ class Segment {
   }
   [[nodiscard]] Announced& announced(int member) const {
     return reinterpret_cast<Announced*>(&doorbell(members_))[member];
+  }
+  [[nodiscard]] Cells& cells(int member) const {
+    return reinterpret_cast<Cells*>(&announced(members_))[member];
   }
   [[nodiscard]] std::byte* slot(int member, std::uint64_t number) const {
     return memory_ + slots_of(member, members_, slot_bytes_).offset + (number % kSlots) * slot_bytes_;

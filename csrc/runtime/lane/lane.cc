@@ -20,10 +20,11 @@ Lane::Lane(LaneId id, TrackFabrics fabrics, complete::Completer& completer, time
                               : std::vector<int>()),
       make_region_(fabric().capabilities().make_region),
       waker_(tracks_.wakers(), options.schedule_lock ? fabric().capabilities().announcements : nullptr),
-      table_(waker_.announcements()),
+      table_(waker_.announcements(), group_.ranks),
       queue_(group_.ranks, options.fusion_threshold, table_, completer),
       recorder_(timeline, tracks_.counters(), group_.index == 0),
-      schedule_(table_, queue_, waker_, recorder_, faults_.wake_negotiator),
+      schedule_(table_, queue_, waker_, recorder_,
+                {faults_.wake_negotiator, [this](const Status& why) { report_schedule(why); }}),
       gpu_watch_(options.gpu ? options.gpu->sequencer : nullptr, options.patience(true), recorder_) {}
 
 Lane::~Lane() {
@@ -162,6 +163,12 @@ void Lane::report(const Batch& batch, const Status& why) {
   faults_.fault({peer >= 0 ? peer : self, "rank " + std::to_string(self) + " failed inside " +
                                               batch.describe() + " (" + std::to_string(batch.bytes()) +
                                               " bytes): " + why.message()});
+}
+
+// Reports that members do not agree about a position of the schedule.
+void Lane::report_schedule(const Status& why) {
+  const int self = group_.world_rank();
+  faults_.fault({self, "rank " + std::to_string(self) + ": " + why.message()});
 }
 
 void Lane::report_device(const GpuWatch::Failure& failure) {

@@ -142,6 +142,7 @@ class Lane {
   void release(Batch& batch, const Status& outcome);
   void report(const Batch& batch, const Status& why);
   void report_device(const GpuWatch::Failure& failure);
+  void report_schedule(const Status& why);
 
   const LaneId id_;
   complete::Completer& completer_;

@@ -23,7 +23,7 @@ void LaneSchedule::begin(std::uint64_t sequence) {
 void LaneSchedule::end(std::uint64_t from) {
   {
     MutexLock lock(entering_);
-    while (auto names = table_.enter_before(from)) run(std::move(*names));
+    while (auto entered = table_.enter_before(from)) run(std::move(*entered));
     table_.end_schedule();
   }
   waker_.wake();
@@ -31,21 +31,26 @@ void LaneSchedule::end(std::uint64_t from) {
 
 bool LaneSchedule::enter() {
   if (!table_.scheduled()) return false;
-  bool entered = false;
+  bool any = false;
   MutexLock lock(entering_);
-  while (auto names = table_.enter()) {
-    run(std::move(*names));
-    entered = true;
+  while (auto entered = table_.enter()) {
+    run(std::move(*entered));
+    any = true;
   }
   // The schedule is frozen: callers that wait for the operation already negotiate, asleep in the channel.
-  if (entered && !open()) wake_negotiator_();
-  return entered;
+  if (any && !open()) reports_.wake_negotiator();
+  return any;
 }
 
-void LaneSchedule::run(std::vector<std::string> names) {
+void LaneSchedule::run(submit::Entered entered) {
+  if (!entered.fault.ok()) {
+    if (!std::exchange(faulted_, true)) reports_.fault(entered.fault);
+    return;
+  }
   recorder_.count_scheduled();
   negotiate::Execution execution;
-  execution.names = std::move(names);
+  execution.names = std::move(entered.names);
+  execution.agreed = std::move(entered.agreed);
   queue_.enqueue(sequence_, execution);
 }
 
@@ -76,7 +81,7 @@ std::optional<Deadline> LaneSchedule::look() {
   const bool was_open = open();
   const Deadline next = table_.look(steady_now());
   if (!was_open || open()) return next;
-  wake_negotiator_();
+  reports_.wake_negotiator();
   return std::nullopt;
 }
 

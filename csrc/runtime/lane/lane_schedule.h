@@ -21,11 +21,18 @@ namespace roundelay::runtime {
 // Thread-safe, but for the rules at each function. Its lock is taken before the table's and the queue's.
 class LaneSchedule {
  public:
-  // `wake_negotiator` says that the schedule is to end, or left work to negotiate; enter(), driver_nap() and
-  // sleep() call it. All arguments outlive this object.
+  // The calls by which it reports to the control plane. None may block.
+  struct Reports {
+    // The schedule is to end, or left work to negotiate. enter(), driver_nap() and sleep() call it.
+    std::function<void()> wake_negotiator;
+    // The members' cells are broken: communication is over. enter() or end() call it, once at most.
+    std::function<void(const Status& why)> fault;
+  };
+
+  // The references outlive this object.
   LaneSchedule(submit::TensorTable& table, BatchQueue& queue, LaneWaker& waker, LaneRecorder& recorder,
-               const std::function<void()>& wake_negotiator)
-      : table_(table), queue_(queue), waker_(waker), recorder_(recorder), wake_negotiator_(wake_negotiator) {}
+               Reports reports)
+      : table_(table), queue_(queue), waker_(waker), recorder_(recorder), reports_(std::move(reports)) {}
 
   // Follows the schedule that the table has begun. `sequence`: the order that began it. Only the holder of
   // the negotiation token calls begin() and end().
@@ -53,16 +60,17 @@ class LaneSchedule {
   void begin_watch();
   void end_watch();
 
-  void run(std::vector<std::string> names) REQUIRES(entering_);
+  void run(submit::Entered entered) REQUIRES(entering_);
   std::optional<Deadline> look();
 
   submit::TensorTable& table_;
   BatchQueue& queue_;
   LaneWaker& waker_;
   LaneRecorder& recorder_;
-  const std::function<void()>& wake_negotiator_;
+  const Reports reports_;
   Mutex entering_;  // held from entering a position until it is queued, so that positions stay in order
   std::uint64_t sequence_ GUARDED_BY(entering_) = 0;  // the order that began the schedule
+  bool faulted_ GUARDED_BY(entering_) = false;        // a fault was reported
 };
 
 // A thread that waits for an operation keeps a watch: it looks itself for operations that all members have

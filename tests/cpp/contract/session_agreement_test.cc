@@ -170,6 +170,100 @@ TEST_CASE("a rank whose values are wrong tells its peers, and the job goes on", 
   world.shutdown();
 }
 
+// -- under a schedule lock
+
+// Acts like an optimizer: a tensor and an agreement in flight, then a second agreement alone.
+std::string locked_step(Session& session, int rank, int size, int step, bool too_large) {
+  const std::vector<AgreementField> fields = {{Merge::kMax, 200}, {Merge::kEqual, 1}};
+  Flight flight{std::vector<float>(64, static_cast<float>(rank + 1))};
+  Agreement early("early", fields), late("late", kFields, 0);
+  std::string values(201, '\0');
+  values[static_cast<std::size_t>(step + rank) % 200] = static_cast<char>(1 + step % 100);
+  if (too_large) std::fill(values.begin(), values.end() - 1, static_cast<char>(rank == 0 ? 'z' : 'a'));
+  values.back() = static_cast<char>(step % 5 == 4 ? rank : 7);
+  Status status = take_off(session, "w", flight);
+  if (status.ok()) status = early.start(session, values);
+  if (!status.ok()) return status.message();
+  session.flush();
+  Agreed expected{std::string(201, '\0'), {}, {}};
+  for (int other = 0; other < size; ++other)
+    expected.values[static_cast<std::size_t>(step + other) % 200] = static_cast<char>(1 + step % 100);
+  if (too_large) std::fill(expected.values.begin(), expected.values.end() - 1, 'z');
+  expected.values.back() = static_cast<char>(step % 5 == 4 ? 0 : 7);
+  if (step % 5 == 4) expected.differences = {{1, 0, 1, std::string(1, '\0'), "\1"}};
+  std::string wrong = land(session, flight, static_cast<float>(size * (size + 1) / 2));
+  if (wrong.empty()) wrong = expect(early, early.finish(session), expected);
+  if (wrong.empty()) {
+    status = late.run(session, values_of(rank, size, step));
+    wrong = expect(late, status, expected_of(size, step, 0));
+  }
+  return wrong.empty() ? "" : "step " + std::to_string(step) + ": " + wrong;
+}
+
+TEST_CASE("agreements that change in each step do not end a lock", "[session][agreement][lock]") {
+  const int size = GENERATE(2, 3);
+  LockingWorld world(size, one_by_one());
+  const auto steps = [&](int first, int number) {
+    world.run([&](Session& session, int rank) -> std::string {
+      for (int step = first; step < first + number; ++step) {
+        if (std::string wrong = locked_step(session, rank, size, step, false); !wrong.empty()) return wrong;
+      }
+      return {};
+    });
+  };
+  steps(0, 40);
+  const std::int64_t locked = world.count(0, "locked_operations");
+  const std::int64_t messages = world.count(0, "messages_sent");
+  const std::int64_t unlocks = world.count(0, "schedule_unlocks");
+  steps(40, 40);
+  CHECK(world.count(0, "schedule_locks") > 0);
+  CHECK(world.count(0, "locked_operations") > locked);
+  // A rank that is late by a second ends a lock, too; then the counts say nothing.
+  if (world.count(0, "schedule_locks") == 1 && world.count(0, "schedule_unlocks") == unlocks) {
+    CHECK(world.count(0, "locked_operations") == locked + 3 * 40);
+    CHECK(world.count(0, "messages_sent") == messages);
+  }
+  world.shutdown();
+}
+
+TEST_CASE("an agreement that does not fit ends the lock, and the next one forms",
+          "[session][agreement][lock]") {
+  constexpr int kSize = 3;
+  LockingWorld world(kSize, one_by_one());
+  world.run([&](Session& session, int rank) -> std::string {
+    for (int step = 0; step < 160; ++step) {
+      std::string wrong = locked_step(session, rank, kSize, step, step % 50 == 49);
+      if (!wrong.empty()) return wrong;
+    }
+    return {};
+  });
+  CHECK(world.count(0, "schedule_unlocks") > 0);
+  CHECK(world.count(0, "schedule_locks") > 1);
+  for (int rank = 1; rank < kSize; ++rank)
+    CHECK(world.count(rank, "locked_operations") == world.count(0, "locked_operations"));
+  world.shutdown();
+}
+
+TEST_CASE("threads that agree in loops of their own agree rightly", "[session][agreement][lock]") {
+  constexpr int kSize = 2;
+  Config config;
+  config.log_level = LogLevel::kError;
+  LockingWorld world(kSize, config);
+  world.run([&](Session& session, int rank) {
+    return in_threads(3, 1, [&](std::size_t thread) -> std::string {
+      const std::string name = "loop " + std::to_string(thread);
+      for (int round = 0; round < 150 + 50 * static_cast<int>(thread); ++round) {
+        Agreement agreement(name, kFields, 1);
+        const Status status = agreement.run(session, values_of(rank, kSize, round));
+        std::string wrong = expect(agreement, status, expected_of(kSize, round, 1));
+        if (!wrong.empty()) return name + ", round " + std::to_string(round) + ": " + wrong;
+      }
+      return {};
+    });
+  });
+  world.shutdown();
+}
+
 TEST_CASE("the largest agreement goes through", "[session][agreement]") {
   SessionWorld world(2);
   world.run([](Session& session, int rank) -> std::string {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "tests/cpp/agreement_reference.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/effort.h"
 #include "tests/cpp/sim/world.h"
@@ -83,6 +85,34 @@ inline void check_same_outcomes(const World& world) {
       if (!any) break;
     }
   }
+}
+
+// Each agreement has the result that its ranks' values make, whatever happened around it. Returns how many
+// there were.
+inline int check_agreements(const World& world) {
+  std::map<std::string, std::map<std::size_t, testing::ValuesByRank>> values;  // by key and use
+  for (std::size_t r = 0; r < world.ranks.size(); ++r) {
+    REQUIRE(world.ranks[r]->counts.broken_cells == 0);
+    for (const auto& [key, list] : world.ranks[r]->world().outcomes) {
+      for (std::size_t use = 0; use < list.size(); ++use) {
+        if (list[use].agreement) values[key][use][static_cast<int>(r)] = list[use].agreement->values;
+      }
+    }
+  }
+  int checked = 0;
+  for (const auto& rank : world.ranks) {
+    for (const auto& [key, list] : rank->world().outcomes) {
+      for (std::size_t use = 0; use < list.size(); ++use) {
+        if (!list[use].agreed) continue;
+        INFO(key << " use " << use);
+        const Use& agreement = *list[use].agreement;
+        REQUIRE(*list[use].agreed ==
+                testing::reference_of(agreement.fields, agreement.root, values[key][use]));
+        ++checked;
+      }
+    }
+  }
+  return checked;
 }
 
 // Nothing is in flight.

@@ -37,6 +37,8 @@ struct Use {
   ProcessSetId set = 0;
   Kind kind = Kind::kOperation;
   std::string technique{};  // as in wire::Request
+  std::vector<AgreementField> fields{};
+  std::string values{};  // an agreement's
 };
 
 inline Use join() { return {.operation = Operation::kJoin, .shape = {}}; }
@@ -45,6 +47,8 @@ inline Use join() { return {.operation = Operation::kJoin, .shape = {}}; }
 struct Outcome {
   bool local = false;  // refused by this rank's own checks: the caller saw it at once
   Status status{};
+  std::optional<Use> agreement{};  // the use, if it was one
+  std::optional<Agreed> agreed{};  // its result
 };
 
 // Totals of one rank over all its lanes.
@@ -54,6 +58,7 @@ struct Counts {
   int completed_twice = 0;
   int refused_after_end = 0;
   int wrong_extents = 0;
+  int broken_cells = 0;
   int locks = 0;
   int unlocks = 0;
   int entered = 0;  // operations that no order named
@@ -78,7 +83,7 @@ class Lane {
   Lane(Group members, std::shared_ptr<AnnouncedWords::Words> words, submit::HandleTable& handles,
        Counts& counts)
       : group(std::move(members)),
-        table(std::make_shared<AnnouncedWords>(std::move(words), group.index)),
+        table(std::make_shared<AnnouncedWords>(std::move(words), group.index), group.ranks),
         handles_(handles),
         completer_(handles, [](const submit::Entry&, TimePoint) {}),
         counts_(counts) {}
@@ -101,7 +106,8 @@ class Lane {
     auto handle = table.add(std::move(entry), handles_);
     if (handle.ok()) {
       in_flight[name] = {*handle, key(name)};
-      outcomes[key(name)].push_back({});
+      Outcome& outcome = outcomes[key(name)].emplace_back();
+      if (use.operation == Operation::kAgreement) outcome.agreement = use;
       ++counts_.submitted;
     } else if (!ended.ok()) {
       failed.insert(name);
@@ -120,10 +126,13 @@ class Lane {
     return true;
   }
 
-  // Queues an operation that was ordered or entered.
+  // Queues an operation that was ordered or entered. An agreement completes at once; it keeps its place in
+  // the sequence.
   void execute(negotiate::Execution execution) {
     Work work;
+    if (execution.agreed) deliver(execution);
     for (const std::string& name : execution.names) {
+      if (execution.agreed) continue;
       auto entry = table.extract(name);
       if (entry == nullptr) {
         ++counts_.completed_twice;
@@ -230,6 +239,16 @@ class Lane {
   [[nodiscard]] std::string key(const std::string& name) const {
     return name + " after " + std::to_string(epoch_) + " joins";
   }
+  void deliver(const negotiate::Execution& execution) {
+    if (execution.skipped) return;
+    const std::string& name = execution.names.front();
+    if (!in_flight.contains(name)) {
+      ++counts_.completed_twice;
+      return;
+    }
+    outcomes[in_flight[name].key].back().agreed = execution.agreed;
+    finish(name, Status{});
+  }
   static submit::Entry entry_of(const Use& use) {
     submit::Entry entry;
     entry.request.name = use.name;
@@ -241,6 +260,8 @@ class Lane {
     entry.request.device = use.device;
     entry.request.cacheable = use.cacheable;
     entry.request.technique = use.technique;
+    entry.request.fields = use.fields;
+    entry.values = use.values;
     return entry;
   }
 

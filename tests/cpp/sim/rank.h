@@ -58,9 +58,9 @@ class Rank final : public runtime::NegotiationSink {
 
   // The lane's part: the next operation that needs no order.
   bool enter(LaneId id) {
-    auto names = find(id)->table.enter();
-    if (names) enter(id, std::move(*names));
-    return names.has_value();
+    auto entered = find(id)->table.enter();
+    if (entered) enter(id, std::move(*entered));
+    return entered.has_value();
   }
   // The lane's part: the foremost operation completes, or is enqueued on the GPU. False if it has to wait.
   bool run_lane(LaneId id) {
@@ -97,9 +97,11 @@ class Rank final : public runtime::NegotiationSink {
     return true;
   }
 
-  void enter(LaneId id, submit::ScheduleLock::Names names) {
+  void enter(LaneId id, submit::Entered entered) {
+    if (!entered.fault.ok()) ++counts.broken_cells;
     negotiate::Execution execution;
-    execution.names = std::move(names);
+    execution.names = std::move(entered.names);
+    execution.agreed = std::move(entered.agreed);
     find(id)->execute(std::move(execution));
     ++counts.entered;
     counts.entered_on_gpu += find(id)->queue.back().on_gpu() ? 1 : 0;
@@ -113,7 +115,7 @@ class Rank final : public runtime::NegotiationSink {
   void locked(LaneId, std::uint64_t) override { ++counts.locks; }
   void unlock(LaneId id, std::uint64_t from) override {
     submit::TensorTable& table = find(id)->table;
-    while (auto names = table.enter_before(from)) enter(id, std::move(*names));
+    while (auto entered = table.enter_before(from)) enter(id, std::move(*entered));
     table.end_schedule();
     ++counts.unlocks;
   }

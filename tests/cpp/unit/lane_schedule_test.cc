@@ -1,4 +1,5 @@
 // A lane's side of a schedule lock, with announcements in this process.
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,12 +20,17 @@ class Doorbells final : public Announcements {
     return words[static_cast<std::size_t>(member)];
   }
   void announce(std::uint64_t word) override { words[0] = word; }
+  void show(std::size_t number, const Cell& cell) override { cells[0][number] = cell; }
+  [[nodiscard]] Cell cell(int member, std::size_t number) const override {
+    return cells[static_cast<std::size_t>(member)][number];
+  }
   std::uint32_t arm(Sleeper) override { return 0; }
   [[nodiscard]] const FutexWord& doorbell(Sleeper) const override { return doorbell_; }
   void set_background_wakeups(bool on) override { spared = !on; }
   void wake() override { ++rings; }
 
   std::vector<std::uint64_t> words{0, 0};
+  std::vector<std::array<Cell, kCells>> cells = std::vector<std::array<Cell, kCells>>(2);
   bool spared = false;
   int rings = 0;
 
@@ -39,16 +45,24 @@ wire::Request request_of(const std::string& name) {
   return request;
 }
 
-// Rank 0 of two, whose schedule is "a" again and again.
+wire::Request agreement() {
+  wire::Request request = request_of("n");
+  request.operation = Operation::kAgreement;
+  request.fields = {{Merge::kMax, 1}};
+  return request;
+}
+
+// Rank 0 of two, whose schedule is "a" again and again, if it is no other.
 struct Scheduled {
-  Scheduled()
+  explicit Scheduled(wire::Use scheduled = request_of("a"))
       : doorbells(std::make_shared<Doorbells>()),
-        table(doorbells),
+        table(doorbells, {0, 1}),
         queue({0, 1}, 1024, table, completer),
         waker({}, doorbells),
         recorder(timeline, {}, false),
-        schedule(table, queue, waker, recorder, wake_negotiator) {
-    table.begin_schedule(1, {{request_of("a")}}, {});
+        schedule(table, queue, waker, recorder,
+                 {[this] { ++told; }, [this](const Status& why) { faults.push_back(why.message()); }}) {
+    table.begin_schedule(1, {{std::move(scheduled)}}, {});
     schedule.begin(5);
     doorbells->rings = 0;
     static_cast<void>(waker.take_woken());
@@ -59,6 +73,13 @@ struct Scheduled {
     entry.parts = {{DType::kFloat32, nullptr, nullptr, 0}};
     REQUIRE(table.add(std::move(entry), handles).ok());
   }
+  void agree(submit::Results& results, const std::string& values) {
+    submit::Entry entry;
+    entry.request = agreement();
+    entry.values = values;
+    entry.results = &results;
+    REQUIRE(table.add(std::move(entry), handles).ok());
+  }
   void peer_announces(std::uint64_t count) { doorbells->words[1] = announcement(1, count); }
 
   const std::shared_ptr<Doorbells> doorbells;
@@ -66,7 +87,7 @@ struct Scheduled {
   complete::Completer completer{handles, [](const submit::Entry&, TimePoint) {}};
   timeline::Timeline timeline{0};
   int told = 0;
-  const std::function<void()> wake_negotiator = [this] { ++told; };
+  std::vector<std::string> faults;
   submit::TensorTable table;
   BatchQueue queue;
   LaneWaker waker;
@@ -86,6 +107,44 @@ TEST_CASE("an operation is queued when all members have announced it", "[lane][s
   CHECK(batch->sequence == 5);
   CHECK(rank.recorder.counters().locked_operations == 1);
   CHECK(rank.told == 0);
+}
+
+class AgreedValues final : public submit::Results {
+ public:
+  Result<Memory> allocate(std::size_t, const std::vector<std::int64_t>&) override { return Memory{}; }
+  void set_received_splits(std::vector<std::int64_t>) override {}
+  void set_agreed(Agreed agreed) override { values = std::move(agreed.values); }
+
+  std::string values;
+};
+
+TEST_CASE("an agreement is complete when it is entered, without a batch", "[lane][schedule]") {
+  Scheduled rank({agreement(), "k"});
+  AgreedValues results;
+  rank.agree(results, "l");
+  submit::LockedAgreement peer(1, 0, {agreement(), "k"});
+  REQUIRE(peer.file("z"));
+  rank.doorbells->cells[1][peer.cell_number()] = peer.cell();
+  CHECK_FALSE(rank.schedule.enter());
+  rank.peer_announces(1);
+  CHECK(rank.schedule.enter());
+  CHECK(results.values == "z");
+  CHECK(rank.table.in_flight() == 0);
+  CHECK_FALSE(rank.queue.has_work());
+  CHECK(rank.recorder.counters().locked_operations == 1);
+  CHECK(rank.faults.empty());
+}
+
+TEST_CASE("cells that are broken end the job, and complete nothing", "[lane][schedule]") {
+  Scheduled rank({agreement(), "k"});
+  AgreedValues results;
+  rank.agree(results, "l");
+  rank.peer_announces(1);  // and has shown nothing
+  CHECK(rank.schedule.enter());
+  CHECK(rank.faults ==
+        std::vector<std::string>{"rank 1 shows no values for use 1 of agreement 'n' in lock 1"});
+  CHECK(rank.table.in_flight() == 1);
+  CHECK(rank.recorder.counters().locked_operations == 0);
 }
 
 TEST_CASE("batches of a schedule have numbers of their own, also if the lane takes each at once",

@@ -1,0 +1,320 @@
+// Explores every interleaving of small cases of the schedule lock, breadth first. Two or three ranks submit
+// by one script, with the real lock and the real keeper. Ranks submit, show cells, announce, enter, freeze
+// and answer in any order. Messages between two ranks stay in order and may be arbitrarily late.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/announcements.h"
+#include "negotiate/schedule_keeper.h"
+#include "submit/schedule_lock.h"
+#include "tests/cpp/agreement_reference.h"
+#include "tests/cpp/catch.h"
+
+namespace roundelay::submit {
+
+using Uses = std::vector<wire::Use>;
+
+struct Case {
+  std::vector<Uses> scripts;  // by member
+  ScheduleLock::Operations operations;
+  bool impatient = false;  // a member may decide at any time that it has waited for too long
+  // Protocols that are wrong.
+  bool word_first = false;  // a member announces an agreement before it shows the cell
+  bool one_cell = false;    // an agreement has one cell
+};
+
+class Explorer {
+ public:
+  // `given` outlives the explorer.
+  explicit Explorer(const Case& given) : case_(given) {
+    World start;
+    start.members.resize(case_.scripts.size());
+    start.keeper.begin(case_.scripts.size());
+    for (Member& member : start.members) member.lock.begin(1, case_.operations);
+    for (std::size_t m = 0; m < case_.scripts.size(); ++m) ranks_.push_back(static_cast<int>(m));
+    visit(std::move(start));
+  }
+
+  void run() {
+    while (!open_.empty()) {
+      const World world = std::move(open_.front());
+      open_.pop_front();
+      const std::size_t before = moves_;
+      for (std::size_t m = 0; m < world.members.size(); ++m) {
+        hear(world, m);
+        show(world, m);
+        announce(world, m);
+        if (world.members[m].writes()) continue;  // it holds the lock of its table
+        submit(world, m);
+        enter(world, m);
+        lose_patience(world, m);
+        answer(world, m);
+        apply(world, m);
+      }
+      order(world);
+      if (moves_ == before) check_end(world);
+    }
+  }
+
+  std::size_t states() const { return seen_.size(); }
+  std::size_t ends() const { return ends_; }
+  std::size_t ends_unlocked() const { return ends_unlocked_; }
+  // Returns how often a member got a wrong result of an agreement, or none.
+  std::size_t wrong_results() const { return wrong_results_; }
+
+ private:
+  struct Order {
+    bool freeze = false;
+    std::optional<std::uint64_t> unlock;
+    friend bool operator==(const Order&, const Order&) = default;
+  };
+  struct Member {
+    ScheduleLock lock;
+    std::uint64_t word = 0;             // the word that the others see
+    std::map<std::size_t, Cell> cells;  // the cells that the others see
+    // What it still has to write of its last submission.
+    std::optional<std::pair<std::size_t, Cell>> cell_to_show;
+    std::optional<std::uint64_t> word_to_announce;
+    std::size_t submitted = 0;  // uses of its script
+    std::uint64_t entered = 0;  // positions, over all locks
+    std::size_t queued = 0;     // uses that wait for the end of the lock
+    bool answered = false;
+    std::deque<Order> orders;           // on the way to this member
+    std::deque<std::uint64_t> answers;  // on the way to the keeper
+
+    [[nodiscard]] bool writes() const { return cell_to_show || word_to_announce; }
+  };
+  struct World {
+    std::vector<Member> members;
+    negotiate::ScheduleKeeper keeper;
+    std::optional<std::uint64_t> end;  // as the order says
+  };
+
+  void visit(World world) {
+    ++moves_;
+    check(world);
+    if (seen_.insert(key(world)).second) open_.push_back(std::move(world));
+  }
+
+  void submit(const World& before, std::size_t m) {
+    const Uses& script = case_.scripts[m];
+    const Member& old = before.members[m];
+    if (old.submitted == script.size() || old.lock.filed(script[old.submitted].request.name))
+      return;  // still in flight
+    World world = before;
+    Member& member = world.members[m];
+    const auto& [request, values] = script[member.submitted++];
+    const bool filed = member.lock.file(request, {}, values);
+    if (!filed) ++member.queued;
+    if (member.lock.active()) {
+      std::uint64_t& word = filed && request.operation == Operation::kAgreement
+                                ? member.word_to_announce.emplace()
+                                : member.word;
+      word = announcement(1, member.lock.announced());
+    }
+    if (member.word_to_announce) {
+      const LockedAgreement& agreement = *member.lock.agreement(request.name);
+      member.cell_to_show.emplace(cell_number(agreement), agreement.cell());
+    }
+    visit(std::move(world));
+  }
+
+  void show(const World& before, std::size_t m) {
+    const Member& old = before.members[m];
+    if (!old.cell_to_show || (case_.word_first && old.word_to_announce)) return;
+    World world = before;
+    Member& member = world.members[m];
+    member.cells[member.cell_to_show->first] = member.cell_to_show->second;
+    member.cell_to_show.reset();
+    visit(std::move(world));
+  }
+
+  void announce(const World& before, std::size_t m) {
+    const Member& old = before.members[m];
+    if (!old.word_to_announce || (!case_.word_first && old.cell_to_show)) return;
+    World world = before;
+    world.members[m].word = *std::exchange(world.members[m].word_to_announce, std::nullopt);
+    visit(std::move(world));
+  }
+
+  std::uint64_t least(const World& world) const {
+    std::uint64_t least = UINT64_MAX;
+    for (const Member& member : world.members) least = std::min(least, announced_under(1, member.word));
+    return least;
+  }
+
+  std::size_t cell_number(const LockedAgreement& agreement) const {
+    return case_.one_cell ? agreement.cell_number() & ~std::size_t{1} : agreement.cell_number();
+  }
+
+  // Enters the next position before `until`. False: there is none. Counts results that are wrong.
+  bool enter(World& world, std::size_t m, std::uint64_t until) {
+    Member& member = world.members[m];
+    const auto names = member.lock.enter(until);
+    if (!names) return false;
+    const std::uint64_t position = member.entered++;
+    LockedAgreement* const agreement = member.lock.agreement(names->front());
+    if (agreement == nullptr) return true;
+    std::vector<Cell> cells;
+    for (Member& other : world.members) cells.push_back(other.cells[cell_number(*agreement)]);
+    const Result<Agreed> agreed = agreement->enter(cells, ranks_);
+    if (!agreed.ok() || !(*agreed == expected(names->front(), position))) ++wrong_results_;
+    return true;
+  }
+
+  // Returns what the members have to agree on at a position.
+  Agreed expected(const std::string& name, std::uint64_t position) const {
+    std::size_t use = 0;
+    for (std::uint64_t p = 0; p < position; ++p)
+      use += case_.operations[p % case_.operations.size()].front().request.name == name ? 1U : 0U;
+    testing::ValuesByRank values;
+    const wire::Request* request = nullptr;
+    for (std::size_t m = 0; m < case_.scripts.size(); ++m) {
+      std::size_t left = use;
+      const auto of_name = [&](const wire::Use& one) { return one.request.name == name && left-- == 0; };
+      const auto found = std::find_if(case_.scripts[m].begin(), case_.scripts[m].end(), of_name);
+      values[static_cast<int>(m)] = found->values;
+      request = &found->request;
+    }
+    return testing::reference_of(request->fields, request->root, values);
+  }
+
+  void enter(const World& before, std::size_t m) {
+    if (!before.members[m].lock.may_enter(least(before))) return;
+    World world = before;
+    enter(world, m, least(before));
+    visit(std::move(world));
+  }
+
+  void lose_patience(const World& before, std::size_t m) {
+    const ScheduleLock& lock = before.members[m].lock;
+    const bool waits = lock.entered() < lock.announced() || lock.any_blocked();
+    if (!case_.impatient || !lock.open() || !waits) return;
+    World world = before;
+    world.members[m].lock.freeze();
+    visit(std::move(world));
+  }
+
+  void answer(const World& before, std::size_t m) {
+    const Member& old = before.members[m];
+    if (!old.lock.active() || old.lock.open() || old.answered) return;
+    World world = before;
+    world.members[m].answered = true;
+    world.members[m].answers.push_back(old.lock.announced());
+    visit(std::move(world));
+  }
+
+  void hear(const World& before, std::size_t m) {
+    constexpr TimePoint kNow{std::chrono::hours(1)};
+    if (before.members[m].answers.empty()) return;
+    World world = before;
+    REQUIRE(world.keeper.on_frozen(m, world.members[m].answers.front(), kNow));
+    world.members[m].answers.pop_front();
+    visit(std::move(world));
+  }
+
+  void order(const World& before) {
+    World world = before;
+    Order order;
+    order.freeze = world.keeper.take_freeze();
+    order.unlock = world.keeper.take_unlock();
+    if (order == Order{}) return;
+    if (order.unlock) world.end = order.unlock;
+    for (Member& member : world.members) member.orders.push_back(order);
+    visit(std::move(world));
+  }
+
+  void apply(const World& before, std::size_t m) {
+    if (before.members[m].orders.empty()) return;
+    World world = before;
+    Member& member = world.members[m];
+    const Order order = member.orders.front();
+    member.orders.pop_front();
+    if (order.freeze) member.lock.freeze();
+    if (order.unlock) {
+      while (enter(world, m, *order.unlock)) {
+      }
+      const Uses waiting = member.lock.end();
+      for (const wire::Use& use : waiting) REQUIRE(use == last_use(m, member.submitted, use.request.name));
+      member.queued += waiting.size();
+    }
+    visit(std::move(world));
+  }
+
+  // Returns the last use of a name among the first uses of a member's script that the lock has taken.
+  const wire::Use& last_use(std::size_t m, std::size_t submitted, const std::string& name) const {
+    const Uses& script = case_.scripts[m];
+    std::size_t last = submitted - 1;
+    while (script[last].request.name != name) --last;
+    return script[last];
+  }
+
+  void check(const World& world) const {
+    for (const Member& member : world.members) {
+      // No member enters an operation that some member has not announced, or one after the end.
+      REQUIRE(member.entered <= least(world));
+      if (world.end) REQUIRE(member.entered <= *world.end);
+      if (world.end && !member.lock.active()) REQUIRE(member.entered == *world.end);
+    }
+  }
+
+  // Nothing can move: everything must be submitted and accounted for.
+  void check_end(const World& world) {
+    ++ends_;
+    ends_unlocked_ += world.end ? 1 : 0;
+    for (std::size_t m = 0; m < world.members.size(); ++m) {
+      const Member& member = world.members[m];
+      REQUIRE(member.orders.empty());
+      REQUIRE(member.lock.active() == !world.end);
+      REQUIRE(member.entered == world.members.front().entered);
+      REQUIRE(member.submitted == case_.scripts[m].size());
+      std::size_t done = member.queued;
+      for (std::uint64_t p = 0; p < member.entered; ++p)
+        done += case_.operations[p % case_.operations.size()].size();
+      REQUIRE(done == member.submitted);
+    }
+  }
+
+  static std::string key(const World& world) {
+    std::string key;
+    const auto put = [&](std::uint64_t value) { key += std::to_string(value) + ","; };
+    for (const Member& member : world.members) {
+      for (const std::uint64_t value :
+           {member.word, member.entered, std::uint64_t{member.submitted}, std::uint64_t{member.queued},
+            std::uint64_t{member.answered}, member.lock.announced(), member.lock.entered(),
+            std::uint64_t{member.lock.active()}, std::uint64_t{member.lock.open()},
+            std::uint64_t{member.cell_to_show.has_value()}, member.word_to_announce.value_or(0)})
+        put(value);
+      for (const auto& [number, cell] : member.cells) put(cell.use);
+      for (const Order& order : member.orders) put(order.freeze ? 1000 : 2000 + order.unlock.value_or(0));
+      key += "|";
+      for (const std::uint64_t answer : member.answers) put(answer);
+      key += ";";
+    }
+    put(world.end.value_or(999));
+    for (const int silent : world.keeper.silent()) put(static_cast<std::uint64_t>(silent));
+    negotiate::ScheduleKeeper next = world.keeper;
+    put(next.take_freeze() ? 1 : 0);
+    put(next.take_unlock().value_or(998));
+    return key;
+  }
+
+  const Case& case_;
+  std::vector<int> ranks_;
+  std::set<std::string> seen_;
+  std::deque<World> open_;
+  std::size_t moves_ = 0;
+  std::size_t ends_ = 0;
+  std::size_t ends_unlocked_ = 0;
+  std::size_t wrong_results_ = 0;
+};
+
+}  // namespace roundelay::submit
