@@ -10,7 +10,7 @@
 
 namespace roundelay {
 
-class AnnouncedWords final : public Announcements {
+class AnnouncedWords : public Announcements {
  public:
   // The words and cells of all members.
   class Words {

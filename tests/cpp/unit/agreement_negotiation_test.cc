@@ -1,5 +1,6 @@
 // Agreements in the negotiation: what travels, the bases of changes, and what breaks the protocol.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cpp/catch.h"
@@ -147,6 +148,25 @@ TEST_CASE("a change against an evicted base is reported again in full", "[agreem
   room.report(0);
   room.take_orders();
   for (const std::size_t m : {0U, 1U}) CHECK(room.apply(m).operations[0].agreed->values == "1101");
+}
+
+// Its request changes in what ranks need not agree on, so that it is not the one that has the id.
+TEST_CASE("a member may report in full what the others report by id", "[agreement][negotiate]") {
+  Room room(2);
+  wire::Request by_id = agreement_of("a"), in_full = by_id;
+  in_full.dtype = DType::kInt8;
+  room.agree(by_id, {"1000", "0100"});
+  for (const char* values : {"1000", "0200", "0000"}) {
+    for (const auto& [m, request] : {std::pair(0U, by_id), std::pair(1U, in_full)}) {
+      room.members[m].submit({request, m == 0 ? values : zeros(3) + "1"});
+      room.report(m);
+    }
+    CHECK(room.last_report.requests.size() == 1);
+    room.take_orders();
+    std::string expected = values;
+    expected.back() = '1';
+    for (const std::size_t m : {0U, 1U}) CHECK(room.apply(m).operations[0].agreed->values == expected);
+  }
 }
 
 TEST_CASE("uses of one name that wait for each other have one base after the other",

@@ -87,6 +87,17 @@ TEST_CASE("a cell of another use or lock, or with other bytes, is an error", "[s
   CHECK(agreed.status().message() == "rank 5 shows no values for use 1 of agreement 'n' in lock 7");
 }
 
+TEST_CASE("values that change little by little fit for ever", "[schedule][agreement]") {
+  Pair pair;
+  std::string values = values_of('=');
+  for (std::size_t at = 1; at < values.size(); ++at) {
+    values[at] = 'x';
+    for (LockedAgreement& member : pair.members) REQUIRE(member.file(values));
+    const std::vector<Cell> cells = pair.cells();
+    for (LockedAgreement& member : pair.members) CHECK(member.enter(cells, {4, 5})->values == values);
+  }
+}
+
 // -- the table
 
 Entry entry_of(const std::string& values) {
@@ -135,6 +146,28 @@ TEST_CASE("tables under a lock agree without a message", "[schedule][agreement]"
     }
   }
   CHECK(ranks.tables[0]->schedule_open());
+}
+
+// Notes which cell a member had shown when it announced.
+class WatchedWords final : public AnnouncedWords {
+ public:
+  using AnnouncedWords::AnnouncedWords;
+  void announce(std::uint64_t word) override {
+    AnnouncedWords::announce(word);
+    shown.push_back(cell(0, 0).use);
+  }
+
+  std::vector<std::uint64_t> shown;
+};
+
+TEST_CASE("a table shows the cell before it announces the position", "[schedule][agreement]") {
+  const auto words =
+      std::make_shared<WatchedWords>(std::make_shared<AnnouncedWords::Words>(std::size_t{2}), 0);
+  TensorTable table(words, {4, 5});
+  HandleTable handles;
+  table.begin_schedule(1, {{{agreement_of("n", kFields), values_of('=')}}}, {});
+  REQUIRE(table.add(entry_of(values_of('!')), handles).ok());
+  CHECK(words->shown == std::vector<std::uint64_t>{announcement(1, 1)});
 }
 
 TEST_CASE("values that do not fit freeze the schedule, and are negotiated after it",

@@ -1,0 +1,131 @@
+"""The core's agreements: ranks merge small values, negotiated and under a locked schedule."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+import roundelay.torch as hvd
+from ranks import run_checks
+from roundelay import _core
+from roundelay._core import Merge
+from roundelay.errors import HorovodInternalError, MismatchError
+
+LOCKS = os.environ.get("ROUNDELAY_SCHEDULE_LOCK") != "0"
+Fields = list[tuple[Merge, bytes]]
+
+
+@pytest.mark.parametrize("np", [1, 2, 3])
+def test_agreements(np: int) -> None:
+    run_checks(__file__, np)
+
+
+@pytest.mark.slow
+def test_without_a_lock() -> None:
+    run_checks(__file__, 2, env={"ROUNDELAY_SCHEDULE_LOCK": "0"})
+
+
+def _agree(name: str, fields: Fields, root: int = -1, process_set: int = 0) -> _core.Agreed:
+    return _core.agree(name, fields, root, process_set)
+
+
+def check_every_merge() -> None:
+    rank, last = hvd.rank(), hvd.size() - 1
+    for step in range(20):
+        agreed = _agree(
+            "all",
+            [
+                (Merge.EQUAL, b"same"),
+                (Merge.AND, bytes([255 - (1 << rank)])),
+                (Merge.OR, bytes([1 << rank, step])),
+                (Merge.MAX, bytes([200 + rank, step])),
+                (Merge.ROOT, bytes([rank, step])),
+                (Merge.MAX, b""),
+            ],
+            root=last,
+        )
+        every = (1 << hvd.size()) - 1
+        assert agreed.values == [
+            b"same",
+            bytes([255 - every]),
+            bytes([every, step]),
+            bytes([200 + last, step]),
+            bytes([last, step]),
+            b"",
+        ]
+        assert agreed.differences == []
+        assert agreed.absent == []
+
+
+def check_a_difference_names_both_ranks() -> None:
+    last = hvd.size() - 1
+    value = b"other" if hvd.rank() == last else b"usual"
+    for _ in range(3):
+        agreed = _agree("differ", [(Merge.OR, b"\0"), (Merge.EQUAL, value)])
+        assert agreed.values == [b"\0", b"other" if last == 0 else b"usual"]
+        assert agreed.differences == ([(1, 0, b"usual", last, b"other")] if last else [])
+
+
+def check_ranks_that_have_joined_are_absent() -> None:
+    rank = hvd.rank()
+    for step in range(3 + rank):
+        first = max(0, step - 2)  # lower ranks have joined
+        agreed = _agree("uneven", [(Merge.EQUAL, bytes([rank])), (Merge.ROOT, b"r")], root=0)
+        assert agreed.values == [bytes([first]), b"r" if first == 0 else b"\0"]
+        assert agreed.absent == list(range(first))
+    hvd.join()
+    assert _agree("uneven", [(Merge.EQUAL, b"0"), (Merge.ROOT, b"r")], root=0).values == [b"0", b"r"]
+
+
+def check_a_set_agrees_alone() -> None:
+    if hvd.size() < 3:
+        return
+    some = hvd.add_process_set([0, 2])
+    number = some.process_set_id
+    assert number is not None
+    if some.included():
+        agreed = _agree("set", [(Merge.EQUAL, bytes([hvd.rank()]))], process_set=number)
+        assert agreed.differences == [(0, 0, b"\0", 2, b"\2")]
+    hvd.remove_process_set(some)
+
+
+def check_wrong_calls_are_errors_on_all_ranks() -> None:
+    with pytest.raises(ValueError, match="256 fields; 255 are possible"):
+        _agree("fields", [(Merge.OR, b"")] * 256)
+    with pytest.raises(ValueError, match="1048577 bytes; 1048576 are possible"):
+        _agree("bytes", [(Merge.OR, bytes(2**20 + 1))])
+    with pytest.raises(ValueError, match="has the root -1, which is not in the process set"):
+        _agree("root", [(Merge.ROOT, b"r")])
+    if hvd.size() == 1:
+        return
+    if hvd.rank() == 0:
+        with pytest.raises(ValueError, match=f"has the root {hvd.size()}, which"):
+            _agree("one", [(Merge.ROOT, b"r")], root=hvd.size())
+    else:
+        with pytest.raises(HorovodInternalError, match=f"rank 0: .*has the root {hvd.size()}, which"):
+            _agree("one", [(Merge.ROOT, b"r")], root=0)
+    length = 1 if hvd.rank() == 0 else 2
+    with pytest.raises(MismatchError, match=r"field 0 \(max\) of 1 bytes, rank \d has field 0 \(max\) of 2"):
+        _agree("length", [(Merge.MAX, bytes(length))])
+
+
+def check_values_that_change_end_no_lock() -> None:
+    hvd.shutdown()
+    hvd.init()
+    tensor = torch.ones(8)
+    work = {}
+    for step in range(100):
+        if step == 50:
+            work = hvd.stats()
+        hvd.allreduce(tensor, name="tensor", op=hvd.Sum)
+        fields = [(Merge.MAX, bytes([step, hvd.rank(), *bytes(300)])), (Merge.EQUAL, bytes([step]))]
+        agreed = _agree("step", fields)
+        assert agreed.values == [bytes([step, hvd.size() - 1, *bytes(300)]), bytes([step])]
+    after = hvd.stats()
+    if LOCKS and hvd.size() > 1 and after["schedule_unlocks"] == work["schedule_unlocks"]:
+        assert after["locked_operations"] - work["locked_operations"] == 100
+        assert after["messages_sent"] == work["messages_sent"]
+    if not LOCKS:
+        assert after["locked_operations"] == 0
