@@ -14,6 +14,10 @@ from benchmarks import measure
 
 _POOLED_FROM = 4  # steps; by then all ranks know the order of the gradients
 _SMALL = 64  # elements
+_CLOCKS = {
+    "wall": time.perf_counter,
+    "thread": time.thread_time,
+}  # the latter: the training thread's CPU time
 Wrap = Callable[[torch.optim.Optimizer, Sequence[torch.nn.Parameter]], None]
 
 
@@ -77,8 +81,8 @@ class _Backward:
     The layers form a chain, so that gradients come one by one in a fixed order.
     """
 
-    def __init__(self, number: int, wrap: Wrap, ranks: measure.Ranks) -> None:
-        self._ranks = ranks
+    def __init__(self, number: int, wrap: Wrap, ranks: measure.Ranks, clock: Callable[[], float]) -> None:
+        self._ranks, self._clock = ranks, clock
         self._layers = [torch.nn.Parameter(torch.ones(_SMALL)) for _ in range(number)]
         self._optimizer = torch.optim.SGD(self._layers, lr=0.0)
         wrap(self._optimizer, self._layers)
@@ -88,10 +92,10 @@ class _Backward:
         self._layers[0].register_post_accumulate_grad_hook(self._last_came)
 
     def _first_came(self, _: torch.Tensor) -> None:
-        self._begin = time.perf_counter()
+        self._begin = self._clock()
 
     def _last_came(self, _: torch.Tensor) -> None:
-        self._end = time.perf_counter()
+        self._end = self._clock()
 
     def __call__(self) -> list[float]:
         values = torch.ones(_SMALL)
@@ -112,13 +116,14 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     ranks = measure.Ranks(spec)
     hvd.init()
     number = spec["gradients"]
+    clock = _CLOCKS[spec.get("clock", "wall")]
     turns: dict[str, measure.Turn] = {
         "call": _Calls(number, ranks),
         "queue": _Queue(number, ranks),
-        "hooked": _Backward(number, _synchronised(), ranks),
-        "hooked bf16": _Backward(number, _synchronised("bf16"), ranks),
-        "empty hooks": _Backward(number, _empty_hooks, ranks),
-        "plain": _Backward(number, _nothing, ranks),
+        "hooked": _Backward(number, _synchronised(), ranks, clock),
+        "hooked bf16": _Backward(number, _synchronised("bf16"), ranks, clock),
+        "empty hooks": _Backward(number, _empty_hooks, ranks, clock),
+        "plain": _Backward(number, _nothing, ranks, clock),
     }
     found = measure.take_turns(turns, spec["repetitions"], warmups=_POOLED_FROM)
     ranks.leave()
