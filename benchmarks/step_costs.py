@@ -42,6 +42,7 @@ _NOISE = {
     "operations": 0.25,
     **dict.fromkeys(_PHASES, 0.0),
 }
+_LOCKED_NOISE = 0.1  # tensors that share an operation change the share by so much
 GRADIENT: dict[str, Any] = {"gradients": 161, "repetitions": 150, "clock": "thread"}
 LEAST_RANKS = {"two sets": 4}  # a half of the ranks is a set of its own
 VARIABLES = {"pool off": {"ROUNDELAY_GRADIENT_POOL": "0"}}
@@ -128,7 +129,7 @@ def worse(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
         for name, noise in _NOISE.items()
         if new[name] > old[name] * (1 + noise) + 1e-9
     ]
-    if (new["locked"] or 0) < (old["locked"] or 0):
+    if (new["locked"] or 0) < (old["locked"] or 0) - _LOCKED_NOISE:
         lines.append(f"locked {old['locked']:.0%} -> {new['locked'] or 0:.0%}")
     if new["steps a freeze"] is not None and new["steps a freeze"] < (old["steps a freeze"] or float("inf")):
         lines.append(f"steps a freeze {old['steps a freeze'] or 'none'} -> {new['steps a freeze']:.3g}")
