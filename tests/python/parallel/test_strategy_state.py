@@ -187,7 +187,8 @@ def check_states_of_others_are_refused() -> None:
     state = training.strategy.state_dict()
     wrong: list[tuple[dict[str, Any], str]] = [
         ({}, "no state of a strategy"),
-        ({"format": 2}, "no state of a strategy of format 3"),
+        ({"format": 1}, "no state of a strategy of format 3"),
+        ({"format": 2}, "incomplete"),
         ({"format": 3}, "incomplete"),
         ({**state, "rank": (state["rank"] + 1) % hvd.size()}, "another rank"),
         ({**state, "world_size": 64}, "another world size: it is of a job of 64 ranks"),

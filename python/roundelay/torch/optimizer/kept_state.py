@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from roundelay.buckets import Cuts
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.gradients.pool_state import PoolState
 from roundelay.torch.optimizer.equality import digest_of
 from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.strategies.state_format import is_of_former_format
 
 _FORMAT = 3
 
@@ -69,10 +71,12 @@ class KeptState:
 
     @classmethod
     def from_dict(cls, state: Any) -> KeptState:
-        """Reads what to_dict() returned. ValueError if it is something else."""
-        if not isinstance(state, Mapping) or state.get("format") != _FORMAT:
+        """Reads what to_dict() returned, also in the former format. ValueError if it is something else."""
+        former = is_of_former_format(state)
+        if not isinstance(state, Mapping) or not (former or state.get("format") == _FORMAT):
             raise ValueError(f"this is no state of a strategy of format {_FORMAT}")
         try:
+            state = _of_this_format(state) if former else state
             return cls(
                 strategy=str(state["strategy"]),
                 rank=int(state["rank"]),
@@ -152,6 +156,15 @@ def kept_buckets(buckets: Iterable[tuple[str, Bucket]]) -> dict[str, KeptBucket]
             copied = None if state is None else state.to("cpu", copy=True)
             found[name] = KeptBucket(technique, core.run, core.unflushed, copied)
     return found
+
+
+def _of_this_format(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a state of the former format in this one. It does not say whether a flush was under way."""
+    if state["scale"] != 1.0:
+        raise ValueError("its gradients have another scale: take a step with it before you save it again")
+    layout = PoolState(tuple(state["order"]), Cuts(*state["cuts"])) if state["cuts"] else PoolState()
+    buckets = {name: {**bucket, "unflushed": True} for name, bucket in state["buckets"].items()}
+    return {**state, "pool": layout.to_dict(), "flushing": Flushing(), "buckets": buckets}
 
 
 def _kept_bucket(technique: str, run: int, unflushed: bool, state: torch.Tensor | None) -> KeptBucket:

@@ -14,6 +14,7 @@ from roundelay.torch.strategies.candidates import DENSE_CANDIDATE, candidate, of
 from roundelay.torch.strategies.kept_back import KeepsBack, int_from, whole_number
 from roundelay.torch.strategies.lossy import Lossy
 from roundelay.torch.strategies.protocol import Bucket, Choices, Context, Spec, Strategy
+from roundelay.torch.strategies.state_format import is_of_former_format
 from roundelay.torch.tuning import ways
 from roundelay.torch.tuning.gate import DENSE, MOST_MIXED, Cost, Plan
 
@@ -277,6 +278,8 @@ class Auto(Strategy):
     def _checked(self, state: Any) -> _OwnState:
         """Returns its own part of a state. ValueError: it has none."""
         every = self._all_lossy()
+        if is_of_former_format(state):
+            state = {**self._own_state()._asdict(), "last": self._first_lossy(state.get("plan")), **state}
         try:
             own = _OwnState(**{key: state[key] for key in _OwnState._fields})
             known = all(number in range(self._named) for number in (*own.plan, *own.next))
@@ -287,6 +290,12 @@ class Auto(Strategy):
         if not known:
             raise ValueError(f"this is no state of strategy {self.text}: load what its state_dict() returned")
         return own
+
+    def _first_lossy(self, plan: Any) -> int | None:
+        """Returns the number of the lossy candidate that a plan has."""
+        every = self._all_lossy()
+        planned = [self._candidates[number].lossy for number in plan or () if number in range(self._named)]
+        return next((every.index(one) for one in planned if one is not None), None)
 
     def forget_state(self) -> None:
         """Forgets what load_state_dict() took: all buckets are dense again."""

@@ -17,6 +17,7 @@ from roundelay.torch.process_sets import ProcessSet, global_process_set
 from roundelay.torch.strategies.nodes import RankNode, node_id
 from roundelay.torch.strategies.overflow import agree_on_overflow
 from roundelay.torch.strategies.protocol import Strategy
+from roundelay.torch.strategies.state_format import is_of_former_format
 
 
 class Averaging(Strategy):
@@ -126,7 +127,8 @@ class Averaging(Strategy):
 
     def check_state(self, state: Any) -> None:
         """Raises ValueError if this is not what state_dict() returns on this rank of such a job."""
-        if not isinstance(state, Mapping) or state.get("format") != self.format:
+        former = is_of_former_format(state)
+        if not isinstance(state, Mapping) or not (former or state.get("format") == self.format):
             raise ValueError(
                 f"this is no state of strategy {self.text} of format {self.format}: load what its "
                 "state_dict() returned"
@@ -146,6 +148,16 @@ class Averaging(Strategy):
         """Returns the tensors of the optimizer's groups with their names, in the canonical order."""
         optimizer = self._optimizer() if self._optimizer is not None else None
         return {} if optimizer is None else {one: name for name, one in in_canonical_order(optimizer).items()}
+
+    def numbered(self, state: Mapping[str, Any]) -> dict[torch.Tensor, str]:
+        """Returns the tensors with their names, in the order in which a state numbers them.
+
+        In the former format it is that of the optimizer's groups.
+        """
+        named, optimizer = self.stepped(), self._optimizer() if self._optimizer is not None else None
+        if not is_of_former_format(state) or optimizer is None:
+            return named
+        return {one: named[one] for group in optimizer.param_groups for one in group["params"]}
 
 
 def trainable(optimizer: torch.optim.Optimizer) -> dict[torch.Tensor, str]:

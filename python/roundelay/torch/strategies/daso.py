@@ -339,7 +339,7 @@ class DASO(Averaging):
                 "nodes of the one that saved it"
             )
         if self._exchange is not None:
-            self._exchange.load_state_dict(self.stepped(), state["exchange"])
+            self._exchange.load_state_dict(self.numbered(state), state["exchange"])
         self._schedule.load_state_dict(state["schedule"])
         self._step, self._averaged_at, self._batch = (state[key] for key in ("step", "averaged_at", "batch"))
         if self._exchange is not None:

@@ -14,6 +14,7 @@ import torch
 from roundelay.torch.operations import LINEAR_OPS
 from roundelay.torch.strategies.dense import checked_wire, wire_text
 from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy, Value
+from roundelay.torch.strategies.state_format import is_of_former_format
 
 
 class KeepsBack(Strategy):
@@ -141,7 +142,8 @@ class KeepsBack(Strategy):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what state_dict() returned, before the first step. Errors: the base's."""
         before, loaded = self.own_state(), self._loaded
-        self.take_own_state(state)  # the techniques of the buckets follow from it
+        own = {**before, **state} if is_of_former_format(state) else state  # which may lack something
+        self.take_own_state(own)  # the techniques of the buckets follow from it
         try:
             super().load_state_dict(state)
         except BaseException:

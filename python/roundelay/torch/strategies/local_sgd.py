@@ -254,7 +254,7 @@ class LocalSGD(Averaging):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what state_dict() returned, between two steps. ValueError: it belongs elsewhere."""
         self.check_state(state)
-        names = self.stepped()
+        names = self.numbered(state)
         stepped = list(names)
         batches = [] if state["outer"] is None else state["outer"]["batches"]
         if any(index >= len(stepped) for batch in (state["changed"], *batches) for index in batch):
