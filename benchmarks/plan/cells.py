@@ -137,4 +137,4 @@ def predicted(cell: Cell, constants: Constants) -> Prediction:
     machines = constants.machines(cell.nodes, cell.ranks_per_node, cell.mbit, cell.cores)
     step = workload(cell)
     choice = ways.parse(cell.strategy, step)
-    return predict(step, machines.model(), choice, control=machines.control(), cuts=Cuts(THETA))
+    return predict(step, machines.model(), choice, overhead=machines.overhead(), cuts=Cuts(THETA))

@@ -10,7 +10,6 @@ from typing import Any
 import yaml
 
 from roundelay import _model, tuning_file
-from roundelay.plan.prediction import Control
 from roundelay.plan.units import (
     PlanError,
     age_text,
@@ -81,10 +80,10 @@ class Machines:
             levels.append(_model.Level(self.nodes // rack, self._link(self.uplink.scaled(factor), n * rack)))
         return _model.Cluster(levels, self.memory)
 
-    def control(self, factor: float = 1.0) -> Control:
-        """Return the costs of the ranks' agreement, with links `factor` times as fast."""
+    def overhead(self, factor: float = 1.0) -> float:
+        """Return the seconds of an operation, whatever its size, with links `factor` times as fast."""
         wire = self.inter if self.nodes > 1 else self.intra
-        return Control(wire.overhead / factor, agreement=True)
+        return wire.overhead / factor
 
     def _link(self, wire: Wire, sharers: int) -> _model.Link:
         reduce = _SUMMING / self.memory if wire.reduce is None else wire.reduce

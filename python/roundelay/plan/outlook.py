@@ -12,7 +12,7 @@ from roundelay.plan.machines import Machines
 from roundelay.plan.prediction import Choice, Prediction, predict
 from roundelay.plan.workload import Workload
 
-MODEL_ERROR = 0.059  # relative; 90th percentile of predicted steps on the rig: error_90 in docs/plan.json
+MODEL_ERROR = 0.058  # relative; 90th percentile of predicted steps on the rig: error_90 in docs/plan.json
 _LIKELY = 0.9  # the share of the steps that lie in the interval
 _EXPOSED = 0.05  # share of a step; with less exposed communication, compute limits the step
 _MOST = 0.5  # share of the exposed time; a cost limits the step if more than this goes when it is taken away
@@ -79,7 +79,7 @@ def _limit(machines: Machines, workload: Workload, choice: Choice, prediction: P
     }
     for name, better in without.items():
         gain = (
-            prediction.seconds - predict(workload, better.model(), choice, control=better.control()).seconds
+            prediction.seconds - predict(workload, better.model(), choice, overhead=better.overhead()).seconds
         )
         if gain > _MOST * prediction.exposed:
             return name
@@ -91,13 +91,13 @@ def look(workload: Workload, machines: Machines, choice: Choice, jitter: float) 
     """Predict one line. The point is the median of the slowest rank's steps."""
     ranks = machines.ranks
     usual = _slowed(workload, choice, ranks, jitter, 0.5)
-    prediction = predict(usual, machines.model(), choice, control=machines.control())
+    prediction = predict(usual, machines.model(), choice, overhead=machines.overhead())
     tail = (1 - _LIKELY) / 2
     ends = []
     for probability, factor in ((tail, 1 + machines.error), (1 - tail, 1 / (1 + machines.error))):
         error = 1 + workload.error if probability < 0.5 else 1 / (1 + workload.error)
         slowed = _slowed(workload, choice, ranks, jitter, probability).faster(error)
-        end = predict(slowed, machines.model(factor), choice, control=machines.control(factor))
+        end = predict(slowed, machines.model(factor), choice, overhead=machines.overhead(factor))
         ends.append(end.seconds)
     seconds = prediction.seconds
     exposed = max(0.0, seconds - usual.compute)

@@ -53,14 +53,6 @@ class Choice:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Control:
-    """The costs of the ranks' agreement on the order of operations, and on the end of a backward."""
-
-    overhead: float = 0.0  # seconds of an operation, whatever its size
-    agreement: bool = False  # a backward ends with a small allreduce (torch/optimizer/gradient_sync.py)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Prediction:
     """A mean step. Tuples have an entry for each level, innermost first."""
 
@@ -97,29 +89,29 @@ def predict(
     cluster: _model.Cluster,
     choice: Choice,
     *,
-    control: Control = Control(),
+    overhead: float = 0.0,
     cuts: Cuts = DEFAULT,
     jitter: float = 0.0,
     steps: int | None = None,
     seed: int = 0,
 ) -> Prediction:
-    """Predict the mean step. If parameters travel, too, the first cycle of transfers does not count."""
+    """Predict the mean step. If parameters travel, too, the first cycle of transfers does not count.
+
+    overhead: seconds of an operation, whatever its size: for the ranks' agreement on the order of operations.
+    """
     cycle = max(1, choice.every)
     warm = cycle if choice.every else 0
     count = steps if steps is not None else (1 if jitter == 0 and not choice.every else 8)
     total = warm + cycle * max(1, -(-count // cycle))
     buckets = ready_buckets(workload, choice.way, cluster, cuts)
     number = len(buckets)
-    if control.agreement and any(program.stages for _, program in buckets):
-        size = len(workload.gradients)
-        buckets.append((workload.backward, _model.flat(cluster, "pairwise", size)))
     outcome = _model.simulate(
         cluster,
         workload.forward,
         workload.backward,
         workload.update,
         buckets,
-        overhead=control.overhead,
+        overhead=overhead,
         transfer=choice.transfer(cluster, workload.bytes, workload.element) if choice.transfer else None,
         every=choice.every,
         wait=choice.wait,

@@ -250,5 +250,5 @@ def test_a_tuning_file_gives_links_and_says_what_was_measured(tmp_path: Path) ->
     assert source.endswith(" days old)")
     assert dataclasses.replace(found, nodes=4).outside() == ""
     assert "measured were 4 of 2" in dataclasses.replace(found, nodes=8).outside()
-    assert found.control().overhead == 2e-5  # one node
-    assert dataclasses.replace(found, nodes=2).control().overhead == 3e-4
+    assert found.overhead() == 2e-5  # one node
+    assert dataclasses.replace(found, nodes=2).overhead() == 3e-4
