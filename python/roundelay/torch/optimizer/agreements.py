@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import torch
 
+from roundelay import _core
 from roundelay.torch.functions import allgather_object, broadcast_object
-from roundelay.torch.operations import Max, allreduce
 from roundelay.torch.optimizer.techniques import Techniques
-from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.process_sets import ProcessSet, set_id
 from roundelay.torch.strategies import Strategy
 
 # Sets with a strategy that chooses techniques, and with one that overrides joined(). All ranks know the same.
@@ -32,8 +32,8 @@ def check_nothing_is_kept(techniques: Techniques | None, strategy: str, process_
         )
     if not techniques.stateful:
         return
-    keeps = torch.tensor([int(techniques.keeps_something())], device="cpu")
-    if int(allreduce(keeps, name="strategy.kept", op=Max, process_set=process_set)) > 0:
+    keeps = (_core.Merge.OR, bytes([techniques.keeps_something()]))
+    if any(_core.agree("strategy.kept", [keeps], -1, set_id(process_set)).values):
         raise ValueError(
             f"strategy {strategy} keeps gradients back, which another one would not send: call "
             "hvd.strategies.of(optimizer).flush() and take a step before"

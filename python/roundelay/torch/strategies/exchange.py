@@ -15,9 +15,8 @@ import torch
 from roundelay import _core
 from roundelay.errors import MismatchError
 from roundelay.torch.functions import broadcast_object
-from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
-from roundelay.torch.strategies.averages import Cycle, cycle_checks, cycles_agree, raise_mismatch
+from roundelay.torch.strategies.averages import Cycle, CycleCheck
 from roundelay.torch.strategies.carried import Carried, Entry, State
 from roundelay.torch.strategies.flat_copy import FlatCopy, fitting
 from roundelay.torch.strategies.nodes import Groups
@@ -183,16 +182,15 @@ class Exchange:
         process_set = self._groups.spreads
         assert process_set is not None
         sends, root, number = self._groups.place == place, self._groups.ranks[place], set_id(process_set)
-        mine = [int(sends), int(failed is not None), *cycle_checks(cycle)]
-        there = torch.tensor(mine, dtype=torch.int64, device="cpu")
-        _core.allreduce(there, there, f"{self._spreads}.there", Sum, 1.0, 1.0, number)
-        is_there, has_failed, count, *sums = there.tolist()
+        check = CycleCheck(cycle, self._spreads, process_set, flags=bytes([sends, failed is not None]))
+        found = check.wait()
+        is_there, has_failed = found.flags
         if has_failed:
             said = broadcast_object(str(failed), root, f"{self._spreads}.error", process_set)
             if not sends:
                 raise MismatchError(said)
-        elif not cycles_agree(count, sums):
-            raise_mismatch(cycle, self._spreads, process_set)
+        elif not found.alike:
+            check.raise_mismatch()
         elif is_there:
             self._landing = landing = fitting(self._landing, tensors)
             if sends:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-
 from roundelay import _core
 from roundelay.torch.measure import Span, count
 from roundelay.torch.operations import Sum
 from roundelay.torch.operations.common import by_device
 from roundelay.torch.process_sets import ProcessSet, set_id
-from roundelay.torch.strategies.averages import Cycle, cycle_checks, cycles_agree, raise_mismatch
+from roundelay.torch.strategies.averages import Cycle, CycleCheck
 from roundelay.torch.strategies.flat_copy import FlatCopy
 
 
@@ -22,11 +20,8 @@ class Transfer:
 
     def __init__(self, copy: FlatCopy, cycle: Cycle, name: str, process_set: ProcessSet) -> None:
         self.copy = copy
-        self._cycle, self._name, self._process_set = cycle, name, process_set
-        parts = by_device((piece, piece) for piece in copy.pieces) or [[]]
-        device = parts[0][0].device if parts[0] else torch.device("cpu")
-        self._checks = torch.tensor(cycle_checks(cycle), dtype=torch.int64, device=device)
-        parts[0].append(self._checks)
+        parts = by_device((piece, piece) for piece in copy.pieces)
+        self._check = CycleCheck(cycle, name, process_set)
         self._handles = [
             _core.grouped_allreduce_async(
                 part, part, f"{name}.part{number}" if number else name, Sum, 1.0, 1.0, set_id(process_set)
@@ -38,7 +33,7 @@ class Transfer:
 
     def is_done(self) -> bool:
         """Returns whether wait() would not wait."""
-        return all(_core.poll(handle) for handle in self._handles)
+        return all(_core.poll(handle) for handle in (*self._handles, self._check.handle))
 
     def wait(self, late: str | None = None) -> int:
         """Sleeps until the copy has the sums. Returns the number of ranks that have taken part. Call it once.
@@ -49,16 +44,13 @@ class Transfer:
         if late is not None and not self.is_done():
             count(late)
             span = Span("late transfer", f"{late}_ns")
-            self._finish()
+            ranks = self._finish()
             span.end()
         else:
-            self._finish()
-        ranks, *sums = self._checks.tolist()
-        if not cycles_agree(ranks, sums):
-            raise_mismatch(self._cycle, self._name, self._process_set)
-        return int(ranks)
+            ranks = self._finish()
+        return ranks
 
-    def _finish(self) -> None:
+    def _finish(self) -> int:
         handles, self._handles = self._handles, []
         errors = []
         for handle in handles:
@@ -66,5 +58,7 @@ class Transfer:
                 _core.synchronize(handle)
             except RuntimeError as error:
                 errors.append(error)
+        ranks = self._check.ranks()
         if errors:
             raise errors[0]
+        return ranks
