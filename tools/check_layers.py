@@ -35,14 +35,21 @@ TABLE["launcher"] = {"base"}
 TABLE["preload"] = {"base", "platform/device/pointer_cache.h"}
 TABLE["runtime"] = BELOW_RUNTIME
 TABLE["adapter"] = BELOW_RUNTIME | {"runtime"}
-TABLE["bindings"] = BELOW_RUNTIME | {"runtime", "adapter"}
+TABLE["gradients"] = {"base", "wire", "submit", "compress", "kernels", "timeline", "adapter"} | {
+    "runtime/context.h"
+}
+TABLE["bindings"] = BELOW_RUNTIME | {"runtime", "adapter", "gradients"}
 
 # Only folders of that name may include headers of these patterns.
 FOREIGN: list[tuple[re.Pattern[str], str, set[str]]] = [
     (re.compile(r"mpi(-ext)?\.h$"), "mpi.h", {"mpi"}),
     (re.compile(r"nccl\.h$"), "nccl.h", {"nccl"}),
     (re.compile(r"cuda\w*\.h$"), "a CUDA header", {"cuda", "nccl"}),
-    (re.compile(r"(torch|ATen|c10|pybind11)/|Python\.h$"), "a torch header", {"adapter", "bindings", "c10d"}),
+    (
+        re.compile(r"(torch|ATen|c10|pybind11)/|Python\.h$"),
+        "a torch header",
+        {"adapter", "bindings", "c10d", "gradients"},
+    ),
 ]
 # Only folders of the same name, and the runtime's folder of that name, may include these platform folders.
 OPTIONAL = {"mpi", "cuda", "c10d"}

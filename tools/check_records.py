@@ -23,7 +23,6 @@ ALLOWED: dict[str, str] = {
     **dict.fromkeys(
         ("KeptBucket.technique", "KeptBucket.run", "KeptBucket.unflushed", "KeptBucket.state"), _SAVED
     ),
-    "MasterPair.parameter": "the half parameter of an fp32 master, of which no gradient knows",
 }
 _MAKERS = ("__init__", "__post_init__")
 

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "files"  # preset files, because dev compiles several files together
 PASSED = ROOT / "build" / "tidy"
-TORCH = ("adapter", "bindings")  # the analyser takes minutes for torch's headers
+TORCH = ("adapter", "bindings", "gradients")  # the analyser takes minutes for torch's headers
 SUFFIX = ".cc"  # the analyser does not know CUDA's dialect
 
 

@@ -1,4 +1,6 @@
 // The Python function that agrees on values with the other ranks.
+#include "base/agreement.h"
+
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -8,71 +10,22 @@
 #include <utility>
 #include <vector>
 
-#include "adapter/operand.h"
+#include "adapter/submission.h"
+#include "adapter/waiting.h"
 #include "bindings/errors.h"
-#include "bindings/global_state.h"
-#include "bindings/handles.h"
-#include "bindings/submission.h"
+#include "bindings/fields.h"
 #include "bindings/topics.h"
 
 namespace roundelay::bindings {
 namespace {
 
-using FieldValues = std::vector<std::pair<Merge, py::bytes>>;
-using PyDifference = std::tuple<std::uint32_t, std::int32_t, py::bytes, std::int32_t, py::bytes>;
-
-// The result of an agreement, as Python sees it.
-struct AgreedFields {
-  std::vector<AgreementField> fields;
-  Agreed agreed;
-
-  [[nodiscard]] std::vector<py::bytes> values() const {
-    std::vector<py::bytes> values;
-    const char* begin = agreed.values.data();
-    for (const AgreementField& field : fields) {
-      values.emplace_back(begin, field.bytes);
-      begin += field.bytes;
-    }
-    return values;
-  }
-  [[nodiscard]] std::vector<PyDifference> differences() const {
-    std::vector<PyDifference> differences;
-    for (const Difference& one : agreed.differences)
-      differences.emplace_back(one.field, one.rank, one.value, one.other_rank, one.other_value);
-    return differences;
-  }
-};
-
-runtime::Submission agreement_of(const std::string& name, const FieldValues& fields, int root,
-                                 ProcessSetId process_set) {
-  runtime::Submission submission;
-  submission.request = request_of(Operation::kAgreement, name);
-  submission.request.root = root;
-  submission.process_set = process_set;
-  submission.blocking = true;
-  for (const auto& [merge, value] : fields) {
-    const std::string bytes = value;
-    submission.request.fields.push_back({merge, static_cast<std::uint32_t>(bytes.size())});
-    submission.values += bytes;
-  }
-  return submission;
-}
-
-// The operand is kept as those of other operations are: if a signal handler raises, the core still needs it.
-AgreedFields agree_on(const std::string& name, const FieldValues& fields, int root,
-                      ProcessSetId process_set) {
-  const auto context = global_context();
-  runtime::Submission submission = agreement_of(name, fields, root, process_set);
-  adapter::OperandPtr operand = adapter::Operand::make_agreement();
-  submission.results = operand.get();
-  AgreedFields result{submission.request.fields, {}};
-  const submit::Handle handle = value_of(context->submit(std::move(submission)));
-  global_operands().keep(handle, std::move(operand));
-  const Status status = wait(*context, handle);
-  operand = global_operands().take(handle);
-  if (!status.ok()) raise_failed(status);
-  result.agreed = operand->agreed();
-  return result;
+submit::Handle submit_agreement(const std::string& name, const FieldValues& values, int root,
+                                adapter::Route route) {
+  wire::Request request = adapter::request_of(Operation::kAgreement, name);
+  request.root = root;
+  auto [fields, packed] = packed_fields(values);
+  request.fields = std::move(fields);
+  return value_of(adapter::submit_agreement(std::move(request), std::move(packed), route));
 }
 
 }  // namespace
@@ -84,11 +37,27 @@ void bind_agreements(py::module_& module) {
       .value("OR", Merge::kOr)
       .value("MAX", Merge::kMax)
       .value("ROOT", Merge::kRoot);
-  py::class_<AgreedFields>(module, "Agreed")
-      .def_property_readonly("values", &AgreedFields::values)
-      .def_property_readonly("differences", &AgreedFields::differences)
-      .def_property_readonly("absent", [](const AgreedFields& self) { return self.agreed.absent; });
-  module.def("agree", agree_on, py::arg("name"), py::arg("fields"), py::arg("root"), py::arg("process_set"));
+  py::class_<Agreed>(module, "Agreed")
+      .def_property_readonly("values", [](const Agreed& self) { return py::bytes(self.values); })
+      .def_property_readonly("differences",
+                             [](const Agreed& self) { return python_differences(self.differences); })
+      .def_property_readonly("absent", [](const Agreed& self) { return self.absent; });
+  module.def(
+      "agree",
+      [](const std::string& name, const FieldValues& values, int root, ProcessSetId process_set) {
+        return value_of(
+            adapter::synchronize_agreement(submit_agreement(name, values, root, {process_set, true})));
+      },
+      py::arg("name"), py::arg("fields"), py::arg("root"), py::arg("process_set"));
+  module.def(
+      "agree_async",
+      [](const std::string& name, const FieldValues& values, int root, ProcessSetId process_set) {
+        return submit_agreement(name, values, root, {process_set, false});
+      },
+      py::arg("name"), py::arg("fields"), py::arg("root"), py::arg("process_set"));
+  module.def(
+      "agreed", [](submit::Handle handle) { return value_of(adapter::synchronize_agreement(handle)); },
+      py::arg("handle"));
 }
 
 }  // namespace roundelay::bindings

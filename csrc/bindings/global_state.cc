@@ -12,33 +12,28 @@
 #include <utility>
 #include <vector>
 
+#include "adapter/gil.h"
+#include "adapter/operand.h"
+#include "adapter/process.h"
 #include "base/annotations.h"
 #include "base/version.h"
 #include "bindings/config.h"
 #include "bindings/errors.h"
-#include "bindings/gil.h"
 #include "bindings/topics.h"
 #include "bindings/whereabouts.h"
 
 namespace roundelay::bindings {
 namespace {
 
-// Horovod's text; programs look for it.
-constexpr const char* kNotInitialized = "Horovod has not been initialized; use hvd.init().";
-
 struct GlobalState {
   Mutex change;  // init and shutdown hold it all the time
   Mutex mutex;   // held for a moment only, and never while a thread takes the GIL
-  std::shared_ptr<runtime::Context> context GUARDED_BY(mutex);
-  std::shared_ptr<const LoadedConfig> config GUARDED_BY(mutex);
+  std::shared_ptr<const LoadedConfig> config GUARDED_BY(mutex);  // the last init()'s
   // Counts the inits by the ranks in the job. Inits with a communicator count together.
   std::map<std::pair<std::vector<int>, bool>, std::uint32_t> generation GUARDED_BY(change);
   std::shared_ptr<PythonWhereabouts> whereabouts GUARDED_BY(change);
-  adapter::Operands operands;
-  adapter::Accelerator accelerator;
   runtime::GpuParts gpu GUARDED_BY(change);
-  std::atomic<bool> used{false};    // init() was called
-  std::atomic<bool> forked{false};  // this process is a child, without the threads, of one that called init()
+  std::atomic<bool> used{false};  // init() was called
 };
 
 // Never destroyed: at exit, and in a forked child, other threads may still use it or hold its locks.
@@ -48,15 +43,7 @@ GlobalState& global_state() {
 }
 
 void in_forked_child() {
-  if (global_state().used) global_state().forked = true;
-}
-
-void refuse_in_child() {
-  if (global_state().forked)
-    throw std::runtime_error(
-        "Roundelay was initialized in the parent process and cannot be used in a forked child; start "
-        "processes "
-        "with the 'spawn' or 'forkserver' method");
+  if (global_state().used) adapter::note_fork();
 }
 
 Result<runtime::Backend*> load_backend(const std::string& path) {
@@ -78,10 +65,7 @@ using bootstrap::Rendezvous;
 Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path, runtime::Start with) {
   GlobalState& the = global_state();
   MutexLock changing(the.change);
-  {
-    MutexLock lock(the.mutex);
-    if (the.context) return {};
-  }
+  if (adapter::has_context()) return {};
   runtime::Backend* backend = nullptr;
   if (backend_path) {
     Result<runtime::Backend*> result = load_backend(*backend_path);
@@ -95,9 +79,11 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
   with.generation = ++the.generation[{with.ranks, with.communicator.has_value()}];
   auto context = runtime::Context::create(loaded.config, backend, with);
   if (!context.ok()) return context.status();
-  MutexLock lock(the.mutex);
-  the.context = std::move(context).value();
-  the.config = std::make_shared<const LoadedConfig>(std::move(loaded));
+  {
+    MutexLock lock(the.mutex);
+    the.config = std::make_shared<const LoadedConfig>(std::move(loaded));
+  }
+  adapter::exchange_context(std::move(context).value());
   return {};
 }
 
@@ -113,7 +99,7 @@ void init(const std::optional<std::string>& backend_path, const std::optional<Re
           const std::vector<int>& ranks, const std::optional<int>& communicator,
           const std::string& launcher_rack, const std::string& tuning, const std::string& tuning_error,
           const py::bytes& secret) {
-  refuse_in_child();
+  check(adapter::refuse_in_child());
   LoadedConfig loaded = load_config_from_environment();
   runtime::Start with;
   with.rendezvous = rendezvous;
@@ -125,7 +111,7 @@ void init(const std::optional<std::string>& backend_path, const std::optional<Re
   with.secret = key_of(secret);
   Status status;
   {
-    const GilReleased no_gil;
+    const adapter::GilReleased no_gil;
     status = start(std::move(loaded), backend_path, std::move(with));
   }
   check(status);
@@ -133,50 +119,40 @@ void init(const std::optional<std::string>& backend_path, const std::optional<Re
 
 // Frees the tensors of handles that were never synchronized, unless the medium may still write to them.
 void drop_operands(runtime::Context& context) {
-  for (const submit::Handle handle : global_state().operands.handles()) {
+  for (const submit::Handle handle : adapter::operands().handles()) {
     const std::optional<Status> status = context.wait(handle, Deadline::at(steady_now()));
-    adapter::OperandPtr operand = global_state().operands.take(handle);
+    adapter::OperandPtr operand = adapter::operands().take(handle);
     if (!status || status->code() == StatusCode::kAborted) {
       (void)operand.release();
     } else if (operand) {
-      global_operands().retire(std::move(operand));
+      adapter::operands().retire(std::move(operand));
     }
   }
-  reclaim_operands();
+  adapter::reclaim_operands();
 }
 
 void shutdown() {
   GlobalState& the = global_state();
-  if (the.forked) return;  // a child calls this when it exits
+  if (!adapter::refuse_in_child().ok()) return;  // a child calls this when it exits
   std::shared_ptr<runtime::Context> context;
   {
-    const GilReleased no_gil;
+    const adapter::GilReleased no_gil;
     MutexLock changing(the.change);
-    {
-      MutexLock lock(the.mutex);
-      context = std::exchange(the.context, nullptr);
-      the.config = nullptr;
-    }
+    context = adapter::exchange_context(nullptr);
     if (context) context->shutdown();
     if (the.whereabouts) the.whereabouts->close();
   }
   if (!context) return;
   drop_operands(*context);
-  const GilReleased no_gil;  // the context's destructor joins threads
+  const adapter::GilReleased no_gil;  // the context's destructor joins threads
   context = nullptr;
-}
-
-bool is_initialized() {
-  if (global_state().forked) return false;
-  MutexLock lock(global_state().mutex);
-  return global_state().context != nullptr;
 }
 
 // Tells the peers that the interpreter ends by an unhandled exception. Does nothing before init.
 void fail(const std::string& why) {
-  if (!is_initialized()) return;
+  if (!adapter::has_context()) return;
   const auto context = global_context();
-  const GilReleased no_gil;
+  const adapter::GilReleased no_gil;
   context->fail(why);
 }
 
@@ -214,24 +190,13 @@ auto place(T bootstrap::RankInfo::*member) {
 
 }  // namespace
 
-std::shared_ptr<runtime::Context> global_context() {
-  refuse_in_child();
-  MutexLock lock(global_state().mutex);
-  if (!global_state().context) throw py::value_error(kNotInitialized);
-  return global_state().context;
-}
+std::shared_ptr<runtime::Context> global_context() { return value_of(adapter::current_context()); }
 
 std::shared_ptr<const LoadedConfig> global_config() {
-  refuse_in_child();
+  static_cast<void>(global_context());  // raises without one
   MutexLock lock(global_state().mutex);
-  if (!global_state().config) throw py::value_error(kNotInitialized);
   return global_state().config;
 }
-
-adapter::Operands& global_operands() { return global_state().operands; }
-void reclaim_operands() { global_state().operands.reclaim().clear(); }
-
-adapter::Accelerator& global_accelerator() { return global_state().accelerator; }
 
 void set_gpu_parts(const runtime::GpuParts& parts) {
   MutexLock changing(global_state().change);
@@ -251,7 +216,7 @@ void bind_global_state(py::module_& module) {
              py::arg("launcher_rack") = "", py::arg("tuning") = "", py::arg("tuning_error") = "",
              py::arg("secret") = py::bytes(std::string(trust::kTrustBytes, '\0')));
   module.def("shutdown", shutdown);
-  module.def("is_initialized", is_initialized);
+  module.def("is_initialized", adapter::has_context);
   module.def("after_fork", in_forked_child);
   module.def("fail", fail, py::arg("why"));
   module.def("rank", place(&bootstrap::RankInfo::rank));
@@ -273,7 +238,7 @@ void bind_global_state(py::module_& module) {
   module.def(
       "backend_description",
       [](const std::string& path) {
-        const GilReleased no_gil;
+        const adapter::GilReleased no_gil;
         Result<runtime::Backend*> backend = load_backend(path);
         if (!backend.ok()) throw std::runtime_error(backend.status().message());
         return (*backend)->description();

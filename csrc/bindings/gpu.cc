@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "adapter/process.h"
 #include "bindings/errors.h"
 #include "bindings/global_state.h"
 #include "bindings/topics.h"
@@ -33,7 +34,7 @@ void load_gpu(const std::string& module_path, const std::string& nccl_path, cons
       parts.why_no_nccl = nccl.status().message();
     }
   }
-  global_accelerator().serve(*parts.runtime, *parts.kernels, type);
+  adapter::accelerator().serve(*parts.runtime, *parts.kernels, type);
   const py::gil_scoped_release no_gil;
   set_gpu_parts(parts);
 }

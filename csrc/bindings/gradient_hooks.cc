@@ -1,88 +1,77 @@
-// The hooks on an optimizer's parameters, which autograd calls hundreds of times in a step.
+// The hooks on an optimizer's parameters, and the end of backwards.
+#include "gradients/hooks.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/python_variable.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
-#include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
-#include "adapter/bucket.h"
-#include "adapter/gradient.h"
-#include "base/clock.h"
+#include "adapter/autograd.h"
 #include "bindings/errors.h"
-#include "bindings/global_state.h"
 #include "bindings/topics.h"
-#include "timeline/timeline.h"
+#include "bindings/weak_owner.h"
 
 namespace roundelay::bindings {
 namespace {
 
-using adapter::Gradient;
-using adapter::HookRules;
+using gradients::backward_end;
+using gradients::Gradient;
+using gradients::GradientMarks;
+using gradients::Reducer;
 
-// Returns true if compiled autograd runs this backward.
-bool compiled_autograd_runs() {
-  const auto dynamo =
-      py::reinterpret_steal<py::object>(PyImport_GetModule(py::str("torch._dynamo.compiled_autograd").ptr()));
-  return dynamo && dynamo.attr("in_compiled_autograd_region").cast<bool>();
-}
-
-// Returns true if a function of C++, which only DistributedDataParallel's reducer puts there, runs after the
-// parameter's node.
-bool reducer_hooks(const at::Tensor& parameter) {
-  const auto node = torch::autograd::impl::try_get_grad_accumulator(parameter);
-  if (node == nullptr) return false;
-  const auto& hooks = node->post_hooks();
-  return std::any_of(hooks.begin(), hooks.end(), [](const auto& hook) {
-    return dynamic_cast<const torch::autograd::utils::LambdaPostHook*>(hook.get()) != nullptr;
-  });
-}
-
-// Runs before autograd adds to `.grad`. It is the parameter's own hook, as the graph's node is another one
-// after `.data` has got another dtype or device. Autograd calls it with an undefined gradient, too.
-struct BeforeHook {
-  std::shared_ptr<Gradient> gradient;
-
-  PyObject* operator()(const at::Tensor& incoming) const {
-    check(gradient->expect(incoming));
-    if (gradient->has_set_aside() && compiled_autograd_runs()) gradient->vacate();
-    return Py_NewRef(Py_None);
-  }
-};
-
-// Runs after autograd has added to `.grad`, or had nothing to add. Does what nearly every gradient of a
-// bucket needs; calls `arrived` for the others: the first gradient of a backward, and those that are in no
-// bucket or special.
-struct AfterHook {
-  std::shared_ptr<Gradient> gradient;
-  std::shared_ptr<HookRules> rules;
-  py::object arrived;
-
-  PyObject* operator()(const at::Tensor& parameter) const {
-    if (!gradient->count_pass(*rules)) return Py_NewRef(Py_None);
-    if (rules->marking) mark(parameter);
-    if (rules->skip_python() && arrived_in_bucket(parameter)) return Py_NewRef(Py_None);
-    return PyObject_CallNoArgs(arrived.ptr());
+// Calls a method of a Python object at the end of a backward. No rank waits for another.
+class PythonListener final : public gradients::Listener {
+ public:
+  explicit PythonListener(const py::object& owner) : owner_(owner) {}
+  [[nodiscard]] Order order() const override { return {-1, 0}; }  // before those that wait for other ranks
+  bool backward_ended() override { return true; }
+  [[nodiscard]] Status begin_round(bool /*final*/, bool /*alone*/) override { return {}; }
+  [[nodiscard]] Status end_round() override {
+    owner_.call("backward_ended");
+    return {};
   }
 
  private:
-  void mark(const at::Tensor& parameter) const {
-    const at::Tensor& local = parameter.grad();
-    if (!local.defined() || local.layout() != at::kStrided) return;
-    const auto elements = static_cast<std::uint64_t>(local.numel());
-    const std::uint64_t rows = local.dim() > 0 ? static_cast<std::uint64_t>(local.size(0)) : 1;
-    global_context()->timeline().record_gradient(
-        {gradient->name(), elements, elements * local.element_size(), rows}, steady_now());
-  }
+  const WeakOwner owner_;
+};
 
-  // Returns false if the gradient is special.
-  [[nodiscard]] bool arrived_in_bucket(const at::Tensor& parameter) const {
-    adapter::Bucket* const bucket = gradient->place().bucket;
-    const at::Tensor& local = parameter.grad();
-    if (bucket == nullptr || !local.defined() || local.layout() != at::kStrided) return false;
-    return value_of(bucket->arrived(*gradient, parameter));
+struct BeforeHook {
+  std::shared_ptr<Gradient> gradient;
+
+  void operator()(const at::Tensor& incoming) const {
+    check(gradients::before_accumulation(*gradient, incoming));
+  }
+};
+
+struct AfterHook {
+  std::shared_ptr<Gradient> gradient;
+  std::shared_ptr<Reducer> reducer;
+
+  void operator()(const at::Tensor& parameter) const {
+    check(gradients::after_accumulation(gradient, *reducer, parameter));
+  }
+};
+
+struct MarkHook {
+  std::shared_ptr<Gradient> gradient;
+  std::shared_ptr<GradientMarks> marks;
+
+  void operator()(const at::Tensor& parameter) const {
+    marks->after_accumulation(*gradient, parameter);
+    check(gradients::end_if_compiled());
+  }
+};
+
+struct LocalHook {
+  std::shared_ptr<PythonListener> listener;
+
+  void operator()(const at::Tensor& /*parameter*/) const {
+    backward_end().add(listener);
+    check(gradients::end_if_compiled());
   }
 };
 
@@ -96,7 +85,8 @@ PyObject* call(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
   }
   try {
     const at::Tensor tensor = given == Py_None ? at::Tensor() : THPVariable_Unpack(given);
-    return py::handle(self).cast<const Hook&>()(tensor);
+    py::handle(self).cast<const Hook&>()(tensor);
+    return Py_NewRef(Py_None);
   } catch (const py::cast_error& error) {  // the hook was made without its constructor
     PyErr_SetString(PyExc_TypeError, error.what());
   } catch (...) {
@@ -110,22 +100,46 @@ py::custom_type_setup callable() {
   return py::custom_type_setup([](PyHeapTypeObject* type) { type->ht_type.tp_call = &call<Hook>; });
 }
 
+// The engine carries torch's own error across its threads, and no other one.
+void end_backward() {
+  const py::gil_scoped_acquire gil;
+  try {
+    check(backward_end().ended());
+  } catch (...) {
+    py::detail::try_translate_exceptions();
+    python_error error;
+    error.persist();
+    throw std::move(error);
+  }
+}
+
+void queue_end() { torch::autograd::Engine::get_default_engine().queue_callback(end_backward); }
+
+// Calls a function of roundelay.torch.optimizer.backward_end, which needs Python's handles of hooks.
+void pass_on() { py::module_::import("roundelay.torch.optimizer.backward_end").attr("pass_on")(); }
+
 }  // namespace
 
 void bind_gradient_hooks(py::module_& module) {
-  module.def("reducer_hooks", &reducer_hooks, py::arg("parameter"));
-  py::class_<HookRules, std::shared_ptr<HookRules>>(module, "HookRules")
+  backward_end().use({queue_end, pass_on});
+  module.def("reducer_hooks", &adapter::reducer_hooks, py::arg("parameter"));
+  module.def("queue_backward_end", [] { backward_end().queue(); });
+  module.def("backward_ns", [] { return backward_end().total().count(); });
+  py::class_<GradientMarks, std::shared_ptr<GradientMarks>>(module, "GradientMarks")
       .def(py::init())
-      .def_readwrite("passes_per_step", &HookRules::passes_per_step)
-      .def_readwrite("no_sync_depth", &HookRules::no_sync_depth)
-      .def_readwrite("recording", &HookRules::recording)
-      .def_readwrite("marking", &HookRules::marking)
-      .def_readwrite("graph_task", &HookRules::graph_task);
+      .def_property_readonly("rules", &GradientMarks::rules, py::return_value_policy::reference_internal);
+  py::class_<PythonListener, std::shared_ptr<PythonListener>>(module, "BackwardListener")
+      .def(py::init<const py::object&>(), py::arg("owner"));
   py::class_<BeforeHook>(module, "BeforeHook", py::dynamic_attr(), callable<BeforeHook>())
       .def(py::init<std::shared_ptr<Gradient>>(), py::arg("gradient"));
   py::class_<AfterHook>(module, "AfterHook", callable<AfterHook>())
-      .def(py::init<std::shared_ptr<Gradient>, std::shared_ptr<HookRules>, py::object>(), py::arg("gradient"),
-           py::arg("rules"), py::arg("arrived"));
+      .def(py::init<std::shared_ptr<Gradient>, std::shared_ptr<Reducer>>(), py::arg("gradient"),
+           py::arg("reducer"));
+  py::class_<MarkHook>(module, "MarkHook", callable<MarkHook>())
+      .def(py::init<std::shared_ptr<Gradient>, std::shared_ptr<GradientMarks>>(), py::arg("gradient"),
+           py::arg("marks"));
+  py::class_<LocalHook>(module, "LocalHook", callable<LocalHook>())
+      .def(py::init<std::shared_ptr<PythonListener>>(), py::arg("listener"));
 }
 
 }  // namespace roundelay::bindings

@@ -5,74 +5,45 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "adapter/bucket.h"
-#include "adapter/gradient.h"
-#include "adapter/gradient_group.h"
-#include "bindings/bound_pool.h"
 #include "bindings/errors.h"
-#include "bindings/global_state.h"
-#include "bindings/handles.h"
+#include "bindings/python_reduction.h"
 #include "bindings/topics.h"
 #include "compress/registry.h"
+#include "gradients/bucket.h"
+#include "gradients/gradient.h"
+#include "gradients/group.h"
 
 namespace roundelay::bindings {
 namespace {
 
-using adapter::Bucket;
-using adapter::Gradient;
-using adapter::GradientGroup;
+using gradients::Bucket;
+using gradients::Gradient;
+using gradients::GradientGroup;
+using gradients::GradientPool;
+using gradients::Rule;
 
 std::optional<at::Tensor> unless_undefined(at::Tensor tensor) {
   return tensor.defined() ? std::optional(std::move(tensor)) : std::nullopt;
 }
 
-py::bytes bytes_of(const std::vector<std::uint8_t>& values) {
-  return py::bytes(reinterpret_cast<const char*>(values.data()), values.size());
-}
-
-std::unique_ptr<Bucket> make_bucket(const std::string& name, BoundPool& pool, int op, double prescale_factor,
-                                    double postscale_factor) {
-  const Reduction reduction{op, prescale_factor, postscale_factor, true};
-  auto submit = [&pool, reduction](const std::string& operation, const adapter::PoolRange& range,
-                                   const adapter::TechniqueUse& technique) {
-    return allreduce(pool, range, operation, reduction, technique);
-  };
-  auto levels = [&pool] {
-    const DeviceType device = pool.pool.device().is_cpu() ? DeviceType::kCpu : DeviceType::kGpu;
-    return global_context()->levels(pool.process_set, device);
-  };
-  return std::make_unique<Bucket>(name, pool.pool, std::move(submit), std::move(levels),
-                                  global_accelerator());
-}
-
-bool arrived(Bucket& bucket, Gradient& gradient) {
-  const at::Tensor parameter = gradient.parameter();
-  return parameter.defined() && value_of(bucket.arrived(gradient, parameter));
-}
-
-void finish(Bucket& bucket) {
-  const std::optional<submit::Handle> handle = bucket.in_flight();
-  if (!handle) return;
-  synchronize(*handle);
-  bucket.complete();
-}
-
-void abandon(Bucket& bucket) {
-  bool failed = false;
-  if (const std::optional<submit::Handle> handle = bucket.in_flight()) {
-    try {
-      synchronize(*handle);
-    } catch (const std::runtime_error&) {  // the first failure is being raised already
-      failed = true;                       // finish() has taken the handle, or it fails here
-    }
-  }
-  bucket.abandon(failed);
+std::shared_ptr<const Rule> make_rule(int op, double prescale_factor, double postscale_factor,
+                                      ProcessSetId process_set, bool additive, bool sparse_as_dense,
+                                      bool takes_sparse, std::optional<at::ScalarType> wire,
+                                      std::optional<py::object> compressor) {
+  auto rule = std::make_shared<Rule>();
+  rule->reduction = {op, prescale_factor, postscale_factor};
+  rule->process_set = process_set;
+  rule->additive = additive;
+  rule->sparse_as_dense = sparse_as_dense;
+  rule->takes_sparse = takes_sparse;
+  rule->wire = wire;
+  if (compressor) rule->compressor = std::make_shared<PythonCompressor>(std::move(*compressor));
+  return rule;
 }
 
 std::optional<std::string> technique_of(const Bucket& bucket) {
@@ -80,16 +51,18 @@ std::optional<std::string> technique_of(const Bucket& bucket) {
   return text.empty() ? std::nullopt : std::optional(text);
 }
 
-std::uint64_t run_of(const Bucket& bucket) { return bucket.technique().run(); }
-
-void set_run(Bucket& bucket, std::uint64_t run) { check(bucket.set_run(run)); }
-
 using Sent = std::tuple<std::size_t, at::Tensor, std::vector<std::uint32_t>>;
 
 std::optional<Sent> sent_by(const Bucket& bucket) {
-  const std::optional<compress::SentChunks> sent = bucket.technique().sent();
+  const std::optional<compress::SentChunks> sent = bucket.sent();
   if (!sent) return std::nullopt;
   return Sent(sent->chunk, bucket.technique().sent_indices(*sent), {sent->dense.begin(), sent->dense.end()});
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> slices_of(const Bucket& bucket) {
+  std::vector<std::pair<std::size_t, std::size_t>> slices;
+  for (const auto& [first, count] : bucket.slices()) slices.emplace_back(first, count);
+  return slices;
 }
 
 using Traffic = std::vector<std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t>>;
@@ -112,63 +85,56 @@ std::string technique_text(const std::string& text) {
   return value_of(compress::make_technique(text))->text();
 }
 
+void bind_rule(py::module_& module) {
+  py::class_<Rule, std::shared_ptr<Rule>>(module, "Rule")
+      .def(py::init([](int op, double prescale_factor, double postscale_factor, ProcessSetId process_set,
+                       bool additive, bool sparse_as_dense, bool takes_sparse,
+                       std::optional<at::ScalarType> wire, std::optional<py::object> compressor) {
+             return std::const_pointer_cast<Rule>(make_rule(op, prescale_factor, postscale_factor,
+                                                            process_set, additive, sparse_as_dense,
+                                                            takes_sparse, wire, std::move(compressor)));
+           }),
+           py::kw_only(), py::arg("op"), py::arg("prescale_factor") = 1.0, py::arg("postscale_factor") = 1.0,
+           py::arg("process_set") = 0, py::arg("additive") = true, py::arg("sparse_as_dense") = true,
+           py::arg("takes_sparse") = false, py::arg("wire") = py::none(), py::arg("compressor") = py::none());
+}
+
 void bind_gradient(py::module_& module) {
   py::class_<Gradient, std::shared_ptr<Gradient>>(module, "Gradient")
       .def(py::init<const at::Tensor&, std::string, bool>(), py::arg("parameter"), py::arg("name"),
            py::arg("additive"))
+      .def_property_readonly("name", &Gradient::name)
       .def_property_readonly("parameter",
                              [](const Gradient& self) { return unless_undefined(self.parameter()); })
       .def_property_readonly("wanted", [](const Gradient& self) { return self.wanted(); })
-      .def_property_readonly("reductions", &Gradient::reductions)
-      .def("local", [](const Gradient& self) { return unless_undefined(self.local(self.parameter())); })
       .def("set_passes", &Gradient::set_passes, py::arg("passes"))
-      .def("take", [](Gradient& self) { return unless_undefined(value_of(self.take(self.parameter()))); })
-      .def(
-          "send", [](Gradient& self, const at::Tensor& tensor) { self.send(self.parameter(), tensor); },
-          py::arg("tensor"))
-      .def("submitted", &Gradient::submitted)
-      .def("complete", &Gradient::complete, py::arg("result"))
       .def("new_step", &Gradient::new_step)
       .def("give_up", &Gradient::give_up);
 }
 
 void bind_group(py::module_& module) {
-  py::class_<GradientGroup>(module, "GradientGroup")
-      .def(py::init([](std::string name) {
-             return std::make_unique<GradientGroup>(std::move(name), global_accelerator());
+  py::class_<GradientGroup, std::shared_ptr<GradientGroup>>(module, "GradientGroup")
+      .def(py::init([](std::string name, std::shared_ptr<Rule> rule) {
+             return std::make_shared<GradientGroup>(std::move(name), std::move(rule));
            }),
-           py::arg("name"))
-      .def("add", &GradientGroup::add, py::arg("gradient"))
-      .def(
-          "mark_ready",
-          [](GradientGroup& self, Gradient& gradient, GradientGroup::Kind kind) {
-            return value_of(self.mark_ready(gradient, kind));
-          },
-          py::arg("gradient"), py::arg("kind"))
-      .def("unmark", &GradientGroup::unmark, py::arg("gradient"))
-      .def("unmark_all", &GradientGroup::unmark_all)
-      .def("any_ready", &GradientGroup::any_ready)
-      .def("kinds", [](const GradientGroup& self) { return bytes_of(self.kinds()); })
-      .def("wanted", [](const GradientGroup& self) { return bytes_of(self.wanted()); })
-      .def("put_back", &GradientGroup::put_back)
-      .def("overdue", &GradientGroup::overdue, py::arg("passes"))
-      .def("wait_for_producers", [](GradientGroup& self) { check(self.wait_for_producers()); })
-      .def("next_name", &GradientGroup::next_name, py::arg("name"))
-      .def_property_readonly("operations", &GradientGroup::operations)
-      .def_property_readonly("filled", &GradientGroup::filled)
-      .def("take_filled", &GradientGroup::take_filled)
-      .def("new_step", &GradientGroup::new_step);
+           py::arg("name"), py::arg("rule"))
+      .def_property_readonly("name", &GradientGroup::name)
+      .def_property_readonly("gradients", &GradientGroup::gradients)
+      .def("add", &GradientGroup::add, py::arg("gradient"));
 }
 
 void bind_bucket(py::module_& module) {
-  py::class_<Bucket, GradientGroup>(module, "Bucket")
-      .def(py::init(&make_bucket), py::arg("name"), py::arg("pool"), py::arg("op"),
-           py::arg("prescale_factor"), py::arg("postscale_factor"), py::keep_alive<1, 3>())
+  py::class_<Bucket, GradientGroup, std::shared_ptr<Bucket>>(module, "Bucket")
+      .def(py::init([](std::string name, std::shared_ptr<GradientPool> pool, std::shared_ptr<Rule> rule) {
+             return std::make_shared<Bucket>(std::move(name), std::move(pool), std::move(rule));
+           }),
+           py::arg("name"), py::arg("pool"), py::arg("rule"))
       .def("add", &Bucket::add, py::arg("gradient"), py::arg("entry"))
-      .def("arrived", &arrived, py::arg("gradient"))
-      .def("submit", [](Bucket& self) { check(self.submit()); })
-      .def("finish", &finish)
-      .def("abandon", &abandon)
+      .def_property_readonly("bytes", &Bucket::bytes)
+      .def_property_readonly("slices", &slices_of)
+      .def("submit", [](Bucket& self) { check(self.submit_all()); })
+      .def("finish", [](Bucket& self) { check(self.finish()); })
+      .def("abandon", &Bucket::abandon)
       .def(
           "set_technique",
           [](Bucket& self, const std::optional<std::string>& text) {
@@ -178,11 +144,14 @@ void bind_bucket(py::module_& module) {
       .def_property_readonly("technique", &technique_of)
       .def_property_readonly("state",
                              [](Bucket& self) { return unless_undefined(value_of(self.technique_state())); })
-      .def_property("run", &run_of, &set_run)
+      .def_property(
+          "run", [](const Bucket& self) { return self.technique().run(); },
+          [](Bucket& self, std::uint64_t run) { check(self.set_run(run)); })
       .def(
           "rescale", [](Bucket& self, double factor) { check(self.rescale(factor)); }, py::arg("factor"))
       .def("sent", &sent_by)
-      .def_property_readonly("applied", [](const Bucket& self) { return self.technique().applied(); })
+      .def_property_readonly("applied",
+                             [](const Bucket& self) { return self.turn() > 0 && self.technique().applied(); })
       .def("flush_next", [](Bucket& self) { self.technique().flush_next(); })
       .def_property_readonly("unflushed", [](const Bucket& self) { return self.technique().unflushed(); })
       .def_property_readonly("traffic", &traffic_of)
@@ -195,6 +164,7 @@ void bind_bucket(py::module_& module) {
 void bind_gradients(py::module_& module) {
   module.def("techniques", &techniques);
   module.def("technique_text", &technique_text, py::arg("text"));
+  bind_rule(module);
   bind_gradient(module);
   bind_group(module);
   bind_bucket(module);

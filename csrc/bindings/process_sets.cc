@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "adapter/gil.h"
+#include "adapter/waiting.h"
 #include "bindings/errors.h"
-#include "bindings/gil.h"
 #include "bindings/global_state.h"
-#include "bindings/handles.h"
 #include "bindings/topics.h"
 
 namespace roundelay::bindings {
@@ -18,10 +18,10 @@ namespace {
 // because the others would go on with the change.
 void agree(runtime::Context& context, submit::Handle agreement, const char* call) {
   try {
-    check(wait(context, agreement));
+    check(adapter::wait(context, agreement));
   } catch (const py::error_already_set&) {
     {
-      const GilReleased no_gil;
+      const adapter::GilReleased no_gil;
       context.fail("rank " + std::to_string(context.rank_info().rank) + " was interrupted in " + call);
     }
     throw;
@@ -31,14 +31,14 @@ void agree(runtime::Context& context, submit::Handle agreement, const char* call
 ProcessSetId add(std::vector<int> ranks) {
   const auto context = global_context();
   agree(*context, value_of(context->submit_new_set(ranks)), "add_process_set()");
-  const GilReleased no_gil;
+  const adapter::GilReleased no_gil;
   return value_of(context->make_process_set(ranks));
 }
 
 void remove(ProcessSetId id) {
   const auto context = global_context();
   agree(*context, value_of(context->submit_removal(id)), "remove_process_set()");
-  const GilReleased no_gil;
+  const adapter::GilReleased no_gil;
   check(context->drop_process_set(id));
 }
 

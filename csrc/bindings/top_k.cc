@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "adapter/process.h"
 #include "bindings/errors.h"
 #include "bindings/global_state.h"
 #include "bindings/topics.h"
@@ -17,7 +18,7 @@ namespace {
 // Selects on the device of the values, in its current stream. The host does not wait for a GPU.
 Status select(const at::Tensor& values, const kernels::TopKRule& rule, at::Tensor& chosen,
               at::Tensor& indices) {
-  const auto stream = global_accelerator().stream_for(values.device(), "mstopk: the tensor");
+  const auto stream = adapter::accelerator().stream_for(values.device(), "mstopk: the tensor");
   if (!stream.ok()) return stream.status();
   if (chosen.numel() == 0) return {};
   const std::span from(values.const_data_ptr<float>(), static_cast<std::size_t>(values.numel()));
@@ -28,7 +29,7 @@ Status select(const at::Tensor& values, const kernels::TopKRule& rule, at::Tenso
     return {};
   }
   const adapter::CallerStream& caller = **stream;
-  kernels::GpuKernels& kernels = *global_accelerator().kernels();
+  kernels::GpuKernels& kernels = *adapter::accelerator().kernels();
   const auto bytes = static_cast<std::int64_t>(kernels.top_k_scratch(from.size()));
   const at::Tensor scratch = caller.allocate({bytes}, at::kByte);
   return kernels.top_k(caller.device_index(), from, rule, to, places,

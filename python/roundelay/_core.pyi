@@ -234,9 +234,9 @@ class Merge(Enum):
 class Agreed:
     """The result of an agreement, equal on all ranks."""
 
-    values: Final[list[bytes]]  # one for each field
-    # (field, rank, its value, other rank, its value) for each field that had to be equal and was not
-    differences: Final[list[tuple[int, int, bytes, int, bytes]]]
+    values: Final[bytes]  # of all fields, one after the other
+    # For each field that had to be equal and was not: its index, and two ranks with their values.
+    differences: Final[list[tuple[int, tuple[int, bytes], tuple[int, bytes]]]]
     absent: Final[list[int]]  # the world ranks that have joined and took no part
 
 # Merges values of all ranks of the set, which give the same fields: merges, lengths and root (a world rank;
@@ -244,6 +244,8 @@ class Agreed:
 # next to nothing. ValueError: over 255 fields or 1 MiB, or the root is not in the set. MismatchError: the
 # ranks' fields or roots differ.
 def agree(name: str, fields: list[tuple[Merge, bytes]], root: int, process_set: int) -> Agreed: ...
+def agree_async(name: str, fields: list[tuple[Merge, bytes]], root: int, process_set: int) -> int: ...
+def agreed(handle: int) -> Agreed: ...  # waits for an agree_async()
 
 # Make and remove process sets, collective over all ranks. `ranks`: world ranks, ascending. Returns the id.
 def add_process_set(ranks: list[int]) -> int: ...

@@ -1,12 +1,14 @@
-"""The classes of gradients in roundelay._core (csrc/bindings/gradient*.cc).
+"""The classes of gradients in roundelay._core (csrc/bindings: gradient*.cc, reducer.cc, master_pairs.cc).
 
 _core.pyi imports them from here. No module has this file's name.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from roundelay._core import Merge
 
 class KnownTensors:
     """Remembers the tensors in an optimizer's groups, and whether each requires a gradient."""
@@ -35,6 +37,7 @@ class GradientPool:
     ) -> None: ...
     # Adds an entry for the gradient of `parameter`, in this dtype. Returns the entry's number.
     def add(self, offset: int, parameter: torch.Tensor, dtype: torch.dtype) -> int: ...
+    def place(self, entry: int) -> tuple[int, int]: ...  # where it begins and ends
     # Removes all entries. Tensors of them that somebody holds move out of the pool, with their values. The
     # pool is zero then.
     def clear(self) -> None: ...
@@ -44,9 +47,6 @@ class GradientPool:
     # `gradient` itself if it is the entry. Earlier tensors of the entry move out as in clear().
     def fill(self, entry: int, gradient: torch.Tensor | None) -> torch.Tensor: ...
     def trim(self) -> None: ...  # returns the C library's free memory to the system; does nothing on a GPU
-    # Call it when results are complete in the current stream: later fill() calls in other streams wait for
-    # this point. Does nothing on the CPU.
-    def record_event(self) -> None: ...
     # Returns the number of buckets that were submitted since the last call, and ends the step.
     def take_turns(self) -> int: ...
     # Reduces the first `size` bytes in place. _core.allreduce_async() describes `op` and the handle.
@@ -58,9 +58,26 @@ class HookRules:
     passes_per_step: int  # backward_passes_per_step
     no_sync_depth: int  # the number of no_sync() blocks that are open
     marking: bool  # the timeline records each gradient's arrival
-    recording: bool  # AfterHook calls `arrived` for every gradient
-    graph_task: int  # the backward whose end Python waits for; -1: none
-    def __init__(self) -> None: ...
+
+class Rule:
+    """How the gradients of one optimizer are reduced, equal on all ranks. It belongs to one init()."""
+
+    # additive: results of several reductions of a gradient may be added. sparse_as_dense: sparse gradients
+    # are made dense; else takes_sparse: they are reduced as they are, or are an error. wire: the type in
+    # which fp32 and fp64 gradients travel. compressor: a torch.compression.Compressor for those in no pool.
+    def __init__(
+        self,
+        *,
+        op: int,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        process_set: int = 0,
+        additive: bool = True,
+        sparse_as_dense: bool = True,
+        takes_sparse: bool = False,
+        wire: torch.dtype | None = None,
+        compressor: Any = None,
+    ) -> None: ...
 
 class Gradient:
     """The only writer of one parameter's `.grad`: local (this rank's part), in flight or reduced."""
@@ -68,23 +85,14 @@ class Gradient:
     # `additive`: the results of several reductions may be added.
     def __init__(self, parameter: torch.Tensor, name: str, additive: bool) -> None: ...
     @property
+    def name(self) -> str: ...
+    @property
     def parameter(self) -> torch.Tensor | None: ...  # None if it no longer exists
     # False if the parameter no longer exists, is frozen, or belongs to another optimizer.
     @property
     def wanted(self) -> bool: ...
-    @property
-    def reductions(self) -> int: ...  # operations that were submitted and have no result yet
-    # Returns `.grad` if it is local.
-    def local(self) -> torch.Tensor | None: ...
     # Sets the number of backward passes in `.grad` that no reduction has taken. The hooks count on from here.
     def set_passes(self, passes: int) -> None: ...
-    # Takes a local `.grad` for a reduction. A reduced one is set aside. RuntimeError: not additive.
-    def take(self) -> torch.Tensor | None: ...
-    # Makes this tensor `.grad`, in flight.
-    def send(self, tensor: torch.Tensor) -> None: ...
-    # Counts a submitted operation. complete() adds its result to others; the last puts the sum into `.grad`.
-    def submitted(self) -> None: ...
-    def complete(self, result: torch.Tensor) -> None: ...
     def new_step(self) -> None: ...  # makes `.grad` local again, and forgets what was in flight
     def give_up(self) -> None: ...  # marks the parameter as another optimizer's
 
@@ -100,65 +108,67 @@ class BeforeHook:
 class AfterHook:
     """Hook of a parameter: counts the pass, copies the gradient into its bucket, and submits a full one.
 
-    Does nothing if BeforeHook has found that nothing would be added. Calls `arrived` instead for a backward's
-    first gradient, and for one that is sparse or in no bucket.
+    Does nothing if BeforeHook has found that nothing would be added.
     """
 
-    def __init__(self, gradient: Gradient, rules: HookRules, arrived: Callable[[], None]) -> None: ...
+    def __init__(self, gradient: Gradient, reducer: Reducer) -> None: ...
     def __call__(self, parameter: torch.Tensor) -> None: ...
+
+class GradientMarks:
+    """Records in the timeline when gradients come that nobody reduces."""
+
+    def __init__(self) -> None: ...
+    @property
+    def rules(self) -> HookRules: ...
+
+class MarkHook:
+    """Hook of a parameter whose gradient nobody reduces: counts the pass, and records the arrival."""
+
+    def __init__(self, gradient: Gradient, marks: GradientMarks) -> None: ...
+    def __call__(self, parameter: torch.Tensor) -> None: ...
+
+class BackwardListener:
+    """Calls owner.backward_ended() when the outermost backward ends, before ranks wait for each other.
+
+    It does not keep the owner alive.
+    """
+
+    def __init__(self, owner: Any) -> None: ...
+
+class LocalHook:
+    """Hook of a parameter: makes the listener hear of the end of this backward."""
+
+    def __init__(self, listener: BackwardListener) -> None: ...
+    def __call__(self, parameter: torch.Tensor) -> None: ...
+
+def queue_backward_end() -> None: ...  # makes the running backward end the listeners
+def backward_ns() -> int: ...  # the time from backwards' first gradients to their ends, in nanoseconds
 
 class GradientGroup:
     """Gradients that one operation reduces. A gradient is in the group that it was added to last."""
 
-    def __init__(self, name: str) -> None: ...
+    def __init__(self, name: str, rule: Rule) -> None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def gradients(self) -> list[Gradient]: ...
     def add(self, gradient: Gradient) -> None: ...
-    # Marks the gradient as ready; `kind` 1: dense, 1 + n: sparse in n dimensions. Returns whether the group
-    # is full (all wanted gradients are ready and dense). The caller then submits it.
-    def mark_ready(self, gradient: Gradient, kind: int) -> bool: ...
-    def unmark(self, gradient: Gradient) -> None: ...
-    def unmark_all(self) -> None: ...
-    def any_ready(self) -> bool: ...
-    # Returns a byte for each gradient: its kind; 0: it is not ready.
-    def kinds(self) -> bytes: ...
-    # Returns a byte for each gradient: 1 if it is wanted.
-    def wanted(self) -> bytes: ...
-    # Returns the indices of wanted gradients that have so many backward passes and are not ready.
-    def overdue(self, passes: int) -> list[int]: ...
-    # Puts back each gradient that was set aside for a backward that has raised before it added to `.grad`.
-    def put_back(self) -> None: ...
-    # Makes a GPU's current stream wait for the streams that produced the ready gradients.
-    def wait_for_producers(self) -> None: ...
-    # Returns the name of the next operation: `name`, with a number from the second operation of a step on.
-    def next_name(self, name: str) -> str: ...
-    @property
-    def operations(self) -> int: ...  # since the last step
-    @property
-    def filled(self) -> int: ...  # the number of times that the group was full since the last take_filled()
-    # Returns `filled`, and counts from 0 again.
-    def take_filled(self) -> int: ...
-    # Call it after the optimizer's step and zero_grad(): all gradients begin anew.
-    def new_step(self) -> None: ...
 
 class Bucket(GradientGroup):
-    """A range of a pool, reduced in the pool once in a step. Later reductions of the step are Python's."""
+    """A range of a pool, reduced in the pool once in a step; later in that step, outside of it."""
 
-    def __init__(
-        self,
-        name: str,
-        pool: GradientPool,
-        op: int,
-        prescale_factor: float,
-        postscale_factor: float,
-    ) -> None: ...
+    def __init__(self, name: str, pool: GradientPool, rule: Rule) -> None: ...
     def add(self, gradient: Gradient, entry: int) -> None: ...  # type: ignore[override]
-    # Copies a ready gradient in, made dense, and submits the bucket if it is full. Returns False, and does
-    # nothing, if the pool contains this step's result already.
-    def arrived(self, gradient: Gradient) -> bool: ...
+    @property
+    def bytes(self) -> int: ...
+    # Returns the first element of each gradient and their number, counted from the bucket's first one.
+    @property
+    def slices(self) -> list[tuple[int, int]]: ...
     # Submits the bucket, with zeros for gradients that are not there.
     def submit(self) -> None: ...
-    # Waits for the operation in flight, if there is one, and gives each gradient its result.
+    # Waits for what is in flight, and gives each gradient its result.
     def finish(self) -> None: ...
-    # Call it after a failure: waits for the operation in flight, and drops its results.
+    # Call it after a failure: waits for what is in flight, and drops its results.
     def abandon(self) -> None: ...
     @property
     def turn(self) -> int: ...  # its position among the pool's buckets of this step, from 1 on; 0: none
@@ -180,13 +190,13 @@ class Bucket(GradientGroup):
     def run(self, number: int) -> None: ...
     # Multiplies what is kept, after the scale of gradients has changed.
     def rescale(self, factor: float) -> None: ...
-    # Describes the chunks that the last operation has sent: the elements of a chunk; the indices of the
-    # chunks, which count from the bucket's first element (int32, on its device; the next operation overwrites
-    # them); the numbers of the parameters that went densely. None: it was dense, there was none, or the
-    # technique has no chunks.
+    # Describes the chunks that this step's only operation has sent: the elements of a chunk; the indices of
+    # the chunks, which count from the bucket's first element (int32, on its device; the next operation
+    # overwrites them); the numbers of the parameters that went densely. None: it was dense, there was none,
+    # or the technique has no chunks.
     def sent(self) -> tuple[int, torch.Tensor, list[int]] | None: ...
-    # Returns whether the technique has carried out the last operation, as a run or as a flush. False: the
-    # result is a dense sum.
+    # Returns whether the technique has carried out this step's last operation, as a run or as a flush. False:
+    # the result is a dense sum.
     @property
     def applied(self) -> bool: ...
     def flush_next(self) -> None: ...  # the next submission is dense, and sends what the state keeps, too
@@ -195,6 +205,69 @@ class Bucket(GradientGroup):
     # For each technique ("dense": none, or it did not apply): operations, bytes of gradients, bytes sent.
     @property
     def traffic(self) -> list[tuple[str, int, int, int]]: ...
+    def new_step(self) -> None: ...  # after the optimizer's step: all gradients begin anew
+
+class Reducer:
+    """Keeps the gradients of one optimizer equal on all ranks (csrc/gradients/reducer.h)."""
+
+    # order: reducers are waited for in this order, equal on all ranks. prefix: that of the optimizer's names.
+    # root: the world rank that leads the process set. policy: has the methods agreed(), differs(), new_step()
+    # and reduce_sparse() of GradientSync (torch/optimizer/gradient_sync.py); it is not kept alive.
+    def __init__(self, order: tuple[int, int], prefix: str, rule: Rule, root: int, policy: Any) -> None: ...
+    @property
+    def rules(self) -> HookRules: ...
+    # The groups of all gradients from now on. All ranks have the same, in this order.
+    def set_groups(self, groups: Sequence[GradientGroup]) -> None: ...
+    def set_rule(self, rule: Rule) -> None: ...  # that of a new init()
+    def set_compared(self, digest: bytes) -> None: ...  # 8 bytes, which have to be equal on all ranks
+    # This rank's values of Python's fields in the next rounds. always: agreed() is called after each round;
+    # else after one in which a rank has joined, or with a merged value that is not zero, but for equal ones.
+    def set_policy(self, values: Sequence[tuple[Merge, bytes]], always: bool) -> None: ...
+    # A tensor on the CPU that the next round brings to its greatest value of all ranks; None: none.
+    def attach(self, tensor: torch.Tensor | None) -> None: ...
+    recording: bool  # ready_times are recorded
+    # The gradients of this step that were ready while recording, with the steady clock's nanoseconds.
+    @property
+    def ready_times(self) -> list[tuple[Gradient, int]]: ...
+    # Completes everything for this step. Raises what its operations raise, and what the policy raises.
+    def synchronize(self) -> None: ...
+    def new_step(self) -> None: ...  # after the optimizer's step, and zero_grad()
+    def abandon(
+        self,
+    ) -> None: ...  # drops what is in flight, and calls the policy's new_step()
+    def has_submitted(self) -> bool: ...  # the ranks have something to agree on
+    def outstanding(self) -> bool: ...  # gradients are in flight or wait for others
+    @property
+    def rounds(self) -> int: ...  # since the last step
+    def names_in_step(self) -> list[str]: ...  # of this step's operations
+
+class MasterPair:
+    """A half parameter and its fp32 master (csrc/gradients/master_pair.h). Its owner keeps both alive."""
+
+    # The master has the parameter's values. label: names the parameter in messages.
+    def __init__(self, parameter: torch.Tensor, master: torch.Tensor, label: str) -> None: ...
+    @property
+    def parameter(self) -> torch.Tensor: ...
+    @property
+    def master(self) -> torch.Tensor: ...
+    @property
+    def label(self) -> str: ...
+    # Gives the master these values where the parameter has them, rounded, and elsewhere the parameter's own.
+    def take_where_equal(self, values: torch.Tensor) -> None: ...
+
+class MasterPairs:
+    """The fp32 masters of one optimizer (csrc/gradients/master_pairs.h)."""
+
+    def __init__(self) -> None: ...
+    def set(self, pairs: Sequence[MasterPair]) -> None: ...  # from now on
+    # Gives the masters their gradients where the parameters have newer ones. arrived: a backward has ended.
+    # RuntimeError, and no master has got a gradient: one was changed on both sides.
+    def take_gradients(self, arrived: bool = True) -> None: ...
+    def note_unscaled(self) -> None: ...  # GradScaler has changed the masters' gradients
+    def begin_gradients(self) -> None: ...  # after zero_grad() of both sides
+    def refresh(self) -> None: ...  # gives the masters what was changed in the parameters since the last step
+    def write_back(self) -> None: ...  # rounds the masters into the parameters
+    def end_step(self) -> None: ...  # write_back(), after the optimizer's step
 
 def techniques() -> list[tuple[str, str]]: ...  # (name, description) of those that set_technique() knows
 def technique_text(text: str) -> str: ...  # its canonical form. ValueError: set_technique() would refuse it

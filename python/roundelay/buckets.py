@@ -14,7 +14,6 @@ PyTorch's DistributedDataParallel: nothing can hide the last bucket, so it is sh
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
@@ -154,11 +153,17 @@ def choose(pools: Sequence[Sequence[Extent]], most: int, link: Link) -> Candidat
     return best if default.predicted - best.predicted > _WORTH * added else default
 
 
-def out_of_place(fired: Sequence[int], number: int) -> bool:
+def out_of_place(turns: Sequence[int]) -> bool:
     """Returns whether a bucket came after one that lies further back in the pool, or never though that came.
 
-    fired: the buckets' numbers in the order in which they were submitted. number: of buckets in the pool.
+    turns: the place of each bucket of the pool among those that were submitted, from 1 on; 0: it was not.
     """
-    missing = set(range(number)).difference(fired)
-    inverted = any(later < earlier for earlier, later in pairwise(fired))
-    return inverted or bool(missing and fired and min(missing) < max(fired))
+    last, missing = 0, False
+    for turn in turns:
+        if turn == 0:
+            missing = True
+        elif missing or turn < last:
+            return True
+        else:
+            last = turn
+    return False

@@ -7,7 +7,6 @@ import time
 from roundelay import _core
 
 _counters = {
-    "backward_ns": 0,
     "buckets_cast_back": 0,
     "gate_dense_ns": 0,
     "gate_kept_dense": 0,
@@ -83,4 +82,4 @@ def stats() -> dict[str, int]:
     that are over; ``gate_kept_dense``: those after which dense stayed, because nothing pays;
     ``gate_dense_ns``, ``gate_kept_ns``: the median step of the last trials, dense and with what was kept.
     """
-    return {**_core.stats(), **_counters}
+    return {**_core.stats(), "backward_ns": _core.backward_ns(), **_counters}

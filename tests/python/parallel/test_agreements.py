@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from itertools import accumulate
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -27,8 +29,18 @@ def test_without_a_lock() -> None:
     run_checks(__file__, 2, env={"ROUNDELAY_SCHEDULE_LOCK": "0"})
 
 
-def _agree(name: str, fields: Fields, root: int = -1, process_set: int = 0) -> _core.Agreed:
-    return _core.agree(name, fields, root, process_set)
+class _Agreed(NamedTuple):
+    values: list[bytes]  # one for each field
+    differences: list[tuple[int, tuple[int, bytes], tuple[int, bytes]]]
+    absent: list[int]
+
+
+def _agree(name: str, fields: Fields, root: int = -1, process_set: int = 0) -> _Agreed:
+    agreed = _core.agree(name, fields, root, process_set)
+    ends = list(accumulate(len(value) for _, value in fields))
+    values = [agreed.values[end - len(value) : end] for end, (_, value) in zip(ends, fields, strict=True)]
+    assert len(agreed.values) == ends[-1]
+    return _Agreed(values, agreed.differences, agreed.absent)
 
 
 def check_every_merge() -> None:
@@ -65,7 +77,7 @@ def check_a_difference_names_both_ranks() -> None:
     for _ in range(3):
         agreed = _agree("differ", [(Merge.OR, b"\0"), (Merge.EQUAL, value)])
         assert agreed.values == [b"\0", b"other" if last == 0 else b"usual"]
-        assert agreed.differences == ([(1, 0, b"usual", last, b"other")] if last else [])
+        assert agreed.differences == ([(1, (0, b"usual"), (last, b"other"))] if last else [])
 
 
 def check_ranks_that_have_joined_are_absent() -> None:
@@ -87,7 +99,7 @@ def check_a_set_agrees_alone() -> None:
     assert number is not None
     if some.included():
         agreed = _agree("set", [(Merge.EQUAL, bytes([hvd.rank()]))], process_set=number)
-        assert agreed.differences == [(0, 0, b"\0", 2, b"\2")]
+        assert agreed.differences == [(0, (0, b"\0"), (2, b"\2"))]
     hvd.remove_process_set(some)
 
 

@@ -30,7 +30,7 @@ class Pooled:
         Pooled.keys += 1
         self.parameters = [torch.nn.Parameter(torch.zeros(size)) for size in SIZES]
         self.pool = _core.GradientPool(Pooled.keys, PADDED_BYTES, 0, self.parameters[0].device)
-        self.bucket = _core.Bucket(name, self.pool, op, 1.0, 1.0)
+        self.bucket = _core.Bucket(name, self.pool, _core.Rule(op=op))
         begin = 0
         for index, parameter in enumerate(self.parameters):
             gradient = _core.Gradient(parameter, f"{name}.{index}", True)
@@ -57,7 +57,6 @@ class Pooled:
     def reduce(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         self.start(values)
         self.bucket.finish()
-        self.pool.record_event()
         return [parameter.grad.clone() for parameter in self.parameters if parameter.grad is not None]
 
 

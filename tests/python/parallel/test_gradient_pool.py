@@ -264,7 +264,7 @@ def check_the_same_bits_as_without_a_pool() -> None:
 
 
 def check_the_work_of_a_step() -> None:
-    """Counted, not timed: an operation a bucket, one for the agreement round, no packing, few messages."""
+    """Counted, not timed: an operation a bucket, no packing, few messages."""
     parameters, optimizer = _pooled(20)
 
     def take_steps(number: int) -> None:
@@ -282,7 +282,7 @@ def check_the_work_of_a_step() -> None:
     take_steps(steps)
     work = {name: value - before[name] for name, value in hvd.stats().items()}
     buckets = _buckets(optimizer)
-    assert work["operations"] == work["tensors"] == steps * (buckets + 1)
+    assert work["operations"] == work["tensors"] == steps * buckets
     assert work["fused_tensors"] == 0
     assert work["full_requests"] == 0
     # A tensor is in one order to each rank, or in one report. On a busy machine a wait may begin after its

@@ -67,7 +67,7 @@ def _state(optimizer: Any) -> tuple[torch.Tensor, torch.Tensor]:
     wrapper = wrapper_of(optimizer)
     assert wrapper is not None
     (bucket,) = wrapper.techniques()._buckets  # type: ignore[union-attr]
-    state = bucket.bucket.state
+    state = bucket.core.state
     assert state is not None
     levels = Levels.of(hvd.global_process_set)
     count = ROWS * COLUMNS
@@ -120,7 +120,7 @@ def check_bytes_that_a_rank_gives_to_the_fabrics() -> None:
         training.step()
         expected = 0
         for bucket in training.techniques._buckets:
-            view = next(one for one, _ in training.techniques.traffic() if one.bytes == bucket.bytes)
+            view = next(one for one, _ in training.techniques.traffic() if one.bytes == bucket.core.bytes)
             spec = training.strategy.technique(view, 99)
             if spec is None:
                 continue

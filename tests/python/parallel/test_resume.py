@@ -115,6 +115,7 @@ def check_a_state_of_any_step_of_a_new_layout() -> None:
             order = plan._pools.gradients()
             random.Random(3).shuffle(order)
             plan._pool_tuner.order = tuple(order)
+        whole.sync().publish()
         before = hvd.stats()[counter]
         states = [whole.saved()]
         while whole.steps < STEPS:

@@ -103,6 +103,7 @@ def check_layouts_wait_for_a_flush() -> None:
                 order = plan._pools.gradients()
                 events.shuffle(order)
                 plan._pool_tuner.order = tuple(order)
+            wrapper._sync.publish()
         training.step()
     work = hvd.stats()
     assert work["pool_cuts"] - before["pool_cuts"] >= 3

@@ -54,12 +54,12 @@ def shard(count: int) -> range:
 def kept(training: Training) -> list[torch.Tensor]:
     """What this rank keeps back of each parameter: the first numbers of a bucket's state."""
     found = {id(parameter): torch.zeros_like(parameter) for parameter in training.parameters}
-    lossy = [bucket for bucket in training.techniques._buckets if bucket.bucket.technique is not None]
+    lossy = [bucket for bucket in training.techniques._buckets if bucket.core.technique is not None]
     for bucket, sent in zip(lossy, training.techniques.sent(), strict=True):
         count = max(one.stop for one in sent.bucket.ranges)
         own, whole = shard(count), torch.zeros(count)
-        assert bucket.bucket.state is not None
-        whole[own.start : own.stop] = bucket.bucket.state[: 4 * len(own)].view(torch.float32)
+        assert bucket.core.state is not None
+        whole[own.start : own.stop] = bucket.core.state[: 4 * len(own)].view(torch.float32)
         for parameter, place in zip(sent.parameters, sent.bucket.ranges, strict=True):
             found[id(parameter)] = whole[place.start : place.stop]
     return [found[id(parameter)] for parameter in training.parameters]

@@ -43,11 +43,11 @@ def masks(training: Training, every: list[Sent]) -> list[torch.Tensor]:
 def residuals(training: Training) -> list[torch.Tensor]:
     """What this rank keeps back of each parameter: the first part of a bucket's state."""
     found = {id(parameter): torch.zeros_like(parameter) for parameter in training.parameters}
-    lossy = [bucket for bucket in training.techniques._buckets if bucket.bucket.technique is not None]
+    lossy = [bucket for bucket in training.techniques._buckets if bucket.core.technique is not None]
     for bucket, sent in zip(lossy, training.techniques.sent(), strict=True):
         count = max(one.stop for one in sent.bucket.ranges)
-        assert bucket.bucket.state is not None
-        kept = bucket.bucket.state[: 4 * count].view(torch.float32)
+        assert bucket.core.state is not None
+        kept = bucket.core.state[: 4 * count].view(torch.float32)
         for parameter, place in zip(sent.parameters, sent.bucket.ranges, strict=True):
             found[id(parameter)] = kept[place.start : place.stop].clone()
     return [found[id(parameter)] for parameter in training.parameters]

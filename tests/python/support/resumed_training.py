@@ -12,6 +12,7 @@ from torch import nn
 import roundelay.torch as hvd
 from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch.optimizer.gradient_sync import GradientSync
 
 CSC = "csc:keep=0.3,chunk_elements=4,dense_below=6"
 TOPK = "topk:density=0.2,dense_below=6"
@@ -120,11 +121,14 @@ class Training:
         assert wrapper is not None
         return wrapper.buckets()
 
-    def plan(self) -> PoolPlan:
+    def sync(self) -> GradientSync:
         wrapper = wrapper_of(self.optimizer)
         assert wrapper is not None
         assert wrapper._sync is not None
-        return wrapper._sync._plan
+        return wrapper._sync
+
+    def plan(self) -> PoolPlan:
+        return self.sync()._plan
 
     def check_has_kept(self) -> None:
         """Its buckets keep gradients back, unless all that the strategy may choose is dense."""

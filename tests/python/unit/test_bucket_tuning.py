@@ -143,17 +143,18 @@ def test_choices() -> None:
 
 
 def test_out_of_place() -> None:
-    assert not out_of_place([0, 1, 2], 3)
-    assert out_of_place([0, 2, 1], 3)
-    assert not out_of_place([0, 1], 3)  # the last waits for the end anyway
-    assert out_of_place([0, 2], 3)
-    assert not out_of_place([], 3)
+    assert not out_of_place([1, 2, 3])
+    assert out_of_place([1, 3, 2])
+    assert not out_of_place([1, 2, 0])  # the last waits for the end anyway
+    assert out_of_place([1, 0, 2])
+    assert not out_of_place([0, 0, 0])
 
 
 @given(st.permutations(range(6)), st.integers(0, 6))
 def test_only_the_pools_order_is_in_place(order: list[int], number: int) -> None:
     fired = order[:number]
-    assert out_of_place(fired, 6) == (fired != list(range(number)))
+    turns = [fired.index(bucket) + 1 if bucket in fired else 0 for bucket in range(6)]
+    assert out_of_place(turns) == (fired != list(range(number)))
 
 
 @given(st.floats(0, 1), st.floats(1e-9, 1e-6), st.lists(st.integers(1, 10**7), min_size=2, unique=True))

@@ -95,6 +95,6 @@ def test_this_repository_has_something_to_compare() -> None:
     """A moved folder or stub would make the check pass for nothing."""
     owners = check_records.properties(check_records.stub_classes(ROOT / check_records.PACKAGE / "_core.pyi"))
     found = [record for _, record in check_records.records(ROOT)]
-    assert {"wanted", "reductions"} <= owners.keys()
+    assert {"wanted", "technique"} <= owners.keys()
     assert {path.parent.name for path, _ in check_records.records(ROOT)} == {"optimizer", "gradients"}
     assert sum(len(check_records.fields(record)) for record in found) > 50

@@ -1,7 +1,7 @@
 """How ranks change techniques and layouts: nothing is lost, nothing is sent twice, all switch at once.
 
 Several ranks run in this thread. Their buckets are doubles of the core's that keep a part of each gradient
-back; a round combines the ranks' notes by Max, as the agreement round does.
+back; a round merges what the ranks say, as their agreement does.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from roundelay.torch.gradients.pool import Bucket
+from roundelay.torch.gradients.round_values import LONGEST_PROPOSAL, PoolValues, Round, TechniqueValues
 from roundelay.torch.operations import Max, Sum
-from roundelay.torch.optimizer.round_values import LONGEST_PROPOSAL
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Bucket as View
@@ -27,7 +27,9 @@ from roundelay.torch.strategies import Spec, Strategy
 class Core:
     """A bucket of the core: "cyclic" sends half of what it has, the others all."""
 
+    name: str
     technique: str | None = None
+    bytes: int = 4
     kept: int = 0
     run: int = 0
     unflushed: bool = False
@@ -95,13 +97,11 @@ class Rank:
 
     def use(self, number: int) -> None:
         assert all(core.kept == 0 for core in self.cores), "the layout changed before all was flushed"
-        self.cores = [Core() for _ in range(number)]
+        self.cores = [Core(f"gradient.bucket{n}(a)") for n in range(number)]
         pool = SimpleNamespace(dtype=torch.float32, device=torch.device("cpu"), index=0)
         buckets = [
             SimpleNamespace(
-                bucket=core,
-                name=f"gradient.bucket{n}(a)",
-                bytes=4,
+                core=core,
                 pool=pool,
                 members=[],
                 ranges=lambda: (),
@@ -151,10 +151,15 @@ class Job:
         assert sum(rank.came for rank in self.ranks) == sum(rank.sent for rank in self.ranks) + kept
 
     def _round(self, whole: bool) -> None:
-        notes = bytes(map(max, *(rank.techniques.values() for rank in self.here), [0] * 2000))
+        said = [rank.techniques.values() for rank in self.here]
+        leads = self.here[0] is self.ranks[0]
+        merged = TechniqueValues(
+            keeps_back=any(one.keeps_back for one in said),
+            step=said[0].step if leads else None,
+            proposal=said[0].proposal if leads else None,
+        )
         for rank in self.here:
-            assert len(notes) == rank.techniques.length()
-            rank.techniques.apply(notes)
+            rank.techniques.apply(Round(not whole, False, PoolValues(), merged))
         wants = self.wanted_layout if whole else 0
         may = {rank.techniques.may_change_layout() for rank in self.here} if wants else {False}
         assert len(may) == 1
@@ -303,9 +308,9 @@ def test_a_strategy_that_chooses_nothing_costs_nothing() -> None:
     techniques.use(cast(list[Bucket], [None]))  # a bucket that nothing can be asked of
     techniques.new_step()
     techniques.new_gradients()
-    assert techniques.values() == []
-    assert techniques.length() == 0
-    techniques.apply(b"")
+    assert techniques.values() == TechniqueValues()
+    assert not techniques.needs_rounds
+    techniques.apply(Round(False, False, PoolValues(), TechniqueValues()))
     techniques.end_round(wants_layout=False)
     assert techniques.may_change_layout()
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -25,7 +24,6 @@ from roundelay import _core, _gpu
 from roundelay.buckets import Cuts, Extent, cut, out_of_place
 from roundelay.torch.compression import Compression
 from roundelay.torch.gradients.gradient import Gradient, Reduction
-from roundelay.torch.gradients.groups import GradientGroup
 from roundelay.torch.gradients.region_keys import JobKeys
 from roundelay.torch.measure import count
 from roundelay.torch.operations import Sum
@@ -35,15 +33,6 @@ _ALIGNMENT = 64  # bytes
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # of parameters, and on the wire
 
 job_keys = JobKeys(2 * len(_DTYPES))  # a block has a key for each dtype on the CPU, and on a GPU
-
-
-@dataclass(slots=True)
-class _Place:
-    """The place of a gradient in its pool, in bytes."""
-
-    begin: int
-    end: int
-    entry: int  # its number in the pool
 
 
 def wire_dtype(gradient: Gradient) -> torch.dtype | None:
@@ -58,52 +47,22 @@ def wire_dtype(gradient: Gradient) -> torch.dtype | None:
     return sent.dtype if sent.dtype in _DTYPES else None
 
 
-class Bucket(GradientGroup):
-    """A range of a pool, whose gradients one operation reduces.
+class Bucket:
+    """A range of a pool. ``core`` reduces its gradients, in the pool if it can (csrc/gradients/bucket.h)."""
 
-    The core does a step's first reduction, in the pool (csrc/adapter/bucket.h). Later contributions (a second
-    backward before step()) are reduced where autograd has put them, as the pool contains the first result.
-    """
+    __slots__ = ("core", "members", "pool")
 
-    def __init__(self, name: str, pool: _Pool, places: Mapping[Gradient, _Place], rule: Reduction) -> None:
-        self.bucket = _core.Bucket(name, pool.memory, rule.op, rule.prescale_factor, rule.postscale_factor)
-        super().__init__(name, alone=False, core=self.bucket)
+    def __init__(self, name: str, pool: _Pool, members: Mapping[Gradient, int], rule: _core.Rule) -> None:
+        """members: the gradients, with the numbers of their entries in the pool."""
+        self.core = _core.Bucket(name, pool.memory, rule)
         self.pool = pool
-        self._begin = min(place.begin for place in places.values())
-        self.bytes = max(place.end for place in places.values()) - self._begin
-        for gradient, place in places.items():
-            self.bucket.add(gradient.core, place.entry)
-            self.members.append(gradient)
+        self.members = tuple(members)
+        for gradient, entry in members.items():
+            self.core.add(gradient.core, entry)
 
     def ranges(self) -> tuple[range, ...]:
         """Returns the elements of each gradient, counted from the bucket's first one."""
-        size = self.pool.dtype.itemsize
-        places = (self.pool.places[gradient] for gradient in self.members)
-        return tuple(
-            range((place.begin - self._begin) // size, (place.end - self._begin) // size) for place in places
-        )
-
-    def arrived(self, gradient: Gradient) -> None:
-        """Copies the gradient into the pool at once, while it is in the cache."""
-        if gradient.sparse_dimensions() or not self.bucket.arrived(gradient.core):
-            super().arrived(gradient)
-
-    def catch_up(self) -> None:
-        """Submits the whole bucket: in the pool if this is the step's first reduction."""
-        if self.core.operations > 0:
-            super().catch_up()
-        else:
-            self.bucket.submit()
-
-    def finish(self) -> None:
-        """Sleeps until all that was submitted is complete."""
-        self.bucket.finish()
-        super().finish()
-
-    def abandon(self) -> None:
-        """Waits for operations in flight after a failure, ignores their results, and starts anew."""
-        self.bucket.abandon()
-        super().abandon()
+        return tuple(range(first, first + count) for first, count in self.core.slices)
 
 
 class _Pool:
@@ -126,18 +85,18 @@ class _Pool:
         self.index = index
         self.device = device
         self.dtype = dtype
-        self.places: dict[Gradient, _Place] = {}
+        self.entries: dict[Gradient, int] = {}  # each gradient's number in the memory, in the order of these
         self._elements = {gradient: _elements(gradient) for gradient in gradients}
-        self.bytes = sum(_rounded(elements * dtype.itemsize) for elements in self._elements.values())
-        elements = self.bytes // dtype.itemsize
+        self.size = sum(_rounded(elements * dtype.itemsize) for elements in self._elements.values())
+        elements = self.size // dtype.itemsize
         results = None if result_dtype == dtype else (result_dtype, elements * result_dtype.itemsize)
-        self.memory = _memory(key, self.bytes, number, device, results)
+        self.memory = _memory(key, self.size, number, device, results)
         self.arrange(gradients)
 
     def arrange(self, gradients: Sequence[Gradient]) -> None:
         """Lays them out in this order. Earlier tensors that somebody holds keep their values."""
         self.memory.clear()
-        self.places.clear()
+        self.entries.clear()
         begin = 0
         for gradient in gradients:
             elements = self._elements[gradient]
@@ -145,8 +104,12 @@ class _Pool:
             if like is None or like.numel() != elements:  # the parameter is gone or replaced: keep its place
                 like = torch.empty(elements, device=self.device)
             end = begin + elements * self.dtype.itemsize
-            self.places[gradient] = _Place(begin, end, self.memory.add(begin, like, self.dtype))
+            self.entries[gradient] = self.memory.add(begin, like, self.dtype)
             begin = _rounded(end)
+
+    def extents(self) -> list[tuple[int, int]]:
+        """Returns where each gradient begins and ends, in bytes."""
+        return [self.memory.place(entry) for entry in self.entries.values()]
 
 
 class Pools:
@@ -178,46 +141,44 @@ class Pools:
 
     def gradients(self) -> list[Gradient]:
         """Returns all gradients, in the order of the pools."""
-        return [gradient for pool in self._pools for gradient in pool.places]
+        return [gradient for pool in self._pools for gradient in pool.entries]
 
     def largest(self) -> int:
         """Returns the number of bytes of the largest pool."""
-        return max(pool.bytes for pool in self._pools)
+        return max(pool.size for pool in self._pools)
 
     def extents(self, ready: Mapping[Gradient, float]) -> list[list[Extent]]:
         """Returns each pool's extents. ready: when gradients come, in seconds; missing ones come last."""
         last = max(ready.values(), default=0.0)
         return [
-            [Extent(place.begin, place.end, ready.get(g, last)) for g, place in pool.places.items()]
+            [
+                Extent(begin, end, ready.get(gradient, last))
+                for gradient, (begin, end) in zip(pool.entries, pool.extents(), strict=True)
+            ]
             for pool in self._pools
         ]
 
     def arrange(self, gradients: Sequence[Gradient]) -> None:
         """Lays out the same gradients in another order. Existing buckets must not be used any more."""
         for pool in self._pools:
-            pool.arrange([gradient for gradient in gradients if gradient in pool.places])
+            pool.arrange([gradient for gradient in gradients if gradient in pool.entries])
 
     def in_order(self, gradients: Sequence[Gradient]) -> list[Gradient]:
         """Returns what gradients() would return after arrange(gradients)."""
-        return [gradient for pool in self._pools for gradient in gradients if gradient in pool.places]
+        return [gradient for pool in self._pools for gradient in gradients if gradient in pool.entries]
 
     def cut(self, cuts: Cuts, most: int) -> list[Bucket]:
         """Cuts the pools into buckets, whose names have number, first and last gradient. most: bytes."""
         buckets: list[Bucket] = []
+        rule = self._rule.for_core()
         for pool in self._pools:
-            gradients = list(pool.places)
-            for indices in cut([Extent(p.begin, p.end) for p in pool.places.values()], cuts, most):
-                places = {gradients[index]: pool.places[gradients[index]] for index in indices}
+            gradients = list(pool.entries)
+            for indices in cut([Extent(*extent) for extent in pool.extents()], cuts, most):
+                members = {gradients[index]: pool.entries[gradients[index]] for index in indices}
                 ends = [gradients[i].name.removeprefix(f"{self._prefix}.") for i in (indices[0], indices[-1])]
                 name = f"{self._prefix}.bucket{len(buckets)}({'..'.join(dict.fromkeys(ends))})"
-                buckets.append(Bucket(name, pool, places, self._rule))
+                buckets.append(Bucket(name, pool, members, rule))
         return buckets
-
-    def record_event(self) -> None:
-        """Records that results are complete in the current stream."""
-        for pool in self._pools:
-            if pool.device.type != "cpu":
-                pool.memory.record_event()
 
     def step_over(self) -> bool:
         """Ends a step. Returns whether buckets were submitted in it."""
@@ -239,28 +200,21 @@ class Pools:
 
     def out_of_place(self, buckets: Sequence[Bucket]) -> bool:
         """Returns whether a bucket was submitted after a later one of its pool, or not, though that was."""
-        return any(
-            out_of_place(_order([b for b in buckets if b.pool is pool]), sum(b.pool is pool for b in buckets))
-            for pool in self._pools
-        )
+        for pool in self._pools:
+            if out_of_place([bucket.core.turn for bucket in buckets if bucket.pool is pool]):
+                return True
+        return False
 
     def trial(self) -> tuple[Callable[[int], int], torch.Tensor]:
         """Returns the first two arguments of calibration.calibrate(), for the largest pool."""
-        pool = max(self._pools, key=lambda pool: pool.bytes)
-        place = next(iter(pool.places.values()))
-        word = pool.memory.fill(place.entry, None)
+        pool = max(self._pools, key=lambda pool: pool.size)
+        word = pool.memory.fill(next(iter(pool.entries.values())), None)
 
         def start(size: int) -> int:
             name = f"{self._prefix}.calibration{size}"
             return pool.memory.allreduce_async(size, pool.dtype, name, Sum)
 
         return start, word.as_strided((1,), (1,))
-
-
-def _order(buckets: Sequence[Bucket]) -> list[int]:
-    """Returns the numbers of the buckets that were submitted in this step, in the order of submission."""
-    turns = [(bucket.bucket.turn, number) for number, bucket in enumerate(buckets)]
-    return [number for turn, number in sorted(turns) if turn > 0]
 
 
 def _memory(

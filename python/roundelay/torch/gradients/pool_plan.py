@@ -1,4 +1,4 @@
-"""Makes the ranks agree on a gradient pool, in the agreement rounds that they hold anyway (gradient_sync.py).
+"""Makes the ranks agree on a gradient pool, in the rounds that they hold anyway (optimizer/gradient_sync.py).
 
 Rank 0 of the process set proposes. All ranks carry a proposal out at the end of the same round. Nothing is
 carried out while a rank has joined (hvd.join), so no rank misses a proposal. The proposals:
@@ -21,9 +21,8 @@ search does, the pool stays as it is until they are flushed (optimizer/technique
 from __future__ import annotations
 
 import enum
-import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -34,15 +33,12 @@ from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket, Pools, wire_dtype
 from roundelay.torch.gradients.pool_state import Names, PoolState, Proposals
 from roundelay.torch.gradients.pool_tuner import PoolTuner
+from roundelay.torch.gradients.round_values import PoolValues, Round
 from roundelay.torch.measure import count
 from roundelay.torch.operations import broadcast
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies.protocol import Choices
 from roundelay.torch.tuning import calibration
-
-_PLACE_BYTES = 3  # a position in the order takes these in a round's values
-_MOST = 256**_PLACE_BYTES - 1
-_CUTS_BYTES = 8  # each number of Cuts takes these
 
 Maker = Callable[[Sequence[Gradient]], Pools]
 
@@ -76,23 +72,23 @@ class _Phase(enum.Enum):
 class PoolPlan:
     """Makes and changes the pools of one optimizer. prefix: that of the optimizer's names.
 
-    members, below: all its gradients, in an order that is equal on all ranks. rules: those of its hooks.
-    While ``rules.recording`` is true, the hooks' gradients are given to arrived().
+    members, below: all its gradients, in an order that is equal on all ranks. reducer: records
+    when gradients are ready while the plan needs it.
     """
 
     def __init__(
-        self, process_set: ProcessSet, prefix: str, rules: _core.HookRules, occupants: Occupants
+        self, process_set: ProcessSet, prefix: str, reducer: _core.Reducer, occupants: Occupants
     ) -> None:
         self._set = process_set
         self._occupants = occupants
-        self._rules = rules
+        self._reducer = reducer
         self._prefix = prefix
         self._config = _core.config()
         self._phase = _Phase.RECORDING if self._config.gradient_pool else _Phase.OVER
         self._leads = process_set.rank() == 0
         self._first: tuple[Gradient, ...] = ()  # the order of the first step with gradients
-        self._ready_at: dict[Gradient, int] = {}  # the times in this step, in nanoseconds
         self._ready: dict[Gradient, float] = {}  # the last recorded step's, in seconds from its first one
+        self._positions: torch.Tensor | None = None  # those of the next round, merged when it is over
         self._failure = ""
         self._pools: Pools | None = None
         self._buckets: list[Bucket] = []
@@ -102,86 +98,84 @@ class PoolPlan:
         self._begun = False  # all ranks have held a round with this plan, or loaded it
         self._parameters_changed = False
         self.is_outdated = False  # all ranks make another plan when this step ends
-        self._rules.recording = self._config.gradient_pool
+        self._reducer.recording = self._config.gradient_pool
 
-    def arrived(self, gradient: Gradient) -> None:
-        """Records the time at which a gradient came from backward."""
-        if gradient not in self._ready_at and wire_dtype(gradient) is not None:
-            self._ready_at[gradient] = time.monotonic_ns()
-
-    def new_step(self) -> None:
-        """Ends a step, in which gradients came in the order that was recorded."""
-        if self._ready_at:
-            self._ready = self._times()
-            self._first = self._first or tuple(self._ready_at)
+    def new_step(self, gradients: Mapping[int, Gradient]) -> None:
+        """Ends a step, in which gradients came in the order that was recorded. gradients: the optimizer's."""
+        ready = self._recorded(gradients)
+        if ready:
+            self._ready = ready
+            self._first = self._first or tuple(ready)
         submitted = self._pools is not None and self._pools.step_over()
         if self._pool_tuner is not None and self._pools is not None and submitted:
             if self._occupants.stateful:
                 self._pool_tuner.keep_sizes()
             late = self._pools.out_of_place(self._buckets)
-            self._pool_tuner.step_over(late, self._cuts, tuple(self._ready_at), self._ready)
-            self._rules.recording = self._pool_tuner.recording
-        self._ready_at.clear()
+            self._pool_tuner.step_over(late, self._cuts, tuple(ready), self._ready)
+            self._reducer.recording = self._pool_tuner.recording
 
     def parameters_changed(self) -> None:
         """Records that the optimizer has got other parameters, on all ranks before the same round."""
         self._parameters_changed = self._begun
 
-    def _times(self) -> dict[Gradient, float]:
-        """Returns the recorded times in seconds since the first one."""
-        first = min(self._ready_at.values(), default=0)
-        return {gradient: (at - first) * 1e-9 for gradient, at in self._ready_at.items()}
+    def _recorded(self, gradients: Mapping[int, Gradient]) -> dict[Gradient, float]:
+        """Returns when this step's gradients came that may be in a pool, in seconds from the first one on."""
+        if not self._reducer.recording:
+            return {}
+        records = {gradient.core: gradient for gradient in gradients.values() if gradient.group is None}
+        at: dict[Gradient, int] = {}
+        for core, time in self._reducer.ready_times:
+            gradient = records.get(core)
+            if gradient is not None and gradient not in at and wire_dtype(gradient) is not None:
+                at[gradient] = time
+        first = min(at.values(), default=0)
+        return {gradient: (time - first) * 1e-9 for gradient, time in at.items()}
 
-    # -- agreement rounds
+    # -- rounds
 
-    def values(self, members: Sequence[Gradient], alone: bool) -> list[int]:
-        """Returns this rank's bytes, to be combined by Max: a byte for each rank (1: here), then the phase's.
-
-        alone: this rank waits for this round and nothing else.
-        """
-        if self._phase is _Phase.OVER:
-            return []
-        here = [int(index == self._set.rank()) for index in range(self._set.size())]
+    def values(self) -> PoolValues:
+        """Returns what this rank says in the next round."""
         if self._phase is _Phase.MAKING:
-            unknown = self._config.theta_auto and calibration.known(self._set) is None
-            return [*here, int(bool(self._failure)), int(not alone), int(unknown)]
-        if self._phase is _Phase.RUNNING:
-            reorder = self._pool_tuner is not None and self._pool_tuner.order is not None
-            wish = self._pool_tuner.cuts if self._pool_tuner is not None else None
-            numbers = wish or Cuts(0, 0)
-            return [*here, int(reorder), int(wish is not None), *_bytes(numbers, _CUTS_BYTES)]
-        order: Sequence[Gradient] = self._first_order(members) if self._leads else ()
-        if self._pool_tuner is not None:
-            order = self._pool_tuner.order or ()
-        positions = dict.fromkeys(members, 0)
-        for position, gradient in enumerate((g for g in order if g in positions), 1):
-            positions[gradient] = position
-        return [*here, *_bytes(positions.values(), _PLACE_BYTES)]
+            unmeasured = self._config.theta_auto and calibration.known(self._set) is None
+            return PoolValues(failed=bool(self._failure), unmeasured=unmeasured)
+        if self._phase is _Phase.RUNNING and self._pool_tuner is not None:
+            return PoolValues(reorder=self._pool_tuner.order is not None, cuts=self._pool_tuner.cuts)
+        return PoolValues()
 
-    def _first_order(self, members: Sequence[Gradient]) -> Sequence[Gradient]:
-        """Returns the order to propose first."""
-        return self._first if len(members) <= _MOST else ()
+    def order_of(self, members: Sequence[Gradient]) -> torch.Tensor | None:
+        """Returns positions, from 1 on, that the next round makes rank 0's on all ranks; None: it needs none.
 
-    def apply(self, members: Sequence[Gradient], values: Sequence[int], make: Maker) -> list[Bucket]:
-        """Takes the combined bytes. Returns new buckets, which all ranks use from now on; often none.
+        0: the gradient has none.
+        """
+        self._positions = None
+        if self._phase is _Phase.RECORDING or self._phase is _Phase.ORDERING:
+            order: Sequence[Gradient] = self._first if self._leads else ()
+            if self._pool_tuner is not None:
+                order = self._pool_tuner.order or ()
+            places = {gradient: place for place, gradient in enumerate(members)}
+            self._positions = torch.zeros(len(members), dtype=torch.int32, device="cpu")
+            for position, gradient in enumerate((g for g in order if g in places), 1):
+                self._positions[places[gradient]] = position
+        return self._positions
+
+    def apply(self, members: Sequence[Gradient], agreed: Round, make: Maker) -> list[Bucket]:
+        """Takes a round's result. Returns new buckets, which all ranks use from now on; often none.
 
         make: makes pools of gradients in this order.
         """
-        if self._phase is _Phase.OVER:
-            return []
-        here, rest = values[: self._set.size()], values[self._set.size() :]
-        if not all(here):
+        if self._phase is _Phase.OVER or agreed.some_joined:
             return []
         self._begun = True
+        pool = agreed.pool
         if self._parameters_changed:
             self.is_outdated = self._occupants.may_change_layout()
             return []
         if self._phase is _Phase.MAKING:
-            failed, busy, unknown = rest
-            return self._give_up() if failed else self._begin(may_wait=not busy, measure=bool(unknown))
+            return self._give_up() if pool.failed else self._begin(not agreed.busy, pool.unmeasured)
         if self._phase is _Phase.RUNNING:
-            return self._follow_tuner(reorder=bool(rest[0]), recut=bool(rest[1]), numbers=rest[2:])
-        positions = zip(_numbers(rest, _PLACE_BYTES), members, strict=True)
+            return self._follow_tuner(pool.reorder, pool.cuts)
+        assert self._positions is not None
+        positions = zip(self._positions.tolist(), members, strict=True)
         order = [gradient for _, gradient in sorted((p for p in positions if p[0]), key=lambda p: p[0])]
         if not order:
             return []
@@ -191,10 +185,11 @@ class PoolPlan:
         self._try(make, order)
         return []
 
-    def end_round(self) -> None:
-        """Ends a round: all submitted operations are complete."""
-        if self._pools is not None:
-            self._pools.record_event()
+    @property
+    def needs_rounds(self) -> bool:
+        """True if apply() is to be called after the next round, whatever its result is."""
+        moving = self._phase is not _Phase.RUNNING and self._phase is not _Phase.OVER
+        return moving or self._waits or self._parameters_changed
 
     # -- what happens on all ranks at once
 
@@ -209,7 +204,7 @@ class PoolPlan:
         """Gives the pool up on all ranks."""
         if self._failure:
             warnings.warn(f"no gradient pool: {self._failure}", RuntimeWarning, stacklevel=2)
-        self._phase, self._pools, self._rules.recording = _Phase.OVER, None, False
+        self._phase, self._pools, self._reducer.recording = _Phase.OVER, None, False
         return []
 
     def _begin(self, may_wait: bool, measure: bool) -> list[Bucket]:
@@ -218,8 +213,7 @@ class PoolPlan:
         may_wait: all ranks can wait for each other here. measure: some rank has no measured numbers.
         """
         assert self._pools is not None
-        self._phase, self._rules.recording = _Phase.RUNNING, False
-        self._ready = self._ready or self._times()  # a loaded state brings none
+        self._phase, self._reducer.recording = _Phase.RUNNING, False
         large = self._pools.largest() >= calibration.SMALLEST
         auto = self._config.theta_auto and self._pools.measurable and large
         with torch.no_grad():
@@ -246,16 +240,15 @@ class PoolPlan:
         theta, last = broadcast(numbers, root, f"{self._prefix}.cuts", self._set).tolist()
         return Cuts(theta, last)
 
-    def _follow_tuner(self, reorder: bool, recut: bool, numbers: Sequence[int]) -> list[Bucket]:
-        self._waits = (reorder or recut) and not self._occupants.may_change_layout()
+    def _follow_tuner(self, reorder: bool, cuts: Cuts | None) -> list[Bucket]:
+        self._waits = (reorder or cuts is not None) and not self._occupants.may_change_layout()
         if self._waits:
             return []  # rank 0 proposes the same again in the next round
         if reorder:
             self._phase = _Phase.ORDERING
-        if not recut or (reorder and self._occupants.stateful):  # a flush makes room for one change
+        if cuts is None or (reorder and self._occupants.stateful):  # a flush makes room for one change
             return []
-        theta, last = _numbers(numbers, _CUTS_BYTES)
-        self._cuts = Cuts(theta, last)
+        self._cuts = cuts
         count("pool_cuts")
         self._occupants.layout_will_change()
         return self._cut()
@@ -328,7 +321,7 @@ class PoolPlan:
             self._pool_tuner.order_watch.state = proposals.late, found(proposals.last)
             self._pool_tuner.order = found(proposals.order) or None
             self._pool_tuner.cuts = proposals.cuts
-        self._rules.recording = self._pool_tuner is not None and self._pool_tuner.recording
+        self._reducer.recording = self._pool_tuner is not None and self._pool_tuner.recording
         return self._cut()
 
     @staticmethod
@@ -354,11 +347,3 @@ class PoolPlan:
     def cuts(self) -> Cuts | None:
         """The sizes of the pools' buckets; None while no pool is in use."""
         return self._cuts if self._buckets else None
-
-
-def _bytes(numbers: Iterable[int], each: int) -> list[int]:
-    return [byte for number in numbers for byte in number.to_bytes(each, "big")]
-
-
-def _numbers(values: Sequence[int], each: int) -> list[int]:
-    return [int.from_bytes(bytes(values[i : i + each]), "big") for i in range(0, len(values), each)]

@@ -88,8 +88,11 @@ class PoolOwner(Protocol):
     def restart(self) -> None:
         """Begins without a pool."""
 
-    def outstanding(self) -> bool:
-        """Returns whether gradients are in flight."""
+    def in_step(self) -> bool:
+        """Returns whether gradients of the next step were reduced, or are in flight."""
+
+    def publish(self) -> None:
+        """Gives the core this rank's values of the next round."""
 
 
 def _cuts(numbers: list[int]) -> Cuts | None:

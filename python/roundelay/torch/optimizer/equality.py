@@ -1,4 +1,4 @@
-"""Tells ranks that have unequal values: digests travel with other values and are combined by Max."""
+"""Tells ranks that have unequal values: they compare digests, and where these differ, the values."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from roundelay import _core
 from roundelay.errors import MismatchError
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.functions import allgather_object
-from roundelay.torch.operations import Max
 from roundelay.torch.parameter_list import Row, difference, first_other, kind_of
 from roundelay.torch.process_sets import ProcessSet, set_id
 from roundelay.torch.strategies import Strategy
+
+Difference = tuple[int, tuple[int, bytes], tuple[int, bytes]]  # a field; two ranks, and their values
 
 DIGEST_BYTES = 8
 NO_DIGEST = bytes(DIGEST_BYTES)
@@ -25,23 +26,10 @@ def digest_of(text: str) -> bytes:
     return b"\1" + hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES - 1).digest()
 
 
-def both_ways(digest: bytes) -> bytes:
-    """Returns the digest and its complement, whose largest values tell whether all ranks have the same."""
-    return digest + bytes(255 - byte for byte in digest)
-
-
-def mixed(both: bytes, other: bytes) -> bytes:
-    """Returns both_ways() of a digest that differs if one of two does. both: both_ways() of one of them."""
-    if other == NO_DIGEST:
-        return both
-    number = int.from_bytes(both[:DIGEST_BYTES], "big") ^ int.from_bytes(other, "big")
-    return both_ways(number.to_bytes(DIGEST_BYTES, "big"))
-
-
-def equal(combined: bytes) -> bool:
-    """Returns whether all ranks had the same digest, from what both_ways() returned, combined by Max."""
-    most, least = combined[:DIGEST_BYTES], combined[DIGEST_BYTES:]
-    return all(255 - high == low for high, low in zip(most, least, strict=True))
+def mixed(digest: bytes, other: bytes) -> bytes:
+    """Returns a digest that differs if one of two does."""
+    number = int.from_bytes(digest, "big") ^ int.from_bytes(other, "big")
+    return number.to_bytes(DIGEST_BYTES, "big")
 
 
 def way_of(strategy: Strategy, compression: type[Compressor]) -> str:
@@ -79,10 +67,8 @@ def check_parameters(named: Mapping[str, torch.Tensor], prefix: str, process_set
     named: in the canonical order. prefix: that of the optimizer's names.
     """
     rows = [Row(name, *kind_of(tensor)) for name, tensor in named.items()]
-    values = bytearray(both_ways(digest_of_parameters(rows)))
-    tensor = torch.frombuffer(values, dtype=torch.uint8)
-    _core.allreduce(tensor, tensor, f"{prefix}.equal", Max, 1.0, 1.0, set_id(process_set))
-    if not equal(bytes(values)):
+    mine = (_core.Merge.EQUAL, digest_of_parameters(rows))
+    if _core.agree(f"{prefix}.equal", [mine], -1, set_id(process_set)).differences:
         error = parameters_error(rows, set(), prefix, process_set)
         if error is not None:
             raise error

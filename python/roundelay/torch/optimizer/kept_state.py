@@ -129,14 +129,14 @@ class KeptState:
                     f"this state has bucket {name!r}, which is not among those in use: load it with the "
                     "HOROVOD_FUSION_THRESHOLD of the job that saved it"
                 )
-            bucket.bucket.set_technique(kept.technique)
+            bucket.core.set_technique(kept.technique)
             if kept.state is not None:
                 _give_state(name, bucket, kept.state, kept.unflushed)
-            bucket.bucket.run = kept.run
+            bucket.core.run = kept.run
 
 
 def _give_state(name: str, bucket: Bucket, kept: torch.Tensor, unflushed: bool) -> None:
-    state = bucket.bucket.state
+    state = bucket.core.state
     if state is None or state.shape != kept.shape or state.dtype != kept.dtype:
         raise ValueError(
             f"the state of bucket {name!r} has {kept.numel()} bytes, and "
@@ -150,7 +150,7 @@ def kept_buckets(buckets: Iterable[tuple[str, Bucket]]) -> dict[str, KeptBucket]
     """Returns the states of the buckets that have a technique, from (name, bucket) pairs."""
     found = {}
     for name, bucket in buckets:
-        core = bucket.bucket
+        core = bucket.core
         technique, state = core.technique, core.state
         if technique is not None:
             copied = None if state is None else state.to("cpu", copy=True)

@@ -3,11 +3,14 @@
 A *master* takes the place of its parameter in the optimizer's groups and state. Backward, hooks and
 reductions go on with the parameter, whose ``.grad`` is in its half type. Then:
 
-1. When a backward is over, the masters get its gradients, cast to fp32 (take_gradients).
-2. ``step()`` changes the masters, and write_back() rounds them into the parameters.
+1. When a backward is over, the masters get its gradients, cast to fp32 (MasterPairs.take_gradients).
+2. ``step()`` changes the masters, and MasterPairs.write_back() rounds them into the parameters.
 
 Users may change either gradient before the step, as clipping does, and the parameters between two steps
 (loading, broadcasting): version counters tell which one is newer. A change through ``.data`` has none.
+
+The core does what a step does for each master (csrc/gradients/master_pairs.h). Python decides which
+parameters have masters, and has them in the optimizer's methods.
 
 Source: mixed precision training, Micikevicius et al. (arXiv 1710.03740), section 3.1.
 """
@@ -22,22 +25,21 @@ from typing import Any
 
 import torch
 
+from roundelay import _core
 from roundelay.errors import MismatchError
 from roundelay.torch.functions import replaced
-from roundelay.torch.operations import allgather
-from roundelay.torch.operations.common import row_of_this_rank
-from roundelay.torch.optimizer.master_pair import MasterPair
+from roundelay.torch.optimizer.equality import Difference
 from roundelay.torch.optimizer_layout import MASTERS_KEY
-from roundelay.torch.process_sets import ProcessSet
 
 HALVES = (torch.float16, torch.bfloat16)
 _CARRIED = "_master_weights"  # a copied optimizer's pairs of a parameter and its master
 
 
 class MasterWeights:
-    """The masters of one optimizer. Its methods that have an argument ``optimizer`` expect this one."""
+    """The masters of one optimizer. Its methods that have an argument ``optimizer`` expect this one.
 
-    VALUES = 2  # the length of values()
+    pairs: what a step does with all of them. This object keeps their tensors alive.
+    """
 
     def __init__(self, enabled: bool) -> None:
         """enabled: false if no parameter is to have a master."""
@@ -51,8 +53,9 @@ class MasterWeights:
                 "load_state_dict": self.load_state_dict,
                 "__reduce_ex__": self.reduce,
             }
-        self._by_master: dict[torch.Tensor, MasterPair] = {}
-        self._by_parameter: dict[torch.Tensor, MasterPair] = {}
+        self.pairs = _core.MasterPairs()
+        self._by_master: dict[torch.Tensor, _core.MasterPair] = {}
+        self._by_parameter: dict[torch.Tensor, _core.MasterPair] = {}
         self._warned = False  # a checkpoint had no masters
 
     @classmethod
@@ -82,6 +85,12 @@ class MasterWeights:
             return
         self._by_parameter = {one: pair for one, pair in self._by_parameter.items() if one in named}
         self._by_master = {pair.master: pair for pair in self._by_parameter.values()}
+        try:
+            self._make_masters(optimizer, named)
+        finally:  # there may be no memory for some
+            self.pairs.set(list(self._by_parameter.values()))
+
+    def _make_masters(self, optimizer: torch.optim.Optimizer, named: Mapping[torch.Tensor, str]) -> None:
         places = [
             (group["params"], index)
             for group in optimizer.param_groups
@@ -94,10 +103,18 @@ class MasterWeights:
         for group, index in places:
             parameter = group[index]
             if parameter not in self._by_parameter:  # a group may have it twice
-                pair = MasterPair(parameter, named[parameter], carried.get(parameter))
-                self._by_parameter[parameter] = self._by_master[pair.master] = pair
-                _move_state(optimizer, parameter, pair.master)
-            group[index] = self._by_parameter[parameter].master
+                master = self._make_master(parameter, named[parameter], carried.get(parameter))
+                _move_state(optimizer, parameter, master)
+            group[index] = self.stepped(parameter)
+
+    def _make_master(self, parameter: torch.Tensor, label: str, values: torch.Tensor | None) -> torch.Tensor:
+        """values: a copied optimizer's master. They count where the parameter has not changed since."""
+        master = torch.nn.Parameter(parameter.detach().to(torch.float32))
+        pair = _core.MasterPair(parameter, master, label)
+        if values is not None:
+            pair.take_where_equal(values)
+        self._by_parameter[parameter] = self._by_master[master] = pair
+        return master
 
     def parameters(self, optimizer: torch.optim.Optimizer) -> list[list[torch.Tensor]]:
         """Returns the model's parameters, group by group."""
@@ -113,74 +130,25 @@ class MasterWeights:
         pair = self._by_parameter.get(parameter)
         return parameter if pair is None else pair.master
 
-    # -- a step
-
-    def take_gradients(self, arrived: bool = True) -> None:
-        """Gives the masters their gradients where the parameters have newer ones.
-
-        arrived: a backward has ended. RuntimeError if a gradient was changed on both sides.
-        """
-        sources = [(pair, pair.source(arrived)) for pair in self._by_master.values()]
-        taken = [(pair, gradient) for pair, gradient in sources if gradient is not None]
-        given = [pair.room(gradient) for pair, gradient in taken]
-        dense = [n for n, (_, gradient) in enumerate(taken) if gradient.layout == torch.strided]
-        if dense:
-            with torch.no_grad():
-                torch._foreach_copy_([given[n] for n in dense], [taken[n][1].detach() for n in dense])
-        for pair, _ in taken:
-            pair.note_gradient()
-
-    def note_unscaled(self) -> None:
-        """Notes that GradScaler has changed the masters' gradients, which their versions do not tell."""
-        for pair in self._by_master.values():
-            pair.note_change()
-
-    def refresh(self) -> None:
-        """Gives the masters the values that were changed in the parameters since the last step."""
-        for pair in self._by_master.values():
-            pair.refresh()
-
-    def write_back(self) -> None:
-        """Rounds the masters into the parameters."""
-        pairs = list(self._by_master.values())
-        if pairs:
-            with torch.no_grad():
-                torch._foreach_copy_([pair.parameter for pair in pairs], [pair.master for pair in pairs])
-        for pair in pairs:
-            pair.note_weight()
-
     @contextmanager
     def between_steps(self) -> Iterator[None]:
         """Surrounds a change of the masters between two steps; parameters get it at the end."""
-        self.refresh()
+        self.pairs.refresh()
         yield
-        self.write_back()
+        self.pairs.write_back()
 
-    def end_step(self) -> None:
-        """Ends a step, in which the optimizer has changed the masters."""
-        self.write_back()
-        for pair in self._by_master.values():
-            pair.end_step()
-
-    # -- the agreement round (gradient_sync.py)
-
-    def values(self) -> list[int]:
-        """Returns this rank's bytes, to be combined by Max: it has masters, it has none."""
-        return [int(self.enabled), int(not self.enabled)]
-
-    def check(self, values: bytes, prefix: str, process_set: ProcessSet) -> None:
-        """Takes values(), combined. MismatchError, on all ranks, if only some of them have masters.
+    @staticmethod
+    def check(differences: list[Difference], prefix: str) -> None:
+        """Takes the differences of a round. MismatchError, on all ranks, if only some have masters.
 
         prefix: that of the optimizer's names.
         """
-        if not all(values):
-            return
-        rows = allgather(row_of_this_rank(int(self.enabled)), f"{prefix}.masters", process_set).tolist()
-        has, lacks = (next(rank for rank, enabled in rows if enabled == one) for one in (1, 0))
-        raise MismatchError(
-            f"master_weights of an optimizer ({prefix!r}) differs between ranks: rank {has} has True, rank "
-            f"{lacks} False: give DistributedOptimizer the same arguments on every rank"
-        )
+        for _, *sides in differences:
+            (lacks, _), (has, _) = sorted(sides, key=lambda side: side[1])
+            raise MismatchError(
+                f"master_weights of an optimizer ({prefix!r}) differs between ranks: rank {has} has True, "
+                f"rank {lacks} False: give DistributedOptimizer the same arguments on every rank"
+            )
 
     # -- methods of the optimizer
 
@@ -193,9 +161,7 @@ class MasterWeights:
             type(optimizer).zero_grad(optimizer, *args, **kwargs)
         finally:
             optimizer.param_groups = masters
-        for pair in self._by_master.values():
-            pair.forget_gradient()
-            pair.note_gradient()  # both are zero, if they are there
+        self.pairs.begin_gradients()
 
     def add_param_group(self, optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> None:
         """Adds a group of parameters; adopt() makes their masters. ValueError: some are there already."""
@@ -206,7 +172,7 @@ class MasterWeights:
 
     def state_dict(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """Returns the optimizer's state dict with the masters in it."""
-        self.refresh()
+        self.pairs.refresh()
         masters = {number: pair.master.detach() for number, pair in self._numbered(optimizer)}
         return {**type(optimizer).state_dict(optimizer), MASTERS_KEY: masters}
 
@@ -225,8 +191,8 @@ class MasterWeights:
         for number, pair in pairs:
             with torch.no_grad():
                 pair.master.copy_(masters.get(number, pair.parameter))
-        self.write_back()
-        missing = [pair.name for number, pair in pairs if number not in masters]
+        self.pairs.write_back()
+        missing = [pair.label for number, pair in pairs if number not in masters]
         if missing and not self._warned:
             self._warned = True
             text = (
@@ -236,18 +202,18 @@ class MasterWeights:
             warnings.warn(text, RuntimeWarning, stacklevel=5)
 
     @staticmethod
-    def _check(number: int, pair: MasterPair, master: Any) -> None:
+    def _check(number: int, pair: _core.MasterPair, master: Any) -> None:
         if master is None:
             return
         shape = tuple(pair.parameter.shape)
         if not isinstance(master, torch.Tensor) or tuple(master.shape) != shape:
             has = f"shape {list(master.shape)}" if isinstance(master, torch.Tensor) else repr(master)
             raise ValueError(
-                f"the checkpoint's fp32 master number {number} has {has}, but {pair.name} has shape "
+                f"the checkpoint's fp32 master number {number} has {has}, but {pair.label} has shape "
                 f"{list(shape)}: it is the checkpoint of another model"
             )
 
-    def _numbered(self, optimizer: torch.optim.Optimizer) -> Iterator[tuple[int, MasterPair]]:
+    def _numbered(self, optimizer: torch.optim.Optimizer) -> Iterator[tuple[int, _core.MasterPair]]:
         """Yields the pairs with the numbers that their parameters have in a state dict."""
         every: Iterable[torch.Tensor] = (p for group in optimizer.param_groups for p in group["params"])
         for number, tensor in enumerate(every):
@@ -256,7 +222,7 @@ class MasterWeights:
 
     def reduce(self, optimizer: torch.optim.Optimizer, protocol: Any) -> tuple[Any, ...]:
         """Returns how to copy it: as a plain optimizer of the parameters, which brings the masters along."""
-        self.refresh()
+        self.pairs.refresh()
         reduced: Any = type(optimizer).__reduce_ex__(optimizer, protocol)
         make, arguments, state, *rest = reduced
         groups = [

@@ -1,13 +1,13 @@
 """Gives the buckets of one optimizer the techniques that its strategy chooses.
 
-After each step, and when buckets are made, it asks the strategy for each bucket's technique. The agreement
-round (gradient_sync.py) carries the values on which the ranks must agree: rank 0's number of the step, and
-rank 0's proposals.
+After each step, and when buckets are made, it asks the strategy for each bucket's technique. The rounds
+(gradient_sync.py) carry what the ranks must agree on: rank 0's proposals, and its number of the step where
+ranks may have counted others (after a join, or a state that was loaded).
 
 **Flushing.** A technique with state keeps gradients back. Before such a bucket gets another technique, and
 before the pool is cut or laid out anew, all ranks submit buckets as a *flush* (densely, with all that was
 kept back) until every rank has said that its state is empty. So nothing is lost, and nothing is sent twice.
-A strategy without techniques costs no call for each bucket, and no byte in the round.
+A strategy without techniques costs no call for each bucket.
 """
 
 from __future__ import annotations
@@ -25,17 +25,11 @@ from roundelay.torch import strategies
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.gradients.pool_state import PoolOwner, PoolState
+from roundelay.torch.gradients.round_values import LONGEST_PROPOSAL, Round, TechniqueValues
 from roundelay.torch.operations import LINEAR_OPS
 from roundelay.torch.optimizer import equality
 from roundelay.torch.optimizer.equality import NO_DIGEST
 from roundelay.torch.optimizer.kept_state import Flushing, KeptState, Parameters, kept_buckets, parameters_of
-from roundelay.torch.optimizer.round_values import (
-    LONGEST_PROPOSAL,
-    STEP_BYTES,
-    RoundResult,
-    proposal_of,
-    round_length,
-)
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.strategies.pool_shapes import shape_in_pool
@@ -46,7 +40,7 @@ Traffic = list[tuple[str, int, int, int]]  # a technique's text, operations, byt
 class Techniques:
     """The techniques of one optimizer's buckets.
 
-    prefix: that of the optimizer's names. gradients: all gradients of the optimizer; more may come.
+    prefix: that of the optimizer's names. records: of all gradients of the optimizer; more may come.
     """
 
     def __init__(
@@ -55,14 +49,14 @@ class Techniques:
         op: int,
         process_set: ProcessSet,
         prefix: str,
-        gradients: Mapping[int, Gradient],
+        records: Mapping[int, Gradient],
     ) -> None:
         kind = type(strategy)
         self._strategy = strategy
         self._op = op
         self._set = process_set
         self.prefix = prefix
-        self._gradients = gradients
+        self._records = records
         self.asks = kind.technique is not Strategy.technique  # False: every bucket is dense
         self.choices = strategy.choices  # its candidates for the search (gradients/pool_tuner.py)
         self._proposes = kind.propose is not Strategy.propose
@@ -72,6 +66,7 @@ class Techniques:
         self._keeps: list[bool] = []  # True: the technique has state
         self._canonical: dict[str, str] = {}  # forms of its answers
         self._step = 0
+        self._step_agreed = False  # all ranks count from the same step
         self._flushing = False  # alike on all ranks: buckets are submitted as flushes
         self._flush_this_step = False  # flush() was called
         self._some_joined = False  # before the last round; techniques do not apply then, and stay as they are
@@ -79,7 +74,6 @@ class Techniques:
         self._empty_everywhere = False  # the states of all ranks are empty, by the last round's values
         self._overflow_said = False  # the warning of note_overflow()
         self._owner: weakref.ref[PoolOwner] | None = None
-        self._in_step = False  # some gradients of the next step were reduced
         self._loading: KeptState | None = None  # while its buckets are made
         self.loaded = False  # a state was loaded, and no step was taken since
         self.loaded_digest = NO_DIGEST  # of the state that was loaded; the ranks compare theirs in each round
@@ -108,6 +102,7 @@ class Techniques:
         self.loaded, self.loaded_digest = False, NO_DIGEST
         self._buckets, self._views, self._asked, self._keeps = [], [], [], []
         self._flushing = self._empty_everywhere = self._flush_this_step = self._some_joined = False
+        self._step_agreed = False
 
     def new_step(self) -> None:
         """Ends a step of the optimizer: the next one may take other techniques."""
@@ -118,7 +113,6 @@ class Techniques:
 
     def new_gradients(self) -> None:
         """Begins new gradients, within a step or after it. While flushing, these are flushed too."""
-        self._in_step = False
         if self._flushing or self._flush_this_step:
             self._flush_all()
 
@@ -133,10 +127,13 @@ class Techniques:
         Techniques are those from before the join on all ranks. The next step is a flush: a rank may have been
         asked for one before it joined, and then it must be one on all.
         """
-        self._step, self._some_joined = step, False
+        self._step, self._step_agreed, self._some_joined = step, False, False
         if not self._flushing:
             self._ask()
         self.flush()
+        owner = self._pool_owner()
+        if owner is not None:
+            owner.publish()
 
     def _ask(self) -> None:
         """Asks the strategy about each bucket. A bucket that keeps something back is flushed first."""
@@ -149,8 +146,8 @@ class Techniques:
             if self._keeps[number] and not self._empty_everywhere:
                 self._begin_flushing()
                 return
-            bucket.bucket.set_technique(text)
-            self._asked[number], self._keeps[number] = text, bucket.bucket.state is not None
+            bucket.core.set_technique(text)
+            self._asked[number], self._keeps[number] = text, bucket.core.state is not None
 
     def _answer(self, bucket: strategies.Bucket) -> str | None:
         spec = self._strategy.technique(bucket, self._step)
@@ -172,8 +169,8 @@ class Techniques:
         pool = bucket.pool
         return strategies.Bucket(
             number,
-            self._short(bucket.name),
-            bucket.bytes,
+            self._short(bucket.core.name),
+            bucket.core.bytes,
             pool.dtype,
             pool.device,
             names,
@@ -187,7 +184,7 @@ class Techniques:
 
     def traffic(self) -> list[tuple[strategies.Bucket, Traffic]]:
         """Returns each bucket's traffic by technique, since the bucket was made."""
-        return [(self._view(n, bucket), bucket.bucket.traffic) for n, bucket in enumerate(self._buckets)]
+        return [(self._view(n, bucket), bucket.core.traffic) for n, bucket in enumerate(self._buckets)]
 
     def sent(self) -> list[strategies.Sent]:
         """Returns the buckets that have a technique, and the part of them that this step has sent."""
@@ -223,45 +220,44 @@ class Techniques:
     def _flush_all(self) -> None:
         for bucket, keeps in zip(self._buckets, self._keeps, strict=True):
             if keeps:
-                bucket.bucket.flush_next()
+                bucket.core.flush_next()
 
-    # -- the agreement round
+    # -- rounds
 
-    def values(self) -> list[int]:
-        """Returns this rank's bytes, to be combined by Max; none if the strategy has nothing to say.
+    @property
+    def needs_rounds(self) -> bool:
+        """True if apply() is to be called after the next round, whatever its result is."""
+        return self._flushing or self._some_joined
 
-        ValueError: what the strategy proposes is no bytes, or too long.
-        """
-        if not (self.asks or self._proposes):
-            return []
+    def values(self) -> TechniqueValues:
+        """Returns what this rank says in the next round. ValueError: what the strategy proposes is wrong."""
         leads = self._set.rank() == 0
-        values = [int(index == self._set.rank()) for index in range(self._set.size())]
-        values.append(int(self._flushing and not self._empty_here))
-        values += (self._step if leads else 0).to_bytes(STEP_BYTES, "big")
-        if self._proposes:
-            proposal = proposal_of(self._strategy) if leads else b""
-            values += [*proposal, *bytes(2 + LONGEST_PROPOSAL - len(proposal))]
-        return values
+        return TechniqueValues(
+            keeps_back=self._flushing and not self._empty_here,
+            step=self._step if leads and self.asks and not self._step_agreed else None,
+            proposal=self._proposal() if leads and self._proposes else None,
+        )
 
-    def length(self) -> int:
-        """Returns the number of bytes in values()."""
-        if not (self.asks or self._proposes):
-            return 0
-        return round_length(self._set.size(), self._proposes)
+    def _proposal(self) -> bytes | None:
+        proposal = self._strategy.propose()
+        if proposal is None or (isinstance(proposal, bytes) and len(proposal) <= LONGEST_PROPOSAL):
+            return proposal
+        raise ValueError(
+            f"strategy {self._strategy.text} proposed {proposal!r:.80}: it must be at most "
+            f"{LONGEST_PROPOSAL} bytes"
+        )
 
-    def apply(self, values: bytes) -> None:
-        """Takes values(), combined."""
-        self._empty_everywhere, self._in_step = False, True
-        if not values:
-            return
-        result = RoundResult.parse(values, self._set.size())
-        self._some_joined = not all(result.here)
+    def apply(self, agreed: Round) -> None:
+        """Takes a round's result."""
+        self._empty_everywhere, self._some_joined = False, agreed.some_joined
         if self._some_joined:
             return
-        self._step = result.step
-        self._empty_everywhere = self._flushing and result.unflushed == 0
-        if result.proposal is not None:
-            self._strategy.agreed(result.proposal)
+        values, self._step_agreed = agreed.techniques, True
+        if values.step is not None:
+            self._step = values.step
+        self._empty_everywhere = self._flushing and not values.keeps_back
+        if values.proposal is not None:
+            self._strategy.agreed(values.proposal)
 
     def end_round(self, wants_layout: bool) -> None:
         """Ends a round, whose operations are complete. wants_layout: the layout is still to be changed."""
@@ -300,11 +296,11 @@ class Techniques:
         """Multiplies gradients that are kept back."""
         for bucket, keeps in zip(self._buckets, self._keeps, strict=True):
             if keeps:
-                bucket.bucket.rescale(factor)
+                bucket.core.rescale(factor)
 
     def keeps_something(self) -> bool:
         """Returns whether this rank's buckets keep gradients back."""
-        return any(bucket.bucket.unflushed for bucket in self._buckets)
+        return any(bucket.core.unflushed for bucket in self._buckets)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the techniques' state on this rank."""
@@ -317,18 +313,18 @@ class Techniques:
             self._parameters(),
             PoolState() if owner is None else owner.pool_state(),
             Flushing(self._flushing, self._flush_this_step, self._empty_here),
-            kept_buckets((self._short(bucket.name), bucket) for bucket in self._buckets),
+            kept_buckets((self._short(bucket.core.name), bucket) for bucket in self._buckets),
         ).to_dict()
 
     def _give(self, kept: KeptState) -> None:
-        kept.give({self._short(bucket.name): bucket for bucket in self._buckets})
-        self._asked = [bucket.bucket.technique for bucket in self._buckets]
-        self._keeps = [bucket.bucket.state is not None for bucket in self._buckets]
+        kept.give({self._short(bucket.core.name): bucket for bucket in self._buckets})
+        self._asked = [bucket.core.technique for bucket in self._buckets]
+        self._keeps = [bucket.core.state is not None for bucket in self._buckets]
         self._flushing, self._flush_this_step, self._empty_here = kept.flushing
         self.new_gradients()
 
     def _parameters(self) -> Parameters:
-        return parameters_of((self._short(one.name), one) for one in self._gradients.values())
+        return parameters_of((self._short(one.name), one) for one in self._records.values())
 
     def _pool_owner(self) -> PoolOwner | None:
         return None if self._owner is None else self._owner()
@@ -347,9 +343,10 @@ class Techniques:
         kept = KeptState.from_dict(state)
         kept.check(self._strategy.text, self._set, self._parameters())
         owner = self._pool_owner()
-        if self._in_step or (owner is not None and owner.outstanding()):
+        if owner is not None and owner.in_step():
             raise ValueError("gradients of this step were reduced already: load a state between two steps")
         before, self._step, self._loading = self._step, kept.step, kept
+        self._step_agreed = False
         try:
             if owner is not None:
                 owner.restore_pool(kept.pool)
@@ -365,6 +362,8 @@ class Techniques:
         finally:
             self._loading = None
         self.loaded, self.loaded_digest = True, kept.digest()
+        if owner is not None:
+            owner.publish()
 
     def loaded_error(self, submitted: Set[str]) -> MismatchError | None:
         """Returns the error to raise if the ranks have loaded different states. All ranks call it.
@@ -382,7 +381,7 @@ class Techniques:
 
 def _sent(bucket: Bucket, view: strategies.Bucket, keeps: bool) -> strategies.Sent:
     """Returns what the step's only operation in the pool has sent. keeps: the technique has a state."""
-    core, parameters = bucket.bucket, tuple(one.core.parameter for one in bucket.members)
-    sent = core.sent() if core.turn > 0 and core.operations == 1 else None
+    parameters = tuple(one.core.parameter for one in bucket.members)
+    sent = bucket.core.sent()
     part = None if sent is None else strategies.Part(*sent)
-    return strategies.Sent(view, parameters, part, keeps and core.turn > 0 and core.applied)
+    return strategies.Sent(view, parameters, part, keeps and bucket.core.applied)

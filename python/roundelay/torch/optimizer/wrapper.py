@@ -145,7 +145,7 @@ class Wrapper:
             self._sync.rules.no_sync_depth += int(self._stays_local)
             self._close_with(optimizer, self._sync.close)
         elif self.masters.enabled:
-            self._local = LocalGradients(self.masters.take_gradients)
+            self._local = LocalGradients(self.masters.pairs.take_gradients)
             self._close_with(optimizer, self._local.close)
         self._take_parameters()
         self._hook_parameters()
@@ -280,7 +280,7 @@ class Wrapper:
         self._take_parameters()
         if self._sync is not None and not self._stays_local:
             self._sync.synchronize()
-        self.masters.take_gradients(arrived=False)
+        self.masters.pairs.take_gradients(arrived=False)
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -321,7 +321,7 @@ class Wrapper:
 
     def note_unscaled(self) -> None:
         """Records that GradScaler has changed the gradients."""
-        self.masters.note_unscaled()
+        self.masters.pairs.note_unscaled()
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """Makes GradScaler's findings equal on all ranks. Reduced gradients overflow alike anyway."""
@@ -347,7 +347,7 @@ class Wrapper:
             self._check_owners()
             self._checked = True
         self._step = Span("step")
-        self.masters.refresh()
+        self.masters.pairs.refresh()
         changed = self._synchronize_in_step(args, kwargs)
         if self._strategy is not None:
             self._strategy.before_step(optimizer)
@@ -364,7 +364,7 @@ class Wrapper:
         if self._strategy is not None:
             self._strategy.accept_closure()
 
-        before, after = untraced(self.masters.write_back), untraced(self._complete_gradients)
+        before, after = untraced(self.masters.pairs.write_back), untraced(self._complete_gradients)
 
         def synchronized(*closure_args: Any, **closure_kwargs: Any) -> Any:
             before()
@@ -379,14 +379,14 @@ class Wrapper:
 
     def _complete_gradients(self) -> None:
         if self._skip:
-            self.masters.take_gradients(arrived=False)
+            self.masters.pairs.take_gradients(arrived=False)
         else:
             self.synchronize()
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         if self._strategy is not None:
             self._strategy.after_step(optimizer)
-        self.masters.end_step()
+        self.masters.pairs.end_step()
         self._uncounted.forget()
         if self._sync is not None:
             self._sync.techniques.new_step()

@@ -1,0 +1,46 @@
+#include "gradients/agreement_round.h"
+
+#include <utility>
+
+namespace roundelay::gradients {
+
+std::vector<AgreementField> fields_of(const RoundShape& shape) {
+  const auto groups = static_cast<std::uint32_t>(shape.groups);
+  const auto gradients = static_cast<std::uint32_t>(shape.gradients);
+  std::vector<AgreementField> fields = {
+      {Merge::kEqual, static_cast<std::uint32_t>(kComparedBytes)},
+      {Merge::kAnd, 1},          // final
+      {Merge::kOr, 1},           // busy
+      {Merge::kMax, groups},     // submitted
+      {Merge::kMax, gradients},  // kinds
+      {Merge::kOr, gradients},   // wanted
+  };
+  fields.insert(fields.end(), shape.policy.begin(), shape.policy.end());
+  return fields;
+}
+
+std::string pack(const RoundValues& values) {
+  std::string packed = values.compared;
+  packed += static_cast<char>(values.final);
+  packed += static_cast<char>(values.busy);
+  return packed + values.submitted + values.kinds + values.wanted + values.policy;
+}
+
+RoundValues unpack(const RoundShape& shape, std::string_view packed) {
+  const auto take = [&](std::size_t bytes) {
+    const std::string_view part = packed.substr(0, bytes);
+    packed.remove_prefix(part.size());
+    return std::string(part);
+  };
+  RoundValues values;
+  values.compared = take(kComparedBytes);
+  values.final = take(1) != std::string(1, '\0');
+  values.busy = take(1) != std::string(1, '\0');
+  values.submitted = take(shape.groups);
+  values.kinds = take(shape.gradients);
+  values.wanted = take(shape.gradients);
+  values.policy = packed;
+  return values;
+}
+
+}  // namespace roundelay::gradients

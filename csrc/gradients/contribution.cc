@@ -1,0 +1,42 @@
+#include "gradients/contribution.h"
+
+#include <ATen/ops/_sparse_coo_tensor_unsafe.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <vector>
+
+namespace roundelay::gradients {
+namespace {
+
+at::Tensor no_entries(const at::Tensor& parameter, std::int64_t dimensions) {
+  const at::TensorOptions options = parameter.options().requires_grad(false);
+  std::vector<std::int64_t> rows = parameter.sizes().slice(static_cast<std::size_t>(dimensions)).vec();
+  rows.insert(rows.begin(), 0);
+  return at::_sparse_coo_tensor_unsafe(at::empty({dimensions, 0}, options.dtype(at::kLong)),
+                                       at::empty(rows, options), parameter.sizes(),
+                                       options.layout(at::kSparse));
+}
+
+}  // namespace
+
+Result<at::Tensor> dense_contribution(Gradient& gradient, const at::Tensor& parameter) {
+  const Result<at::Tensor> taken = gradient.take(parameter);
+  if (!taken.ok()) return taken.status();
+  if (!taken->defined()) return at::zeros_like(parameter);
+  at::Tensor dense = taken->layout() == at::kStrided ? *taken : taken->to_dense();
+  gradient.send(parameter, dense);
+  return dense;
+}
+
+Result<at::Tensor> sparse_contribution(Gradient& gradient, const at::Tensor& parameter,
+                                       std::int64_t dimensions) {
+  const Result<at::Tensor> taken = gradient.take(parameter);
+  if (!taken.ok()) return taken.status();
+  if (!taken->defined()) return no_entries(parameter, dimensions);
+  const at::Tensor sparse = taken->layout() == at::kStrided ? taken->detach().to_sparse(dimensions) : *taken;
+  gradient.send(parameter, sparse);
+  return sparse.detach();
+}
+
+}  // namespace roundelay::gradients

@@ -1,0 +1,21 @@
+// Takes this rank's contribution out of a gradient, for a reduction outside of a pool.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "gradients/gradient.h"
+
+namespace roundelay::gradients {
+
+// Callers hold the GIL. `parameter` is the gradient's, and exists. Errors: those of Gradient::take().
+
+// Returns `.grad`, made dense, which is in flight then; zeros like the parameter if there is none.
+Result<at::Tensor> dense_contribution(Gradient& gradient, const at::Tensor& parameter);
+// Returns `.grad` as a tensor that is sparse in so many dimensions; an empty one if there is none.
+Result<at::Tensor> sparse_contribution(Gradient& gradient, const at::Tensor& parameter,
+                                       std::int64_t dimensions);
+
+}  // namespace roundelay::gradients
