@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "bindings/errors.h"
 #include "bindings/topics.h"
 #include "bindings/weak_owner.h"
+#include "gradients/step_watch.h"
 
 namespace roundelay::bindings {
 namespace {
@@ -22,6 +24,7 @@ using gradients::backward_end;
 using gradients::Gradient;
 using gradients::GradientMarks;
 using gradients::Reducer;
+using gradients::StepWatch;
 
 // Calls a method of a Python object at the end of a backward. No rank waits for another.
 class PythonListener final : public gradients::Listener {
@@ -72,6 +75,17 @@ struct LocalHook {
   void operator()(const at::Tensor& /*parameter*/) const {
     backward_end().add(listener);
     check(gradients::end_if_compiled());
+  }
+};
+
+// Does not watch backwards that compiled autograd runs.
+struct WatchHook {
+  std::shared_ptr<StepWatch> watch;
+  std::shared_ptr<WeakOwner> owner;
+  std::size_t number;
+
+  void operator()(const at::Tensor& parameter) const {
+    if (!adapter::compiled_autograd_runs() && watch->changed(parameter)) owner->call("changed", number);
   }
 };
 
@@ -140,6 +154,14 @@ void bind_gradient_hooks(py::module_& module) {
            py::arg("marks"));
   py::class_<LocalHook>(module, "LocalHook", callable<LocalHook>())
       .def(py::init<std::shared_ptr<PythonListener>>(), py::arg("listener"));
+  py::class_<StepWatch, std::shared_ptr<StepWatch>>(module, "StepWatch")
+      .def(py::init<const at::Tensor&>(), py::arg("stepped"))
+      .def("forget", &StepWatch::forget);
+  py::class_<WatchHook>(module, "WatchHook", callable<WatchHook>())
+      .def(py::init([](std::shared_ptr<StepWatch> watch, const py::object& owner, std::size_t number) {
+             return WatchHook{std::move(watch), std::make_shared<WeakOwner>(owner), number};
+           }),
+           py::arg("watch"), py::arg("owner"), py::arg("number"));
 }
 
 }  // namespace roundelay::bindings

@@ -141,6 +141,22 @@ class LocalHook:
     def __init__(self, listener: BackwardListener) -> None: ...
     def __call__(self, parameter: torch.Tensor) -> None: ...
 
+class StepWatch:
+    """Compares versions with those of the last backward (csrc/gradients/step_watch.h)."""
+
+    # stepped: what the optimizer steps for a parameter: its master or itself. It is not kept alive.
+    def __init__(self, stepped: torch.Tensor) -> None: ...
+    def forget(self) -> None: ...  # changes until the next backward are expected
+
+class WatchHook:
+    """Hook of a parameter: calls the owner's changed(number) if the watch finds a change.
+
+    It does not keep the owner alive. It does nothing in compiled autograd.
+    """
+
+    def __init__(self, watch: StepWatch, owner: Any, number: int) -> None: ...
+    def __call__(self, parameter: torch.Tensor) -> None: ...
+
 def queue_backward_end() -> None: ...  # makes the running backward end the listeners
 def backward_ns() -> int: ...  # the time from backwards' first gradients to their ends, in nanoseconds
 

@@ -208,13 +208,12 @@ def check_a_second_backward_before_the_step() -> None:
 
 
 def check_the_end_of_a_backward() -> None:
-    """A strategy has two hooks more, on two parameters however many there are (uncounted_steps.py)."""
     cases: list[tuple[Training, int]] = [
         (Training(MANY), 1),
         (Training(MANY, 2), 2),
         (_Gan(MANY), 3),  # the second backward has gradients of both
         (_TwoBackwards(MANY), 2),
-        (Training(MANY, strategy="csc:keep=0.3,chunk_elements=4,momentum=none"), 2),
+        (Training(MANY, strategy="csc:keep=0.3,chunk_elements=4,momentum=none"), 1),
     ]
     for training, most in cases:
         found = _steady(training).outermost["backward"]

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
+from roundelay import _core
 from roundelay.torch.strategies import Strategy
 
 _SUPPOSED = (
@@ -29,16 +30,15 @@ _SUPPOSED = (
 
 @dataclass(slots=True)
 class _Watched:
-    """A parameter, and what the last backward has seen of the tensor that the optimizer steps for it."""
+    """A parameter, whose versions the core compares in each backward."""
 
+    core: _core.StepWatch
     has_master: bool
-    version: int | None = None  # of the stepped tensor; None: nothing was seen
-    own_version: int = 0  # the parameter's
     changes: int = 0  # between two backwards, since the last step
 
 
 class UncountedSteps:
-    """Hooks on two parameters of one optimizer. They cost a call each in a backward.
+    """Hooks on two parameters of one optimizer. The core calls changed() only where versions differ.
 
     strategy: None if there are no other ranks. masters: the optimizer has fp32 masters. Nothing is watched if
     neither works in ``step()``.
@@ -50,7 +50,6 @@ class UncountedSteps:
         self._hooks: dict[torch.Tensor, torch.utils.hooks.RemovableHandle] = {}  # keys: parameters
         self._watched: list[_Watched] = []  # one for each hook
         self._over = self._strategy is None and not masters
-        self._anew = False  # forget() was called
         self._found: tuple[torch.Tensor, ...] = ()  # GradScaler's; not 0: it skips the step
         self.end = weakref.finalize(optimizer, self._stop)  # stops watching
         self.end.atexit = False
@@ -84,44 +83,32 @@ class UncountedSteps:
             self._watch(parameter, stepped(parameter))
 
     def _watch(self, parameter: torch.Tensor, stepped: torch.Tensor) -> None:
-        watched = _Watched(stepped is not parameter)
-        own, tensor = weakref.ref(self), weakref.ref(stepped)
+        watch = _core.StepWatch(stepped)
+        hook = _core.WatchHook(watch, self, len(self._watched))
+        self._watched.append(_Watched(watch, stepped is not parameter))
+        self._hooks[parameter] = parameter.register_post_accumulate_grad_hook(hook)
 
-        def arrived(parameter: torch.Tensor) -> None:
-            if torch.compiler.is_compiling():  # compiled autograd would compile the versions in
-                return
-            watcher, changed = own(), tensor()
-            if watcher is not None and changed is not None:
-                watcher._arrived(watched, changed._version, parameter._version)
-
-        self._watched.append(watched)
-        self._hooks[parameter] = parameter.register_post_accumulate_grad_hook(arrived)
-
-    def _arrived(self, watched: _Watched, version: int, own_version: int) -> None:
-        if self._anew:
-            self._begin_anew()
-        before, watched.version = watched.version, version
-        own_before, watched.own_version = watched.own_version, own_version
-        if before is None or before == version:
-            return
-        if watched.has_master and own_before != own_version:  # the master has got the parameter's value
-            return
+    def changed(self, number: int) -> None:
+        """Takes a change of a watched parameter, by its number, between two backwards: the core calls it."""
+        watched = self._watched[number]
         if any(map(bool, self._found)):
-            self._begin_anew()
-            watched.version = version
+            self._begin_anew(but=watched)
             return
         watched.changes += 1
         if watched.has_master or watched.changes > 1:
             self._warn(watched.has_master)
 
-    def _begin_anew(self) -> None:
-        self._anew, self._found = False, ()
-        for watched in self._watched:
-            watched.version, watched.changes = None, 0
-
     def forget(self, *_: object) -> None:
         """Allows all changes until the next backward: a step was counted, or parameters were set."""
-        self._anew = True  # no more: this is a part of compiled steps
+        self._begin_anew()
+
+    def _begin_anew(self, but: _Watched | None = None) -> None:
+        """but: this backward has seen its versions already."""
+        self._found = ()
+        for watched in self._watched:
+            watched.changes = 0
+            if watched is not but:
+                watched.core.forget()
 
     def note_overflow(self, found: Iterable[torch.Tensor]) -> None:
         """Takes GradScaler's findings, and does not wait for a GPU: a step that it skips counts, too."""

@@ -370,7 +370,6 @@ class Wrapper:
             before()
             loss = closure(*closure_args, **closure_kwargs)
             after()
-            self._uncounted.forget()
             return loss
 
         if "closure" in kwargs:
@@ -378,10 +377,12 @@ class Wrapper:
         return (args[0], synchronized, *args[2:]), kwargs
 
     def _complete_gradients(self) -> None:
+        """Completes what step() takes next. The changes that follow are its own."""
         if self._skip:
             self.masters.pairs.take_gradients(arrived=False)
         else:
             self.synchronize()
+        self._uncounted.forget()
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         if self._strategy is not None:
