@@ -116,10 +116,8 @@ Status Reducer::begin_round(bool final, bool alone) {
   RoundValues mine{compared_, final, !alone, {}, {}, {}, policy_values_};
   groups_.write(mine);
   ++rounds_;
-  Round round{std::nullopt,
-              {mine.submitted.size(), mine.kinds.size(), policy_fields_},
-              pack(mine),
-              mine.submitted};
+  Round round{
+      std::nullopt, {mine.submitted.size(), mine.kinds.size(), policy_fields_}, pack(mine), mine.submitted};
   ROUNDELAY_RETURN_IF_ERROR(submit_attached());
   if (!alone) {
     const Result<submit::Handle> handle = submit(round, false);

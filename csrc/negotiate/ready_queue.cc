@@ -116,9 +116,8 @@ wire::Merged ReadyQueue::merge_values(const Ready& ready, wire::CacheId id, Resp
 // from step to step, whether their reports came together or not.
 void ReadyQueue::write(wire::Order& order, ResponseCache& cache, const RequestTable& table,
                        bool takes_tickets) {
-  std::stable_partition(ready_.begin(), ready_.end(), [](const Ready& ready) {
-    return ready.request.operation != Operation::kAgreement;
-  });
+  std::stable_partition(ready_.begin(), ready_.end(),
+                        [](const Ready& ready) { return ready.request.operation != Operation::kAgreement; });
   Writing writing{order, cache, table};
   std::vector<fuse::Candidate> candidates;
   candidates.reserve(ready_.size());
