@@ -112,6 +112,7 @@ std::optional<Entered> TensorTable::with_result(std::optional<ScheduleLock::Name
   LockedAgreement* const agreement = schedule_.agreement(entered.names.front());
   if (agreement == nullptr) return entered;
   std::vector<Cell> cells;
+  cells.reserve(ranks_.size());
   for (int member = 0; member < announcements_->members(); ++member)
     cells.push_back(announcements_->cell(member, agreement->cell_number()));
   Result<Agreed> agreed = agreement->enter(cells, ranks_);
