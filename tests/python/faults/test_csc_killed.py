@@ -41,7 +41,7 @@ def step():
 def state():
     \"\"\"Returns the bytes of csc's state: what is kept back, two norms a chunk, the chosen chunks.\"\"\"
     (bucket,) = wrapper_of(optimizer).techniques()._buckets
-    return bucket.bucket.state
+    return bucket.core.state
 """
 DEATH = """
 while step() is None: pass
@@ -91,7 +91,7 @@ def test_killed_between_norms_and_allreduce(core_job: CoreJob, tmp_path: Path, r
     for seen in end.seen.values():
         assert seen.type == "HorovodInternalError"
         assert "rank 1 is gone" in seen.text
-        assert "allreduce of 'gradient." in seen.text
+        assert " of 'gradient." in seen.text  # the bucket's allreduce, or the agreement after it
     if restarts:
         _restart(core_job, tmp_path)
 

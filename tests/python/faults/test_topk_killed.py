@@ -37,7 +37,7 @@ hvd.barrier()
 if rank == 1:
     import ctypes, mmap
     (bucket,) = techniques._buckets
-    own, libc = bucket.bucket.state, ctypes.CDLL(None, use_errno=True)
+    own, libc = bucket.core.state, ctypes.CDLL(None, use_errno=True)
     # One node: the residual and the momentum of a third of the elements.
     assert own.numel() == 2 * 4 * -(-ELEMENTS // hvd.size())
     kept = own.view(torch.float32)
@@ -65,4 +65,4 @@ def test_killed_between_the_calls(core_job: CoreJob, tmp_path: Path) -> None:
     for seen in end.seen.values():
         assert seen.type == "HorovodInternalError"
         assert "rank 1 is gone" in seen.text
-        assert "allreduce of 'gradient." in seen.text
+        assert " of 'gradient." in seen.text  # the bucket's allreduce, or the agreement after it
