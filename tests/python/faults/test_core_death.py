@@ -66,7 +66,7 @@ NAMED = {
     "big": "allreduce of 'big' was",
     "barrier": "barrier() was",
     "join": "join() was",
-    "step": "allreduce of 'gradient.",
+    "step": " of 'gradient.",  # an allreduce, or the agreement after it
 }
 
 

@@ -63,4 +63,4 @@ def test_killed_between_the_allreduces_of_factors(core_job: CoreJob, tmp_path: P
     for seen in end.seen.values():
         assert seen.type == "HorovodInternalError"
         assert "rank 1 is gone" in seen.text
-        assert "allreduce of 'gradient." in seen.text
+        assert " of 'gradient." in seen.text  # the bucket's allreduce, or the agreement after it
