@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import enum
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -100,9 +100,9 @@ class PoolPlan:
         self.is_outdated = False  # all ranks make another plan when this step ends
         self._reducer.recording = self._config.gradient_pool
 
-    def new_step(self, gradients: Mapping[int, Gradient]) -> None:
-        """Ends a step, in which gradients came in the order that was recorded. gradients: the optimizer's."""
-        ready = self._recorded(gradients)
+    def new_step(self, members: Sequence[Gradient]) -> None:
+        """Ends a step, in which gradients came in the order that was recorded."""
+        ready = self._recorded(members)
         if ready:
             self._ready = ready
             self._first = self._first or tuple(ready)
@@ -118,13 +118,14 @@ class PoolPlan:
         """Records that the optimizer has got other parameters, on all ranks before the same round."""
         self._parameters_changed = self._begun
 
-    def _recorded(self, gradients: Mapping[int, Gradient]) -> dict[Gradient, float]:
+    def _recorded(self, members: Sequence[Gradient]) -> dict[Gradient, float]:
         """Returns when this step's gradients came that may be in a pool, in seconds from the first one on."""
-        if not self._reducer.recording:
+        ready_times = self._reducer.ready_times
+        if not ready_times:
             return {}
-        records = {gradient.core: gradient for gradient in gradients.values() if gradient.group is None}
+        records = {gradient.core: gradient for gradient in members if gradient.group is None}
         at: dict[Gradient, int] = {}
-        for core, time in self._reducer.ready_times:
+        for core, time in ready_times:
             gradient = records.get(core)
             if gradient is not None and gradient not in at and wire_dtype(gradient) is not None:
                 at[gradient] = time
@@ -152,10 +153,10 @@ class PoolPlan:
             order: Sequence[Gradient] = self._first if self._leads else ()
             if self._pool_tuner is not None:
                 order = self._pool_tuner.order or ()
-            places = {gradient: place for place, gradient in enumerate(members)}
-            self._positions = torch.zeros(len(members), dtype=torch.int32, device="cpu")
-            for position, gradient in enumerate((g for g in order if g in places), 1):
-                self._positions[places[gradient]] = position
+            positions = dict.fromkeys(members, 0)
+            for position, gradient in enumerate((g for g in order if g in positions), 1):
+                positions[gradient] = position
+            self._positions = torch.tensor(list(positions.values()), dtype=torch.int32, device="cpu")
         return self._positions
 
     def apply(self, members: Sequence[Gradient], agreed: Round, make: Maker) -> list[Bucket]:
@@ -171,6 +172,7 @@ class PoolPlan:
             self.is_outdated = self._occupants.may_change_layout()
             return []
         if self._phase is _Phase.MAKING:
+            self._ready = self._ready or self._recorded(members)  # a loaded state brings none
             return self._give_up() if pool.failed else self._begin(not agreed.busy, pool.unmeasured)
         if self._phase is _Phase.RUNNING:
             return self._follow_tuner(pool.reorder, pool.cuts)

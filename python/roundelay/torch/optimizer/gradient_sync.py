@@ -167,7 +167,7 @@ class GradientSync:
 
     def new_step(self) -> None:
         """Begins a step, after optimizer.step(), zero_grad() and a failure."""
-        self._plan.new_step(self._table.records)
+        self._plan.new_step(self._table.members)
         self.techniques.new_gradients()
         self._reducer.new_step()
         if self._plan.is_outdated:
