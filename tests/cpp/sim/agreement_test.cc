@@ -94,23 +94,18 @@ std::vector<Script> scripts_for(World& world, const Story& story) {
 }
 
 negotiate::CoordinatorOptions locking(std::mt19937_64& random) {
-  negotiate::CoordinatorOptions options = options_for(random);
-  options.cache_capacity = 64;
-  options.schedule_lock = true;
+  negotiate::CoordinatorOptions options = locking_options_for(random);
   options.fire = {1, Duration{0}};  // each request goes by itself, so steps are alike
   return options;
 }
 
 int size_of_group(std::uint64_t seed) { return seed % 50 == 0 ? 17 : 2 + static_cast<int>(seed % 5); }
 
-struct Totals {
-  int locks = 0, unlocks = 0, entered = 0, agreed = 0, failed = 0;
+struct AgreementTotals : Totals {
+  int agreed = 0;
   void add(const World& world) {
-    locks += world.ranks.front()->counts.locks;
-    unlocks += world.ranks.front()->counts.unlocks;
-    entered += world.ranks.front()->counts.entered;
+    Totals::add(world);
     agreed += check_agreements(world);
-    failed += failures(world);
   }
 };
 
@@ -118,7 +113,7 @@ struct Totals {
 
 // Caches are small: ids, and with them bases, come and go all the time.
 TEST_CASE("agreements without a lock have the reference's results", "[sim][agreement]") {
-  Totals totals;
+  AgreementTotals totals;
   for (std::uint64_t seed = 1; seed <= seeds(600U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
@@ -136,7 +131,7 @@ TEST_CASE("agreements without a lock have the reference's results", "[sim][agree
 }
 
 TEST_CASE("agreements that fit do not end a lock", "[sim][agreement]") {
-  Totals totals;
+  AgreementTotals totals;
   for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
@@ -153,7 +148,7 @@ TEST_CASE("agreements that fit do not end a lock", "[sim][agreement]") {
 }
 
 TEST_CASE("surprises and large changes end a lock, and every result is right", "[sim][agreement]") {
-  Totals totals;
+  AgreementTotals totals;
   for (std::uint64_t seed = 1; seed <= seeds(1000U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
@@ -170,7 +165,7 @@ TEST_CASE("surprises and large changes end a lock, and every result is right", "
 }
 
 TEST_CASE("agreements go on without ranks that join, and with them again", "[sim][agreement]") {
-  Totals totals;
+  AgreementTotals totals;
   for (std::uint64_t seed = 1; seed <= seeds(600U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
@@ -195,7 +190,7 @@ TEST_CASE("agreements go on without ranks that join, and with them again", "[sim
 }
 
 TEST_CASE("what ranks have agreed on stays right when one of them dies", "[sim][agreement]") {
-  Totals totals;
+  AgreementTotals totals;
   int died = 0;
   for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);

@@ -28,6 +28,14 @@ inline negotiate::CoordinatorOptions options_for(std::mt19937_64& random) {
   return options;
 }
 
+// Options of a world in which schedules are locked: no request is evicted from the cache.
+inline negotiate::CoordinatorOptions locking_options_for(std::mt19937_64& random) {
+  negotiate::CoordinatorOptions options = options_for(random);
+  options.cache_capacity = 64;
+  options.schedule_lock = true;
+  return options;
+}
+
 // All ranks executed the same operations in the same order. A rank that skips an operation does not know its
 // names.
 inline void check_same_order(const World& world) {
@@ -148,5 +156,17 @@ inline int failures(const World& world) {
 inline int size_for(std::uint64_t seed) {
   return seed % 100 == 0 ? 64 : seed % 20 == 0 ? 17 : 2 + static_cast<int>(seed % 7);
 }
+
+// Sums of what the first ranks of several worlds have counted.
+struct Totals {
+  int locks = 0, unlocks = 0, entered = 0, failed = 0;
+  void add(const World& world) {
+    const Rank& rank = *world.ranks.front();
+    locks += rank.counts.locks;
+    unlocks += rank.counts.unlocks;
+    entered += rank.counts.entered;
+    failed += failures(world);
+  }
+};
 
 }  // namespace roundelay::sim

@@ -10,9 +10,7 @@ namespace roundelay::sim {
 namespace {
 
 negotiate::CoordinatorOptions locking(std::mt19937_64& random) {
-  negotiate::CoordinatorOptions options = options_for(random);
-  options.cache_capacity = 64;
-  options.schedule_lock = true;
+  negotiate::CoordinatorOptions options = locking_options_for(random);
   if (random() % 3 != 0) options.fire = {1, Duration{0}};  // each request goes by itself, so steps are alike
   return options;
 }
@@ -61,17 +59,6 @@ std::vector<Script> scripts_for(World& world, const Story& story) {
   }
   return scripts;
 }
-
-struct Totals {
-  int locks = 0, unlocks = 0, entered = 0, failed = 0;
-  void add(const World& world) {
-    const Rank& rank = *world.ranks.front();
-    locks += rank.counts.locks;
-    unlocks += rank.counts.unlocks;
-    entered += rank.counts.entered;
-    failed += failures(world);
-  }
-};
 
 }  // namespace
 
