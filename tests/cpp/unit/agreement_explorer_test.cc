@@ -43,15 +43,19 @@ Case usual(std::size_t members, std::size_t periods) {
   return given;
 }
 
-TEST_CASE("agreements whose values change each time run under the lock, in every interleaving",
-          "[schedule][agreement][interleavings]") {
-  const auto [members, periods] = GENERATE(std::pair{2, 4}, std::pair{3, 2});
-  const Case given = usual(static_cast<std::size_t>(members), static_cast<std::size_t>(periods));
+void check_runs_under_the_lock(const Case& given) {
   Explorer explorer(given);
   explorer.run();
   CHECK(explorer.wrong_results() == 0);
   CHECK(explorer.ends() == 1);
   CHECK(explorer.ends_unlocked() == 0);
+}
+
+TEST_CASE("agreements whose values change each time run under the lock, in every interleaving",
+          "[schedule][agreement][interleavings]") {
+  const auto [members, periods] = GENERATE(std::pair{2, 4}, std::pair{3, 2});
+  const Case given = usual(static_cast<std::size_t>(members), static_cast<std::size_t>(periods));
+  check_runs_under_the_lock(given);
 }
 
 TEST_CASE("an agreement alone in its period runs under the lock, in every interleaving",
@@ -62,11 +66,7 @@ TEST_CASE("an agreement alone in its period runs under the lock, in every interl
     Uses& script = given.scripts.emplace_back();
     for (std::size_t use = 0; use < 4; ++use) script.emplace_back(agreement(), values_of(m, use));
   }
-  Explorer explorer(given);
-  explorer.run();
-  CHECK(explorer.wrong_results() == 0);
-  CHECK(explorer.ends() == 1);
-  CHECK(explorer.ends_unlocked() == 0);
+  check_runs_under_the_lock(given);
 }
 
 TEST_CASE("a surprise anywhere, or values that do not fit, lose no value, in every interleaving",
