@@ -99,7 +99,7 @@ void bind_reducer(py::module_& module) {
       .def("has_submitted", [](const Reducer& self) { return self.groups().has_submitted(); })
       .def("outstanding", [](const Reducer& self) { return self.groups().outstanding(); })
       .def_property_readonly("rounds", &Reducer::rounds)
-      .def("names_in_step", &Reducer::names_in_step);
+      .def("names_in_flight", &Reducer::names_in_flight);
 }
 
 }  // namespace roundelay::bindings

@@ -10,7 +10,7 @@
 namespace roundelay::gradients {
 
 GradientGroup::GradientGroup(std::string name, std::shared_ptr<const Rule> rule)
-    : name_(std::move(name)), rule_(std::move(rule)) {}
+    : name_(std::move(name)), ready_name_(name_ + ".ready"), rule_(std::move(rule)) {}
 
 GradientGroup::~GradientGroup() {
   for (const auto& gradient : gradients_) {
@@ -98,7 +98,7 @@ Status GradientGroup::submit_all() {
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
     if (gradients_[i]->wanted()) wanted.push_back(i);
   }
-  return submit_dense(wanted);
+  return submit_dense(wanted, name_);
 }
 
 Status GradientGroup::submit_ready(std::string_view kinds, SparseReducer& sparse) {
@@ -106,7 +106,7 @@ Status GradientGroup::submit_ready(std::string_view kinds, SparseReducer& sparse
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     if (static_cast<Kind>(kinds[i]) == kDense) dense.push_back(i);
   }
-  if (!dense.empty()) ROUNDELAY_RETURN_IF_ERROR(submit_dense(dense));
+  if (!dense.empty()) ROUNDELAY_RETURN_IF_ERROR(submit_dense(dense, ready_name_));
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     const auto kind = static_cast<Kind>(kinds[i]);
     if (kind > kDense) ROUNDELAY_RETURN_IF_ERROR(submit_sparse(i, kind, sparse));
@@ -116,7 +116,7 @@ Status GradientGroup::submit_ready(std::string_view kinds, SparseReducer& sparse
 }
 
 // An operation takes the tensors of one device.
-Status GradientGroup::submit_dense(const Chosen& chosen) {
+Status GradientGroup::submit_dense(const Chosen& chosen, const std::string& name) {
   ROUNDELAY_RETURN_IF_ERROR(wait_for_producers());
   std::vector<Part> parts;
   for (const std::size_t index : chosen) {
@@ -134,16 +134,16 @@ Status GradientGroup::submit_dense(const Chosen& chosen) {
     part->chosen.push_back(index);
     part->flights.push_back(std::move(flight).value());
   }
-  for (Part& part : parts) ROUNDELAY_RETURN_IF_ERROR(submit_on_one_device(part));
+  for (Part& part : parts) ROUNDELAY_RETURN_IF_ERROR(submit_on_one_device(part, name));
   return {};
 }
 
-Status GradientGroup::submit_on_one_device(Part& part) {
+Status GradientGroup::submit_on_one_device(Part& part, const std::string& name) {
   std::vector<at::Tensor> wires;
   wires.reserve(part.flights.size());
   for (const auto& flight : part.flights) wires.push_back(flight->wire());
   auto request =
-      adapter::request_of(Operation::kAllreduce, next_name(name_), rule().reduction, rule().process_set);
+      adapter::request_of(Operation::kAllreduce, next_name(name), rule().reduction, rule().process_set);
   if (!request.ok()) return request.status();
   auto operand = adapter::Operand::make(wires, wires, request->name, adapter::accelerator());
   const Result<submit::Handle> handle =
@@ -179,6 +179,7 @@ Status GradientGroup::finish() {
     ROUNDELAY_RETURN_IF_ERROR(first.flight->wait());
     gradients_[first.index]->complete(first.flight->result());
   }
+  names_in_flight_.clear();
   return {};
 }
 
@@ -188,19 +189,14 @@ void GradientGroup::abandon() {
     flights_.pop_front();
     first.flight->drop();  // the first failure is being raised already
   }
+  names_in_flight_.clear();
   for (const auto& gradient : gradients_) gradient->new_step();
 }
 
-std::string GradientGroup::next_name(const std::string& name) {
+const std::string& GradientGroup::next_name(const std::string& name) {
   ++operations_;
-  return operations_ == 1 ? name : name + ".pass" + std::to_string(operations_);
-}
-
-std::vector<std::string> GradientGroup::names_in_step() const {
-  std::vector<std::string> names;
-  for (int number = 1; number <= operations_; ++number)
-    names.push_back(number == 1 ? name_ : name_ + ".pass" + std::to_string(number));
-  return names;
+  return names_in_flight_.emplace_back(operations_ == 1 ? name
+                                                        : name + ".pass" + std::to_string(operations_));
 }
 
 void GradientGroup::new_step() {

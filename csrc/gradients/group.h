@@ -87,8 +87,8 @@ class GradientGroup {
   void note_seen() { seen_ = true; }
   [[nodiscard]] bool seen() const { return seen_; }
 
-  // Returns the names of this step's operations, in flight or complete.
-  [[nodiscard]] std::vector<std::string> names_in_step() const;
+  // Returns the names of the operations submitted since the last finish().
+  [[nodiscard]] const std::vector<std::string>& names_in_flight() const { return names_in_flight_; }
 
  protected:
   [[nodiscard]] const Rule& rule() const { return *rule_; }
@@ -102,7 +102,7 @@ class GradientGroup {
   [[nodiscard]] Result<bool> mark_ready(const Gradient& gradient, const at::Tensor& parameter, Kind kind);
   void unmark_all();
   // Counts the next operation of the step and returns its name: `name`, from the second one on with a number.
-  [[nodiscard]] std::string next_name(const std::string& name);
+  [[nodiscard]] const std::string& next_name(const std::string& name);
   // Returns the number of operations since the last step.
   [[nodiscard]] int operations() const { return operations_; }
   // Makes the current stream wait for the streams that produced the ready gradients. Call it before the
@@ -119,8 +119,8 @@ class GradientGroup {
     Chosen chosen;
     std::vector<std::unique_ptr<DenseFlight>> flights;  // one for each
   };
-  [[nodiscard]] Status submit_dense(const Chosen& chosen);
-  [[nodiscard]] Status submit_on_one_device(Part& part);
+  [[nodiscard]] Status submit_dense(const Chosen& chosen, const std::string& name);
+  [[nodiscard]] Status submit_on_one_device(Part& part, const std::string& name);
   [[nodiscard]] Status submit_sparse(std::size_t index, Kind kind, SparseReducer& sparse);
   void submitted(std::size_t index, std::unique_ptr<Flight> flight);
   void unmark(std::size_t index);
@@ -131,12 +131,14 @@ class GradientGroup {
   };
 
   const std::string name_;
+  const std::string ready_name_;  // of the operation on gradients that are ready while others are not
   const std::shared_ptr<const Rule> rule_;
   std::vector<std::shared_ptr<Gradient>> gradients_;
   std::vector<Kind> kinds_;  // one for each gradient
   std::deque<InFlight> flights_;
   std::size_t ready_ = 0;
   std::size_t wanted_ = 0;  // the number of wanted gradients when the first one became ready
+  std::vector<std::string> names_in_flight_;
   int operations_ = 0;
   int filled_ = 0;
   bool seen_ = false;

@@ -103,8 +103,8 @@ void Reducer::abandon() {
   policy_->failed();
 }
 
-std::vector<std::string> Reducer::names_in_step() const {
-  std::vector<std::string> names = groups_.names_in_step();
+std::vector<std::string> Reducer::names_in_flight() const {
+  std::vector<std::string> names = groups_.names_in_flight();
   if (in_flight_) names.push_back(attached_name());
   return names;
 }

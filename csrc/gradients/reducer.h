@@ -96,8 +96,8 @@ class Reducer final : public Listener, public std::enable_shared_from_this<Reduc
   void abandon();
 
   [[nodiscard]] const StepGroups& groups() const { return groups_; }
-  // Returns the names of this step's operations.
-  [[nodiscard]] std::vector<std::string> names_in_step() const;
+  // Returns the names of the operations in flight.
+  [[nodiscard]] std::vector<std::string> names_in_flight() const;
   // The number of rounds since the last step.
   [[nodiscard]] int rounds() const { return rounds_; }
 

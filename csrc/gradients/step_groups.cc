@@ -109,10 +109,10 @@ void StepGroups::new_step() {
   complete_ = false;
 }
 
-std::vector<std::string> StepGroups::names_in_step() const {
+std::vector<std::string> StepGroups::names_in_flight() const {
   std::set<std::string> names;
   for (const auto& group : groups_) {
-    for (std::string& name : group->names_in_step()) names.insert(std::move(name));
+    names.insert(group->names_in_flight().begin(), group->names_in_flight().end());
   }
   return {names.begin(), names.end()};
 }

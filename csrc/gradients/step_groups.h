@@ -45,8 +45,8 @@ class StepGroups {
   void abandon();
   void new_step();
 
-  // Returns the names of this step's operations.
-  [[nodiscard]] std::vector<std::string> names_in_step() const;
+  // Returns the names of the operations in flight.
+  [[nodiscard]] std::vector<std::string> names_in_flight() const;
   // Returns the error, and in it the names of gradients that are in flight.
   [[nodiscard]] Status naming_gradients(const Status& error) const;
 

@@ -255,7 +255,7 @@ class Reducer:
     def outstanding(self) -> bool: ...  # gradients are in flight or wait for others
     @property
     def rounds(self) -> int: ...  # since the last step
-    def names_in_step(self) -> list[str]: ...  # of this step's operations
+    def names_in_flight(self) -> list[str]: ...  # of operations
 
 class MasterPair:
     """A half parameter and its fp32 master (csrc/gradients/master_pair.h). Its owner keeps both alive."""

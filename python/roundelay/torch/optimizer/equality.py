@@ -79,7 +79,7 @@ def parameters_error(
 ) -> MismatchError | None:
     """Returns the error to raise if the parameters of an optimizer differ between ranks. All ranks call it.
 
-    submitted: the names of this step's operations on this rank. Those that only some ranks have submitted
+    submitted: the names of operations in flight on this rank. Those that only some ranks have submitted
     fail with the same text. None: the parameters are equal.
     """
     mine = (_core.rank(), rows, sorted(submitted))

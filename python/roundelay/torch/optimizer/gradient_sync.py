@@ -206,7 +206,7 @@ class GradientSync:
 
     def differs(self, error: str | None) -> None:
         """Raises what differs between the ranks, which all call it. error: the round's; None: it has none."""
-        submitted = set(self._reducer.names_in_step())
+        submitted = set(self._reducer.names_in_flight())
         cause = None if error is None else MismatchError(error)
         try:
             found = equality.parameters_error(

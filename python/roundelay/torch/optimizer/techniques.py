@@ -368,7 +368,7 @@ class Techniques:
     def loaded_error(self, submitted: Set[str]) -> MismatchError | None:
         """Returns the error to raise if the ranks have loaded different states. All ranks call it.
 
-        submitted: the names of this step's operations on this rank.
+        submitted: the names of operations in flight on this rank.
         """
         text = self._strategy.text
         return equality.loaded_error(self.loaded_digest, text, submitted, self.prefix, self._set)
