@@ -8,27 +8,50 @@ if(ROUNDELAY_PRECOMPILE)
                             <span> <string> <string_view> <thread> <utility> <vector>)
 endif()
 
-# roundelay_folder(NAME [SUBFOLDERS sub...] LINKS targets...)
-# Makes the target of one folder of csrc. NAME a/b makes the target rl_a_b, a static library of the folder's *.cc (an interface
-# library if there are none). LINKS are the folders that it may include; csrc/README.md has the table.
-# With ROUNDELAY_CHECK_EDGES the same objects are also linked as a shared library without undefined symbols, against the shared
-# libraries of LINKS only: a call over a forbidden edge does not link.
-function(roundelay_folder folder)
-  cmake_parse_arguments(arg "" "" "SUBFOLDERS;LINKS" ${ARGN})
-  string(REPLACE "/" "_" name ${folder})
-  set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
-  foreach(sub IN LISTS arg_SUBFOLDERS)
-    list(APPEND patterns ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/${sub}/*.cc)
+# csrc/includes.txt, who may include whom: a row is a target here.
+set(rows ${CMAKE_SOURCE_DIR}/csrc/includes.txt)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${rows})
+file(STRINGS ${rows} rows REGEX "^[a-z]")
+set(ROUNDELAY_FOLDERS)
+foreach(row IN LISTS rows)
+  string(REGEX MATCH "^([^:]+): ?(.*)$" row ${row})
+  set(folder ${CMAKE_MATCH_1})
+  list(APPEND ROUNDELAY_FOLDERS ${folder})
+  string(REPLACE " " ";" links "${CMAKE_MATCH_2}")
+  list(FILTER links EXCLUDE REGEX "\\.h$")
+  set(ROUNDELAY_LINKS_${folder} ${links})
+endforeach()
+
+# roundelay_sources(folder result): sets `result` to the folder's *.cc, with those of sub-folders that have no row.
+function(roundelay_sources folder result)
+  set(patterns ${PROJECT_SOURCE_DIR}/csrc/${folder}/*.cc)
+  file(GLOB inside LIST_DIRECTORIES true RELATIVE ${PROJECT_SOURCE_DIR}/csrc ${PROJECT_SOURCE_DIR}/csrc/${folder}/*)
+  foreach(sub IN LISTS inside)
+    if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/csrc/${sub} AND NOT sub IN_LIST ROUNDELAY_FOLDERS)
+      list(APPEND patterns ${PROJECT_SOURCE_DIR}/csrc/${sub}/*.cc)
+    endif()
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
-  set(links)
-  set(edges)
-  foreach(link IN LISTS arg_LINKS)
-    if(TARGET ${link})
-      list(APPEND links ${link})  # a library outside csrc
-      list(APPEND edges ${link})
-    else()
-      string(REPLACE "/" "_" link_name ${link})
+  set(${result} ${sources} PARENT_SCOPE)
+endfunction()
+
+# roundelay_folder(NAME [libraries...])
+# Makes the target of a row of csrc/includes.txt. NAME a/b makes the target rl_a_b, a static library of the folder's
+# sources (an interface library if there are none). It links the targets of its row, and these libraries.
+# With ROUNDELAY_CHECK_EDGES the same objects are also linked as a shared library without undefined symbols, against the shared
+# libraries of the row only: a call over a forbidden edge does not link.
+function(roundelay_folder folder)
+  string(REPLACE "/" "_" name ${folder})
+  roundelay_sources(${folder} sources)
+  set(links ${ARGN})
+  set(edges ${ARGN})
+  set(row ${ROUNDELAY_LINKS_${folder}})
+  if(NOT folder STREQUAL base)
+    list(APPEND row base)
+  endif()
+  foreach(link IN LISTS row)
+    string(REPLACE "/" "_" link_name ${link})
+    if(TARGET rl_${link_name})  # nvcc's own folders are none
       list(APPEND links rl_${link_name})
       list(APPEND edges edge_${link_name})
     endif()
@@ -46,7 +69,7 @@ function(roundelay_folder folder)
 
   add_library(obj_${name} OBJECT ${sources})
   target_link_libraries(obj_${name} PUBLIC roundelay_flags ${links})
-  if(ROUNDELAY_PRECOMPILE AND NOT "MPI::MPI_CXX" IN_LIST arg_LINKS)  # MPI's own flags do not fit the headers
+  if(ROUNDELAY_PRECOMPILE AND NOT "MPI::MPI_CXX" IN_LIST ARGN)  # MPI's own flags do not fit the headers
     target_precompile_headers(obj_${name} REUSE_FROM often)
   endif()
   add_library(rl_${name} STATIC $<TARGET_OBJECTS:obj_${name}>)

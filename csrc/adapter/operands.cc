@@ -8,12 +8,12 @@
 
 namespace roundelay::adapter {
 
-void Operands::keep(submit::Handle handle, OperandPtr operand) {
+void Operands::keep(complete::Handle handle, OperandPtr operand) {
   MutexLock lock(mutex_);
   by_handle_.emplace(handle, std::move(operand));
 }
 
-OperandPtr Operands::take(submit::Handle handle) {
+OperandPtr Operands::take(complete::Handle handle) {
   MutexLock lock(mutex_);
   const auto found = by_handle_.find(handle);
   if (found == by_handle_.end()) return nullptr;
@@ -22,15 +22,15 @@ OperandPtr Operands::take(submit::Handle handle) {
   return operand;
 }
 
-std::vector<submit::Handle> Operands::handles() const {
+std::vector<complete::Handle> Operands::handles() const {
   MutexLock lock(mutex_);
-  std::vector<submit::Handle> handles;
+  std::vector<complete::Handle> handles;
   handles.reserve(by_handle_.size());
   for (const auto& [handle, operand] : by_handle_) handles.push_back(handle);
   return handles;
 }
 
-bool Operands::done(submit::Handle handle) const {
+bool Operands::done(complete::Handle handle) const {
   MutexLock lock(mutex_);
   const auto found = by_handle_.find(handle);
   return found == by_handle_.end() || found->second->done();

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/annotations.h"
-#include "submit/handles.h"
+#include "complete/handles.h"
 
 namespace roundelay::adapter {
 
@@ -27,15 +27,15 @@ using OperandPtr = std::unique_ptr<Operand, OperandDeleter>;
 class Operands {
  public:
   // Keeps the operand of an operation until take().
-  void keep(submit::Handle handle, OperandPtr operand) EXCLUDES(mutex_);
+  void keep(complete::Handle handle, OperandPtr operand) EXCLUDES(mutex_);
   // Returns the handle's operand, which leaves the table. Null if there is none (a barrier, an unknown
   // handle).
-  [[nodiscard]] OperandPtr take(submit::Handle handle) EXCLUDES(mutex_);
+  [[nodiscard]] OperandPtr take(complete::Handle handle) EXCLUDES(mutex_);
   // Returns the handles whose operands are kept.
-  [[nodiscard]] std::vector<submit::Handle> handles() const EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<complete::Handle> handles() const EXCLUDES(mutex_);
   // Returns true if the device has finished the results of a handle that is done, or if the handle has no
   // operand.
-  [[nodiscard]] bool done(submit::Handle handle) const EXCLUDES(mutex_);
+  [[nodiscard]] bool done(complete::Handle handle) const EXCLUDES(mutex_);
 
   // Keeps the operand of an operation that is over for its caller until the device is done with it.
   void retire(OperandPtr operand) EXCLUDES(mutex_);
@@ -44,7 +44,7 @@ class Operands {
 
  private:
   mutable Mutex mutex_;
-  std::unordered_map<submit::Handle, OperandPtr> by_handle_ GUARDED_BY(mutex_);
+  std::unordered_map<complete::Handle, OperandPtr> by_handle_ GUARDED_BY(mutex_);
   std::vector<OperandPtr> retired_ GUARDED_BY(mutex_);
 };
 

@@ -44,9 +44,9 @@ Result<wire::Request> request_of(Operation operation, std::string name, const Re
   return request;
 }
 
-Result<submit::Handle> submit(Result<OperandPtr> made, wire::Request request, Route route,
-                              std::vector<std::int64_t> splits,
-                              std::shared_ptr<const compress::BucketTechnique> technique) {
+Result<complete::Handle> submit(Result<OperandPtr> made, wire::Request request, Route route,
+                                std::vector<std::int64_t> splits,
+                                std::shared_ptr<const compress::BucketTechnique> technique) {
   const auto context = current_context();
   if (!context.ok()) return context.status();
   if (!made.ok()) return refuse(route.process_set, std::move(request), made.status());
@@ -56,20 +56,20 @@ Result<submit::Handle> submit(Result<OperandPtr> made, wire::Request request, Ro
   Result<GpuEventPtr> ready = operand->ready();
   if (!ready.ok()) return refuse(route.process_set, std::move(request), ready.status());
   reclaim_operands();
-  Result<submit::Handle> handle = (*context)->submit({{.request = std::move(request),
-                                                       .parts = operand->parts(),
-                                                       .splits = std::move(splits),
-                                                       .results = operand.get(),
-                                                       .gpu = operand->gpu(),
-                                                       .inputs_ready = std::move(*ready),
-                                                       .technique = std::move(technique)},
-                                                      route.process_set,
-                                                      route.blocking});
+  Result<complete::Handle> handle = (*context)->submit({{.request = std::move(request),
+                                                         .parts = operand->parts(),
+                                                         .splits = std::move(splits),
+                                                         .results = operand.get(),
+                                                         .gpu = operand->gpu(),
+                                                         .inputs_ready = std::move(*ready),
+                                                         .technique = std::move(technique)},
+                                                        route.process_set,
+                                                        route.blocking});
   if (handle.ok()) operands().keep(*handle, std::move(operand));
   return handle;
 }
 
-Result<submit::Handle> submit_agreement(wire::Request request, std::string values, Route route) {
+Result<complete::Handle> submit_agreement(wire::Request request, std::string values, Route route) {
   const auto context = current_context();
   if (!context.ok()) return context.status();
   OperandPtr operand = Operand::make_agreement();
@@ -79,7 +79,7 @@ Result<submit::Handle> submit_agreement(wire::Request request, std::string value
   submission.results = operand.get();
   submission.process_set = route.process_set;
   submission.blocking = route.blocking;
-  Result<submit::Handle> handle = (*context)->submit(std::move(submission));
+  Result<complete::Handle> handle = (*context)->submit(std::move(submission));
   if (handle.ok()) operands().keep(*handle, std::move(operand));
   return handle;
 }

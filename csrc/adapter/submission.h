@@ -8,7 +8,7 @@
 
 #include "adapter/operand.h"
 #include "base/status.h"
-#include "submit/handles.h"
+#include "complete/handles.h"
 #include "wire/messages.h"
 
 namespace roundelay::adapter {
@@ -35,12 +35,12 @@ Result<wire::Request> request_of(Operation operation, std::string name, const Re
 // Submits the operation on the operand's tensors, and keeps the operand until the handle is synchronized.
 // `splits`: as in submit::Arguments. `technique`: null, or that of the bucket. Errors: that of `made`, which
 // the peers get too; those of current_context() and Context::submit().
-Result<submit::Handle> submit(Result<OperandPtr> made, wire::Request request, Route route,
-                              std::vector<std::int64_t> splits = {},
-                              std::shared_ptr<const compress::BucketTechnique> technique = {});
+Result<complete::Handle> submit(Result<OperandPtr> made, wire::Request request, Route route,
+                                std::vector<std::int64_t> splits = {},
+                                std::shared_ptr<const compress::BucketTechnique> technique = {});
 // Submits an agreement. `values`: this rank's, all of request.fields one after the other (base/agreement.h).
 // Errors: those of current_context() and Context::submit().
-Result<submit::Handle> submit_agreement(wire::Request request, std::string values, Route route);
+Result<complete::Handle> submit_agreement(wire::Request request, std::string values, Route route);
 // Fails the peers' calls of this name with the error, and returns it.
 Status refuse(ProcessSetId process_set, wire::Request request, const Status& error);
 

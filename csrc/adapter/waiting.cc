@@ -29,7 +29,7 @@ Status as_failed(const Status& error) {
 
 // Waits for the handle and finishes its operand, which leaves the table. Null: it has none (a barrier).
 // Errors: as synchronize().
-Result<OperandPtr> finish(submit::Handle handle) {
+Result<OperandPtr> finish(complete::Handle handle) {
   const auto context = current_context();
   if (!context.ok()) return context.status();
   if (const auto known = (*context)->poll(handle); !known.ok()) return known.status();
@@ -47,7 +47,7 @@ Result<OperandPtr> finish(submit::Handle handle) {
 
 }  // namespace
 
-Status wait(runtime::Context& context, submit::Handle handle) {
+Status wait(runtime::Context& context, complete::Handle handle) {
   const Waiting waiting(context);
   for (;;) {
     std::optional<Status> status;
@@ -60,7 +60,7 @@ Status wait(runtime::Context& context, submit::Handle handle) {
   }
 }
 
-Result<std::vector<at::Tensor>> synchronize(submit::Handle handle) {
+Result<std::vector<at::Tensor>> synchronize(complete::Handle handle) {
   Result<OperandPtr> finished = finish(handle);
   if (!finished.ok()) return finished.status();
   OperandPtr operand = std::move(finished).value();
@@ -71,7 +71,7 @@ Result<std::vector<at::Tensor>> synchronize(submit::Handle handle) {
   return outputs;
 }
 
-Result<Agreed> synchronize_agreement(submit::Handle handle) {
+Result<Agreed> synchronize_agreement(complete::Handle handle) {
   Result<OperandPtr> finished = finish(handle);
   if (!finished.ok()) return finished.status();
   return (*finished)->agreed();

@@ -7,8 +7,8 @@
 
 #include "base/agreement.h"
 #include "base/status.h"
+#include "complete/handles.h"
 #include "runtime/context.h"
-#include "submit/handles.h"
 
 namespace roundelay::adapter {
 
@@ -26,13 +26,13 @@ class Waiting {
 
 // Blocks without the GIL until the handle is done, forgets the handle, and returns the operation's status.
 // Python's signal handlers run in between; if one raises, its exception is thrown and the handle stays valid.
-Status wait(runtime::Context& context, submit::Handle handle);
+Status wait(runtime::Context& context, complete::Handle handle);
 
 // Waits as wait(), and finishes the handle's operand: results are in the caller's tensors. Returns the
 // outputs that the core has allocated. Errors: kInvalidArgument (unknown handle), the operation's: kMismatch,
 // kAborted, kIncomplete.
-Result<std::vector<at::Tensor>> synchronize(submit::Handle handle);
+Result<std::vector<at::Tensor>> synchronize(complete::Handle handle);
 // Does the same for an agreement, and returns its result.
-Result<Agreed> synchronize_agreement(submit::Handle handle);
+Result<Agreed> synchronize_agreement(complete::Handle handle);
 
 }  // namespace roundelay::adapter

@@ -19,8 +19,8 @@
 namespace roundelay::bindings {
 namespace {
 
-submit::Handle submit_agreement(const std::string& name, const FieldValues& values, int root,
-                                adapter::Route route) {
+complete::Handle submit_agreement(const std::string& name, const FieldValues& values, int root,
+                                  adapter::Route route) {
   wire::Request request = adapter::request_of(Operation::kAgreement, name);
   request.root = root;
   auto [fields, packed] = packed_fields(values);
@@ -56,7 +56,7 @@ void bind_agreements(py::module_& module) {
       },
       py::arg("name"), py::arg("fields"), py::arg("root"), py::arg("process_set"));
   module.def(
-      "agreed", [](submit::Handle handle) { return value_of(adapter::synchronize_agreement(handle)); },
+      "agreed", [](complete::Handle handle) { return value_of(adapter::synchronize_agreement(handle)); },
       py::arg("handle"));
 }
 

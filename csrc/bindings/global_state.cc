@@ -32,7 +32,7 @@ struct GlobalState {
   // Counts the inits by the ranks in the job. Inits with a communicator count together.
   std::map<std::pair<std::vector<int>, bool>, std::uint32_t> generation GUARDED_BY(change);
   std::shared_ptr<PythonWhereabouts> whereabouts GUARDED_BY(change);
-  runtime::GpuParts gpu GUARDED_BY(change);
+  gpu::GpuParts gpu GUARDED_BY(change);
   std::atomic<bool> used{false};  // init() was called
 };
 
@@ -119,7 +119,7 @@ void init(const std::optional<std::string>& backend_path, const std::optional<Re
 
 // Frees the tensors of handles that were never synchronized, unless the medium may still write to them.
 void drop_operands(runtime::Context& context) {
-  for (const submit::Handle handle : adapter::operands().handles()) {
+  for (const complete::Handle handle : adapter::operands().handles()) {
     const std::optional<Status> status = context.wait(handle, Deadline::at(steady_now()));
     adapter::OperandPtr operand = adapter::operands().take(handle);
     if (!status || status->code() == StatusCode::kAborted) {
@@ -198,7 +198,7 @@ std::shared_ptr<const LoadedConfig> global_config() {
   return global_state().config;
 }
 
-void set_gpu_parts(const runtime::GpuParts& parts) {
+void set_gpu_parts(const gpu::GpuParts& parts) {
   MutexLock changing(global_state().change);
   global_state().gpu = parts;
 }

@@ -10,9 +10,9 @@
 #include "bindings/errors.h"
 #include "bindings/global_state.h"
 #include "bindings/topics.h"
+#include "gpu/loader.h"
+#include "gpu/module.h"
 #include "platform/nccl/library.h"
-#include "runtime/gpu/loader.h"
-#include "runtime/gpu/module.h"
 
 namespace roundelay::bindings {
 namespace {
@@ -20,13 +20,13 @@ namespace {
 // Serves all later inits. Later calls do nothing, because the module stays loaded until the process ends.
 void load_gpu(const std::string& module_path, const std::string& nccl_path, const std::string& device_type) {
   const c10::DeviceType type = c10::Device(device_type).type();
-  runtime::GpuParts parts;
+  gpu::GpuParts parts;
   {
     const py::gil_scoped_release no_gil;
-    const runtime::GpuModule* const module = value_of(runtime::load_gpu_module(module_path));
+    const gpu::GpuModule* const module = value_of(gpu::load_gpu_module(module_path));
     parts.runtime = module->runtime;
     parts.kernels = module->kernels;
-    parts.pointers = runtime::pointers_of(*parts.runtime);
+    parts.pointers = gpu::pointers_of(*parts.runtime);
     auto nccl = platform::open_nccl(nccl_path);
     if (nccl.ok()) {
       parts.nccl = std::move(nccl).value().release();  // stays open until the process ends

@@ -16,7 +16,7 @@ namespace roundelay::bindings {
 namespace {
 
 // Returns true when the results are there, on a GPU too, as Horovod's poll() does.
-bool poll(submit::Handle handle) {
+bool poll(complete::Handle handle) {
   return value_of(global_context()->poll(handle)) && adapter::operands().done(handle);
 }
 
@@ -39,7 +39,7 @@ class WaitingBlock {
 void bind_handles(py::module_& module) {
   module.def("poll", poll, py::arg("handle"));
   module.def(
-      "synchronize", [](submit::Handle handle) { return value_of(adapter::synchronize(handle)); },
+      "synchronize", [](complete::Handle handle) { return value_of(adapter::synchronize(handle)); },
       py::arg("handle"));
   module.def("flush", [] { global_context()->flush(); });
   py::class_<WaitingBlock>(module, "Waiting")

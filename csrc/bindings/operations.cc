@@ -22,7 +22,7 @@ namespace {
 using adapter::Operand;
 using adapter::request_of;
 using adapter::Route;
-using Handle = Result<submit::Handle>;
+using Handle = Result<complete::Handle>;
 using Name = std::optional<std::string>;  // nothing: the core makes up a name
 using Tensors = std::vector<at::Tensor>;
 
@@ -103,7 +103,7 @@ void define(py::module_& module, const std::string& name, Handle (*start)(Route,
   module.def(
       name.c_str(),
       [start](Arguments... arguments, ProcessSetId process_set) {
-        const submit::Handle handle =
+        const complete::Handle handle =
             value_of(start({process_set, true}, std::forward<Arguments>(arguments)...));
         return value_of(adapter::synchronize(handle));
       },

@@ -16,7 +16,7 @@ namespace {
 
 // Waits until all ranks have agreed on the change. If a signal interrupts this rank, all ranks fail at once,
 // because the others would go on with the change.
-void agree(runtime::Context& context, submit::Handle agreement, const char* call) {
+void agree(runtime::Context& context, complete::Handle agreement, const char* call) {
   try {
     check(adapter::wait(context, agreement));
   } catch (const py::error_already_set&) {

@@ -11,7 +11,7 @@
 
 #include "bindings/errors.h"
 #include "bindings/topics.h"
-#include "collective/select.h"
+#include "collective/tuning/select.h"
 #include "wire/codec.h"
 
 namespace roundelay::bindings {

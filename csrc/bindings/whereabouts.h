@@ -3,13 +3,13 @@
 
 #include <memory>
 
-#include "runtime/control/inquiry.h"
+#include "control/inquiry.h"
 
 namespace roundelay::bindings {
 
 // Takes the GIL on a thread of its own, because that may take long. The thread lives while a question is
 // open.
-class PythonWhereabouts final : public runtime::Whereabouts {
+class PythonWhereabouts final : public control::Whereabouts {
  public:
   PythonWhereabouts();
   ~PythonWhereabouts() override;

@@ -21,7 +21,7 @@ struct Incoming {
 };
 
 // Any thread may call send(), wait() and wake(). One thread at a time calls receive() and close(): the holder
-// of the negotiation's token (runtime/lane/progress_token.h). A rank may send messages to itself.
+// of the negotiation's token (execute/progress_token.h). A rank may send messages to itself.
 class Channel {
  public:
   virtual ~Channel() = default;

@@ -20,10 +20,10 @@
 #include <vector>
 
 #include "base/announcements.h"
+#include "base/backoff.h"
 #include "base/group.h"
 #include "base/region.h"
 #include "base/status.h"
-#include "collective/backoff.h"
 #include "collective/call.h"
 
 namespace roundelay::collective {

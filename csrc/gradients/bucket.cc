@@ -67,7 +67,7 @@ Status Bucket::submit_in_pool() {
     return prepared;
   }
   turn_ = pool_->next_turn();
-  const Result<submit::Handle> handle =
+  const Result<complete::Handle> handle =
       pool_->allreduce(range_, next_name(name()), rule().reduction, true, technique_.next());
   if (!handle.ok()) {
     drop_results();

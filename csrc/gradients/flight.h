@@ -8,20 +8,20 @@
 #include <utility>
 
 #include "base/status.h"
+#include "complete/handles.h"
 #include "gradients/rule.h"
-#include "submit/handles.h"
 
 namespace roundelay::gradients {
 
 // An operation that was submitted. Only the first wait costs. Callers hold the GIL.
 class SharedOperation {
  public:
-  explicit SharedOperation(submit::Handle handle) : handle_(handle) {}
+  explicit SharedOperation(complete::Handle handle) : handle_(handle) {}
   // Sleeps until the operation is done. Errors: the operation's, each time. Throws as adapter::wait().
   [[nodiscard]] Status wait();
 
  private:
-  std::optional<submit::Handle> handle_;  // nothing: it is over
+  std::optional<complete::Handle> handle_;  // nothing: it is over
   Status outcome_;
 };
 

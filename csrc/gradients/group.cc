@@ -146,7 +146,7 @@ Status GradientGroup::submit_on_one_device(Part& part, const std::string& name) 
       adapter::request_of(Operation::kAllreduce, next_name(name), rule().reduction, rule().process_set);
   if (!request.ok()) return request.status();
   auto operand = adapter::Operand::make(wires, wires, request->name, adapter::accelerator());
-  const Result<submit::Handle> handle =
+  const Result<complete::Handle> handle =
       adapter::submit(std::move(operand), *std::move(request), {rule().process_set, false});
   if (!handle.ok()) return handle.status();
   const auto operation = std::make_shared<SharedOperation>(*handle);

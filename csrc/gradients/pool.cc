@@ -123,9 +123,9 @@ std::int64_t GradientPool::moved_out() const {
   return wire_.moved_out() + (results_ ? results_->moved_out() : 0);
 }
 
-Result<submit::Handle> GradientPool::allreduce(const PoolRange& range, const std::string& name,
-                                               const adapter::Reduction& reduction, bool cast_back,
-                                               const TechniqueUse& technique) const {
+Result<complete::Handle> GradientPool::allreduce(const PoolRange& range, const std::string& name,
+                                                 const adapter::Reduction& reduction, bool cast_back,
+                                                 const TechniqueUse& technique) const {
   auto request = adapter::request_of(Operation::kAllreduce, name, reduction, process_set_);
   if (!request.ok()) return request.status();
   request->region = {region().key, range.offset};

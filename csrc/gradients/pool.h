@@ -23,10 +23,10 @@
 #include "adapter/submission.h"
 #include "base/region.h"
 #include "base/status.h"
+#include "complete/handles.h"
 #include "gradients/pool_memory.h"
 #include "gradients/technique_choice.h"
 #include "runtime/context.h"
-#include "submit/handles.h"
 
 namespace roundelay::gradients {
 
@@ -91,9 +91,9 @@ class GradientPool {
   // Submits an allreduce in place, which takes this technique. With `cast_back`, results are cast into the
   // result memory if there is one. Errors, which the peers get, too: kInvalidArgument (the range is not
   // within the pool, or the pool is another init()'s), those of adapter::submit().
-  [[nodiscard]] Result<submit::Handle> allreduce(const PoolRange& range, const std::string& name,
-                                                 const adapter::Reduction& reduction, bool cast_back,
-                                                 const TechniqueUse& technique) const;
+  [[nodiscard]] Result<complete::Handle> allreduce(const PoolRange& range, const std::string& name,
+                                                   const adapter::Reduction& reduction, bool cast_back,
+                                                   const TechniqueUse& technique) const;
   // Returns the number of members of each level of the process set, innermost first. Errors: those of
   // Context::levels().
   [[nodiscard]] Result<std::vector<int>> levels() const;

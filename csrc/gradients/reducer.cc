@@ -120,7 +120,7 @@ Status Reducer::begin_round(bool final, bool alone) {
       std::nullopt, {mine.submitted.size(), mine.kinds.size(), policy_fields_}, pack(mine), mine.submitted};
   ROUNDELAY_RETURN_IF_ERROR(submit_attached());
   if (!alone) {
-    const Result<submit::Handle> handle = submit(round, false);
+    const Result<complete::Handle> handle = submit(round, false);
     if (!handle.ok()) return groups_.naming_gradients(handle.status());
     round.handle = *handle;
     const auto context = adapter::current_context();
@@ -131,7 +131,7 @@ Status Reducer::begin_round(bool final, bool alone) {
   return {};
 }
 
-Result<submit::Handle> Reducer::submit(const Round& round, bool blocking) {
+Result<complete::Handle> Reducer::submit(const Round& round, bool blocking) {
   wire::Request request = adapter::request_of(Operation::kAgreement, round_name());
   request.root = root_;
   request.fields = fields_of(round.shape);
@@ -145,7 +145,7 @@ Status Reducer::submit_attached() {
                                      {static_cast<int>(ReduceOp::kMax), 1.0, 1.0}, rule_->process_set);
   if (!request.ok()) return request.status();
   auto operand = adapter::Operand::make({tensor}, {tensor}, request->name, adapter::accelerator());
-  const Result<submit::Handle> handle =
+  const Result<complete::Handle> handle =
       adapter::submit(std::move(operand), *std::move(request), {rule_->process_set, false});
   if (!handle.ok()) return handle.status();
   in_flight_.emplace(*handle);
@@ -154,7 +154,7 @@ Status Reducer::submit_attached() {
 
 Result<Agreed> Reducer::wait_for(const Round& round) {
   if (round.handle) return adapter::synchronize_agreement(*round.handle);
-  const Result<submit::Handle> handle = submit(round, true);
+  const Result<complete::Handle> handle = submit(round, true);
   if (!handle.ok()) return handle.status();
   return adapter::synchronize_agreement(*handle);
 }

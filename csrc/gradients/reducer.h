@@ -13,12 +13,12 @@
 #include "base/agreement.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "complete/handles.h"
 #include "gradients/agreement_round.h"
 #include "gradients/backward_end.h"
 #include "gradients/gradient.h"
 #include "gradients/rule.h"
 #include "gradients/step_groups.h"
-#include "submit/handles.h"
 
 namespace roundelay::gradients {
 
@@ -110,7 +110,7 @@ class Reducer final : public Listener, public std::enable_shared_from_this<Reduc
  private:
   // A round that has begun, and this rank's part in it.
   struct Round {
-    std::optional<submit::Handle> handle;  // nothing: end_round() submits the agreement and waits
+    std::optional<complete::Handle> handle;  // nothing: end_round() submits the agreement and waits
     RoundShape shape;
     std::string values;
     std::string submitted;  // RoundValues::submitted
@@ -120,7 +120,7 @@ class Reducer final : public Listener, public std::enable_shared_from_this<Reduc
   [[nodiscard]] bool open() const;
   [[nodiscard]] std::string round_name() const { return prefix_ + ".agreement" + std::to_string(rounds_); }
   [[nodiscard]] std::string attached_name() const { return prefix_ + ".attached"; }
-  [[nodiscard]] Result<submit::Handle> submit(const Round& round, bool blocking);
+  [[nodiscard]] Result<complete::Handle> submit(const Round& round, bool blocking);
   [[nodiscard]] Status submit_attached();
   [[nodiscard]] Result<Agreed> wait_for(const Round& round);
   [[nodiscard]] Status contribute(const RoundValues& merged, const std::string& submitted);

@@ -20,8 +20,8 @@
 
 #include "base/clock.h"
 #include "base/group.h"
-#include "fuse/plan.h"
 #include "negotiate/applied_orders.h"
+#include "negotiate/fusion_plan.h"
 #include "negotiate/join_tracker.h"
 #include "negotiate/ready_queue.h"
 #include "negotiate/request_table.h"
@@ -33,8 +33,8 @@
 namespace roundelay::negotiate {
 
 struct CoordinatorOptions {
-  fuse::PlanLimits plan;
-  fuse::FireLimits fire;
+  FusionLimits plan;
+  FireLimits fire;
   std::size_t cache_capacity = 1024;                  // requests in the response cache; 0: no cache
   Duration stall_warning = std::chrono::seconds(60);  // warns of ranks that are late by this; zero: never
   Duration stall_abort{0};                            // gives up what is late by this; zero: never

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "fuse/layout.h"
+#include "negotiate/fusion_layout.h"
 
 namespace roundelay::negotiate {
 namespace {
@@ -18,10 +18,10 @@ std::size_t bytes_of(DType dtype, const std::vector<std::int64_t>& shape) {
 std::size_t bytes_of(const wire::Request& request) {
   std::size_t sum = bytes_of(request.dtype, request.shape);
   if (request.others.empty()) return sum;
-  sum += fuse::padding_after(sum);
+  sum += padding_after(sum);
   for (const wire::TensorSpec& tensor : request.others) {
     const std::size_t bytes = bytes_of(tensor.dtype, tensor.shape);
-    sum += bytes + fuse::padding_after(bytes);
+    sum += bytes + padding_after(bytes);
   }
   return sum;
 }
@@ -38,11 +38,11 @@ void ReadyQueue::push(PendingRequest entry, std::vector<std::int32_t> absent, Ti
 }
 
 bool ReadyQueue::fires(bool flush, TimePoint now) const {
-  return !ready_.empty() && fuse::fires(bytes_, oldest_, now, flush, fire_);
+  return !ready_.empty() && fires(bytes_, oldest_, now, flush, fire_);
 }
 
 Deadline ReadyQueue::next_due() const {
-  return ready_.empty() ? Deadline::never() : Deadline::at(fuse::next_fire(bytes_, oldest_, false, fire_));
+  return ready_.empty() ? Deadline::never() : Deadline::at(next_fire(bytes_, oldest_, false, fire_));
 }
 
 std::uint64_t ReadyQueue::Classes::of(const wire::Request& r, const std::vector<std::int32_t>& absent) {
@@ -51,7 +51,7 @@ std::uint64_t ReadyQueue::Classes::of(const wire::Request& r, const std::vector<
   // Adasum is not linear: fused tensors would share their coefficients. A technique treats one bucket.
   if (r.operation != Operation::kAllreduce || r.reduce_op == ReduceOp::kAdasum || !r.technique.empty() ||
       !one_dtype)
-    return fuse::kNoFusion;
+    return kNoFusion;
   const Key key{r.dtype,
                 r.device,
                 r.reduce_op,
@@ -66,14 +66,14 @@ std::uint64_t ReadyQueue::Classes::of(const wire::Request& r, const std::vector<
 std::optional<std::vector<std::vector<wire::CacheId>>> ReadyQueue::cut(const std::vector<wire::CacheId>& ids,
                                                                        const ResponseCache& cache) const {
   Classes classes;
-  std::vector<fuse::Candidate> candidates;
+  std::vector<FusionCandidate> candidates;
   for (const wire::CacheId id : ids) {
     const wire::Request* const request = cache.find(id);
     if (request == nullptr) return std::nullopt;
     candidates.push_back({bytes_of(*request), classes.of(*request, {})});
   }
   std::vector<std::vector<wire::CacheId>> operations;
-  for (const auto& indices : fuse::plan(candidates, plan_)) {
+  for (const auto& indices : plan_fusion(candidates, plan_)) {
     auto& operation = operations.emplace_back();
     for (const std::size_t i : indices) operation.push_back(ids[i]);
   }
@@ -119,10 +119,10 @@ void ReadyQueue::write(wire::Order& order, ResponseCache& cache, const RequestTa
   std::stable_partition(ready_.begin(), ready_.end(),
                         [](const Ready& ready) { return ready.request.operation != Operation::kAgreement; });
   Writing writing{order, cache, table};
-  std::vector<fuse::Candidate> candidates;
+  std::vector<FusionCandidate> candidates;
   candidates.reserve(ready_.size());
   for (const Ready& ready : ready_) candidates.push_back({ready.bytes, ready.fusion_class});
-  for (const auto& indices : fuse::plan(candidates, plan_)) {
+  for (const auto& indices : plan_fusion(candidates, plan_)) {
     auto& operation = order.operations.emplace_back();
     for (const std::size_t i : indices) operation.tensors.push_back(tensor_for(ready_[i], writing));
     operation.extents = std::move(ready_[indices.front()].extents);

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/dtype.h"
-#include "fuse/plan.h"
+#include "negotiate/fusion_plan.h"
 #include "negotiate/request_table.h"
 #include "negotiate/response_cache.h"
 #include "wire/messages.h"
@@ -24,7 +24,7 @@ namespace roundelay::negotiate {
 
 class ReadyQueue {
  public:
-  ReadyQueue(fuse::PlanLimits plan, fuse::FireLimits fire) : plan_(plan), fire_(fire) {}
+  ReadyQueue(FusionLimits plan, FireLimits fire) : plan_(plan), fire_(fire) {}
 
   // `absent`: members (ascending) that have joined and skip the operation.
   void push(PendingRequest entry, std::vector<std::int32_t> absent, TimePoint now);
@@ -75,8 +75,8 @@ class ReadyQueue {
   wire::FusedTensor tensor_for(const Ready& ready, Writing& writing) const;
   static wire::Merged merge_values(const Ready& ready, wire::CacheId id, ResponseCache& cache);
 
-  fuse::PlanLimits plan_;
-  fuse::FireLimits fire_;
+  FusionLimits plan_;
+  FireLimits fire_;
   std::vector<Ready> ready_;  // the first one that became ready comes first
   std::size_t bytes_ = 0;
   TimePoint oldest_{};

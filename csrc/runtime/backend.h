@@ -14,13 +14,15 @@
 #include "channel/channel.h"
 #include "collective/device/device_fabric.h"
 #include "collective/fabric.h"
-#include "collective/select.h"
-#include "runtime/gpu/module.h"
+#include "collective/tuning/select.h"
+#include "gpu/module.h"
 #include "trust/trust.h"
 
-namespace roundelay::runtime {
-
+namespace roundelay::control {
 class Whereabouts;
+}
+
+namespace roundelay::runtime {
 
 // The arguments of one init, beside the configuration.
 struct Start {
@@ -33,8 +35,9 @@ struct Start {
   std::string
       tuning_error{};   // the reason if the tuning file cannot be used; empty: it can, or there is none
   trust::Key secret{};  // the job's; all zeros: it has none
-  GpuParts gpu{};
-  std::shared_ptr<Whereabouts> whereabouts{};  // runtime/control/inquiry.h; null: the program cannot be asked
+  gpu::GpuParts gpu{};
+  std::shared_ptr<control::Whereabouts>
+      whereabouts{};  // control/inquiry.h; null: the program cannot be asked
 };
 
 // The module owns its one backend and never destroys it: MPI is finalised when the process exits. One thread

@@ -15,10 +15,10 @@
 #include "base/status.h"
 #include "bootstrap/rank_info.h"
 #include "bootstrap/topology.h"
+#include "complete/handles.h"
 #include "runtime/allreduce_ways.h"
 #include "runtime/backend.h"
 #include "submit/entry.h"
-#include "submit/handles.h"
 #include "wire/messages.h"
 
 namespace roundelay::timeline {
@@ -54,7 +54,7 @@ class Context {
 
   // Starts an operation and returns at once. Errors: kInvalidArgument (the call is wrong: the peers' use of
   // the same name fails too), kAborted (with the first cause, after a fault or shutdown).
-  virtual Result<submit::Handle> submit(Submission submission) = 0;
+  virtual Result<complete::Handle> submit(Submission submission) = 0;
   // Makes memory for allreduces in place, which the ranks of the process set may reach (base/region.h). If
   // `gpu` is not -1: memory of that GPU, which only this rank reaches and which is not zeroed. Errors:
   // kUnavailable, kInvalidArgument (unknown set, not the process's GPU), kAborted.
@@ -70,9 +70,9 @@ class Context {
   // for the other ranks for at most ROUNDELAY_START_TIMEOUT. Set 0 is the world. Errors: kInvalidArgument
   // (the ranks are not in the world, or not ascending; there is such a set; the id is unknown), kMismatch
   // (ranks have submitted different changes), kUnavailable (a member could not make its part), kAborted.
-  virtual Result<submit::Handle> submit_new_set(std::vector<int> ranks) = 0;
+  virtual Result<complete::Handle> submit_new_set(std::vector<int> ranks) = 0;
   virtual Result<ProcessSetId> make_process_set(const std::vector<int>& ranks) = 0;
-  virtual Result<submit::Handle> submit_removal(ProcessSetId id) = 0;
+  virtual Result<complete::Handle> submit_removal(ProcessSetId id) = 0;
   // Waits also for what is in flight in the set. An operation that some member has not submitted fails.
   virtual Status drop_process_set(ProcessSetId id) = 0;
   // Returns the set's world ranks in ascending order; this rank need not be a member. Errors:
@@ -84,11 +84,11 @@ class Context {
   virtual Result<std::vector<int>> levels(ProcessSetId id, DeviceType device) = 0;
 
   // Returns true if the operation is done. Errors: kInvalidArgument (unknown handle).
-  virtual Result<bool> poll(submit::Handle handle) = 0;
+  virtual Result<bool> poll(complete::Handle handle) = 0;
   // Blocks until the operation is done, and returns its status; the handle is then unknown. Returns nothing
   // at the deadline. The caller's thread may negotiate and reduce meanwhile. Errors: kInvalidArgument
   // (unknown handle).
-  virtual std::optional<Status> wait(submit::Handle handle, Deadline deadline) = 0;
+  virtual std::optional<Status> wait(complete::Handle handle, Deadline deadline) = 0;
   // Asks for orders of all that is ready, without lingering. Call it when the step's last gradient is
   // submitted.
   virtual void flush() = 0;

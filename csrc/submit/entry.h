@@ -13,7 +13,7 @@
 #include "base/gpu.h"
 #include "base/region.h"
 #include "base/status.h"
-#include "submit/handles.h"
+#include "complete/handles.h"
 #include "wire/messages.h"
 
 namespace roundelay::compress {
@@ -79,8 +79,8 @@ struct Arguments {
 
 // An operation in flight on this rank. The table owns it until a lane or the completer extracts it.
 struct Entry : Arguments {
-  Handle handle = 0;           // the table sets it
-  std::size_t unfinished = 0;  // batches that still work on this entry; the lane counts them
+  complete::Handle handle = 0;  // the table sets it
+  std::size_t unfinished = 0;   // batches that still work on this entry; the lane counts them
   EntryTimes times{};
 
   // Names the operation in error messages: "allreduce of 'weight'".

@@ -39,7 +39,7 @@ std::string TensorTable::refusal_of(const wire::Request& request) const {
   return {};
 }
 
-Result<Handle> TensorTable::add(Entry entry, HandleTable& handles) {
+Result<complete::Handle> TensorTable::add(Entry entry, complete::HandleTable& handles) {
   MutexLock lock(mutex_);
   wire::Request& request = entry.request;
   if (!closed_.ok())
@@ -57,7 +57,7 @@ Result<Handle> TensorTable::add(Entry entry, HandleTable& handles) {
   }
   if (request.operation == Operation::kJoin) joined_ = true;
   entry.handle = handles.allocate(entry.times.submitted);
-  const Handle handle = entry.handle;
+  const complete::Handle handle = entry.handle;
   const auto filed = std::make_shared<Entry>(std::move(entry));
   entries_.emplace(filed->request.name, filed);
   take_in(filed->request, filed->values);

@@ -16,10 +16,10 @@
 #include "base/annotations.h"
 #include "base/announcements.h"
 #include "base/status.h"
+#include "complete/handles.h"
+#include "complete/waiters.h"
 #include "submit/entry.h"
-#include "submit/handles.h"
 #include "submit/schedule_lock.h"
-#include "submit/waiters.h"
 #include "wire/use.h"
 
 namespace roundelay::submit {
@@ -34,7 +34,7 @@ struct Entered {
 inline constexpr const char* kJoinName = "<join>";  // the name of every join; no other operation may have it
 
 // Thread-safe. Framework threads add entries under one short lock. The holder of the negotiation token
-// (runtime/lane/progress_token.h) drains the requests. A lane or the completer extracts an entry to complete
+// (execute/progress_token.h) drains the requests. A lane or the completer extracts an entry to complete
 // it. An entry leaves the table exactly once: so it is completed exactly once.
 //
 // Under a schedule lock (submit/schedule_lock.h), add() does not queue a request that belongs to the
@@ -51,7 +51,7 @@ class TensorTable {
   // Sets a join's name, and marks requests that the response cache must not keep.
   // Errors: kInvalidArgument if the name is in flight (the peers get the request with this error), if a join
   // is pending, or if the name is kJoinName (the peers hear of neither); after close(), its cause.
-  Result<Handle> add(Entry entry, HandleTable& handles) EXCLUDES(mutex_);
+  Result<complete::Handle> add(Entry entry, complete::HandleTable& handles) EXCLUDES(mutex_);
   // Queues a request that failed this rank's local checks: it has no entry and carries its error to the
   // peers. Does nothing after close(), or if this rank has joined. Any thread.
   void add_error(wire::Request request) EXCLUDES(mutex_);
@@ -100,15 +100,15 @@ class TensorTable {
   // Returns true while the schedule is not frozen.
   [[nodiscard]] bool schedule_open() const { return schedule_open_.load(std::memory_order_acquire); }
   // Counts the threads that wait for this table's operations.
-  [[nodiscard]] Waiters& waiters() { return waiters_; }
+  [[nodiscard]] complete::Waiters& waiters() { return waiters_; }
   // Returns whether several threads of this rank submit what the schedule has.
   [[nodiscard]] bool gathers() const { return schedule_gathers_.load(std::memory_order_acquire); }
   // Returns how long a caller that waits for this handle sleeps before it calls waited_for(): other threads
   // of this rank may submit what comes before the operation. Zero: it need not sleep.
-  [[nodiscard]] Duration patience(Handle handle) const EXCLUDES(mutex_);
+  [[nodiscard]] Duration patience(complete::Handle handle) const EXCLUDES(mutex_);
   // Tells the table that a caller waits for this handle. Freezes the schedule if this operation comes after
   // one that is not submitted here. Returns true if it froze the schedule.
-  bool waited_for(Handle handle) EXCLUDES(mutex_);
+  bool waited_for(complete::Handle handle) EXCLUDES(mutex_);
   // Returns whether all ranks have announced the next operation.
   [[nodiscard]] bool may_enter() const EXCLUDES(mutex_);
   // Enters the next operation. Nothing: not all ranks have announced it.
@@ -127,7 +127,7 @@ class TensorTable {
 
  private:
   void take_in(const wire::Request& request, const std::string& values) REQUIRES(mutex_);
-  [[nodiscard]] bool blocked(Handle handle) const REQUIRES(mutex_);
+  [[nodiscard]] bool blocked(complete::Handle handle) const REQUIRES(mutex_);
   void announce() REQUIRES(mutex_);
   std::optional<Entered> with_result(std::optional<ScheduleLock::Names> names) REQUIRES(mutex_);
   void name_if_unnamed(wire::Request& request) REQUIRES(mutex_);
@@ -150,7 +150,7 @@ class TensorTable {
   std::atomic<bool> schedule_open_{false};
   std::atomic<bool> schedule_gathers_{false};
   std::atomic<bool> unwatched_submission_{false};
-  Waiters waiters_;
+  complete::Waiters waiters_;
 };
 
 }  // namespace roundelay::submit

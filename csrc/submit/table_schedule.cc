@@ -64,13 +64,13 @@ void TensorTable::end_schedule() {
   announce();
 }
 
-Duration TensorTable::patience(Handle handle) const {
+Duration TensorTable::patience(complete::Handle handle) const {
   if (!gathers()) return Duration{0};
   MutexLock lock(mutex_);
   return blocked(handle) ? schedule_.patience() : Duration{0};
 }
 
-bool TensorTable::waited_for(Handle handle) {
+bool TensorTable::waited_for(complete::Handle handle) {
   MutexLock lock(mutex_);
   if (!blocked(handle)) return false;
   schedule_.freeze();
@@ -79,7 +79,7 @@ bool TensorTable::waited_for(Handle handle) {
 }
 
 // Returns whether the operation comes after one that is not wholly submitted here.
-bool TensorTable::blocked(Handle handle) const {
+bool TensorTable::blocked(complete::Handle handle) const {
   if (!schedule_.open() || !schedule_.any_blocked()) return false;
   return std::any_of(entries_.begin(), entries_.end(), [&](const auto& filed) {
     const auto& [name, entry] = filed;

@@ -38,7 +38,7 @@ enum class Row : std::uint8_t {
   kSecondBetween = 11
 };
 
-// One batch (runtime/lane/batch.h) that a lane carried out.
+// One batch (execute/batch.h) that a lane carried out.
 struct CollectiveSpan {
   static constexpr std::size_t kShownNames = 4;
   Row row = Row::kCollective;

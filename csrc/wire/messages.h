@@ -239,9 +239,9 @@ struct Introduction {
   std::string
       tcp_address;  // addresses of its TCP channel (channel/tcp/tcp_address.h); empty: it cannot use sockets
   std::string
-      shm_socket;  // address at which it hands out shared memory (platform/shm/handover.h); empty: none
-  std::string
-      tuning;  // rank 0's tuning file, as collective/tuning.h reads it; empty: none, and on other ranks
+      shm_socket;      // address at which it hands out shared memory (platform/shm/handover.h); empty: none
+  std::string tuning;  // rank 0's tuning file, as collective/tuning/tuning.h reads it; empty: none, and on
+                       // other ranks
   friend bool operator==(const Introduction&, const Introduction&) = default;
 };
 

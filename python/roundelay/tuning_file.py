@@ -21,7 +21,7 @@ from roundelay.layers.times import LayerTimes
 FORMAT = "roundelay tuning"
 VERSION = 1
 UNITS = {"time": "s", "size": "B", "bandwidth": "B/s"}
-# A test compares this with csrc/collective/select.cc.
+# A test compares this with csrc/collective/tuning/select.cc.
 ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     "allreduce": (
         "direct",
@@ -156,7 +156,7 @@ def load(path: str | os.PathLike[str]) -> Tuning:
 
 
 def agreed_text(tuning: Tuning) -> str:
-    """Returns the part that all ranks agree on, for the core (csrc/collective/tuning.h); "": it has none."""
+    """Returns the part that all ranks agree on, for the core (csrc/collective/tuning/tuning.h); "": it has none."""
     if not tuning.cluster.levels:
         return ""
     lines = [f"fabric {tuning.cluster.fabric}"]

@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "complete/completer.h"
-#include "runtime/lane/lane.h"
-#include "submit/handles.h"
+#include "complete/handles.h"
+#include "execute/completer.h"
+#include "execute/lane.h"
 #include "tests/cpp/catch.h"
 
-namespace roundelay::runtime {
+namespace roundelay::execute {
 
 using Floats = std::vector<float>;
 
@@ -65,7 +65,7 @@ class LaneRank {
 
   struct Tensor {
     Floats input, output;
-    submit::Handle handle = 0;
+    complete::Handle handle = 0;
   };
   std::map<std::string, Tensor> tensors;
   std::vector<std::string> completed;  // in order
@@ -75,11 +75,11 @@ class LaneRank {
   timeline::Timeline timeline{0};
 
  private:
-  submit::HandleTable handles_;
-  complete::Completer completer_;
+  complete::HandleTable handles_;
+  Completer completer_;
 
  public:
   Lane lane;
 };
 
-}  // namespace roundelay::runtime
+}  // namespace roundelay::execute

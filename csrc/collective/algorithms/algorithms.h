@@ -1,8 +1,8 @@
 // The algorithms, written once over Exchange. To add one: a file in this folder, a line here, a row in the
-// table of collective/select.cc, and its name in base/knobs.def.
+// table of collective/tuning/select.cc, and its name in base/knobs.def.
 #pragma once
 
-#include "collective/program.h"
+#include "collective/program/program.h"
 
 namespace roundelay::collective {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "collective/algorithms/algorithms.h"
+#include "collective/algorithms/doubling.h"
 #include "collective/algorithms/piece_exchange.h"
-#include "collective/doubling.h"
 
 namespace roundelay::collective {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "collective/doubling.h"
+#include "collective/algorithms/doubling.h"
 
 namespace roundelay::collective {
 

@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "collective/algorithms/algorithms.h"
 #include "collective/call.h"
-#include "collective/exchange.h"
+#include "collective/program/exchange.h"
 
 namespace roundelay::collective {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "collective/algorithms/algorithms.h"
+#include "collective/algorithms/doubling.h"
 #include "collective/algorithms/numbered_parts.h"
-#include "collective/doubling.h"
 
 namespace roundelay::collective {
 namespace {

@@ -3,9 +3,9 @@
 // their vector to a neighbour first, and get their shard from it.
 
 #include "collective/algorithms/algorithms.h"
+#include "collective/algorithms/doubling.h"
 #include "collective/algorithms/numbered_parts.h"
 #include "collective/algorithms/piece_exchange.h"
-#include "collective/doubling.h"
 
 namespace roundelay::collective {
 

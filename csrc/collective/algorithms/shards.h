@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collective/call.h"
-#include "collective/exchange.h"
+#include "collective/program/exchange.h"
 
 namespace roundelay::collective {
 

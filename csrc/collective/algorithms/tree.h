@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collective/call.h"
-#include "collective/program.h"
+#include "collective/program/program.h"
 
 namespace roundelay::collective {
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "collective/algorithm_fabric.h"
 #include "collective/c10d/c10d_transport.h"
+#include "collective/engine/algorithm_fabric.h"
 
 namespace roundelay::collective {
 

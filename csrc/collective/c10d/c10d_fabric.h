@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "collective/fabric.h"
-#include "collective/select.h"
+#include "collective/tuning/select.h"
 #include "platform/c10d/process_group.h"
 
 namespace roundelay::collective {

@@ -10,8 +10,8 @@
 
 #include "base/annotations.h"
 #include "base/group.h"
-#include "collective/slots.h"
-#include "collective/transport.h"
+#include "collective/engine/slots.h"
+#include "collective/program/transport.h"
 #include "platform/c10d/process_group.h"
 
 namespace roundelay::collective {

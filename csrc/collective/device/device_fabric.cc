@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "base/leak.h"
-#include "collective/algorithm_fabric.h"
 #include "collective/check.h"
 #include "collective/device/device_stream.h"
 #include "collective/device/device_transport.h"
 #include "collective/device/device_work.h"
-#include "collective/gpu_single.h"
+#include "collective/engine/algorithm_fabric.h"
 #include "collective/present.h"
+#include "collective/single/gpu_single.h"
 
 namespace roundelay::collective {
 namespace {

@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "base/gpu_runtime.h"
+#include "collective/engine/program_pending.h"
 #include "collective/fabric.h"
-#include "collective/program_pending.h"
-#include "collective/select.h"
+#include "collective/tuning/select.h"
 #include "kernels/gpu.h"
 #include "platform/device/pointer_cache.h"
 

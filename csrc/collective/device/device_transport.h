@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "collective/device/device_stream.h"
-#include "collective/slots.h"
-#include "collective/transport.h"
+#include "collective/engine/slots.h"
+#include "collective/program/transport.h"
 
 namespace roundelay::collective::device {
 

@@ -1,6 +1,6 @@
 #include "collective/device/device_work.h"
 
-#include "collective/gpu_single.h"
+#include "collective/single/gpu_single.h"
 
 namespace roundelay::collective::device {
 

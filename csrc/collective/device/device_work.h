@@ -6,7 +6,7 @@
 
 #include "collective/device/device_stream.h"
 #include "collective/fabric.h"
-#include "collective/local_work.h"
+#include "collective/program/local_work.h"
 #include "kernels/gpu.h"
 
 namespace roundelay::collective::device {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/cores.h"
-#include "collective/algorithm_fabric.h"
-#include "collective/slots.h"
+#include "collective/engine/algorithm_fabric.h"
+#include "collective/engine/slots.h"
 
 namespace roundelay::collective {
 

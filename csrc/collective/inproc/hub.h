@@ -13,8 +13,8 @@
 #include "base/group.h"
 #include "collective/fabric.h"
 #include "collective/inproc/wire.h"
-#include "collective/select.h"
-#include "collective/transport.h"
+#include "collective/program/transport.h"
+#include "collective/tuning/select.h"
 
 namespace roundelay::collective {
 

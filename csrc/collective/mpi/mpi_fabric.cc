@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "collective/algorithm_fabric.h"
+#include "collective/engine/algorithm_fabric.h"
 #include "collective/mpi/mpi_transport.h"
 
 namespace roundelay::collective {

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "collective/slots.h"
-#include "collective/transport.h"
+#include "collective/engine/slots.h"
+#include "collective/program/transport.h"
 #include "platform/mpi/session.h"
 
 namespace roundelay::collective {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "collective/check.h"
-#include "collective/gpu_single.h"
 #include "collective/nccl/nccl_operation.h"
 #include "collective/queued_pending.h"
+#include "collective/single/gpu_single.h"
 
 namespace roundelay::collective {
 namespace {

@@ -2,7 +2,7 @@
 #include <utility>
 #include <vector>
 
-#include "collective/doubling.h"
+#include "collective/algorithms/doubling.h"
 #include "collective/shm/chunks.h"
 #include "collective/shm/programs.h"
 #include "kernels/kernels.h"

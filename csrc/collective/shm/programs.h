@@ -3,7 +3,7 @@
 #pragma once
 
 #include "collective/call.h"
-#include "collective/program.h"
+#include "collective/program/program.h"
 #include "collective/shm/rounds.h"
 
 namespace roundelay::collective::shm {

@@ -1,5 +1,5 @@
-// The rounds of one call. A program (collective/program.h) writes to the segment, waits and reads through
-// them. In each round a member
+// The rounds of one call. A program (collective/program/program.h) writes to the segment, waits and reads
+// through them. In each round a member
 // - waits until its slot is writable, puts up to a slot of bytes there, and calls stage();
 // - waits until others have staged theirs, may put reduced bytes in its slot, and calls reduce();
 // - calls release() when it reads no slot of the round any more.
@@ -14,9 +14,9 @@
 #include <optional>
 #include <vector>
 
-#include "collective/backoff.h"
+#include "base/backoff.h"
 #include "collective/fabric.h"
-#include "collective/scratch.h"
+#include "collective/program/scratch.h"
 #include "collective/shm/segment.h"
 
 namespace roundelay::collective::shm {

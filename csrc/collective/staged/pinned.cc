@@ -4,8 +4,8 @@
 #include <bit>
 #include <utility>
 
+#include "base/backoff.h"
 #include "base/leak.h"
-#include "collective/backoff.h"
 
 namespace roundelay::collective::staged {
 namespace {

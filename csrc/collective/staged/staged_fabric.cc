@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "collective/check.h"
-#include "collective/gpu_single.h"
 #include "collective/present.h"
 #include "collective/queued_pending.h"
+#include "collective/single/gpu_single.h"
 #include "collective/staged/staged_run.h"
 
 namespace roundelay::collective {

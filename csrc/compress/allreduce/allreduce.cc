@@ -38,7 +38,7 @@ class Allreduce final : public Technique {
   const std::string text_;
 };
 
-// The rule, and the algorithms of an allreduce in collective/select.cc; a test compares them.
+// The rule, and the algorithms of an allreduce in collective/tuning/select.cc; a test compares them.
 constexpr std::string_view kAlgorithms[] = {kRule,  "direct",           "pairwise",      "recursive_doubling",
                                             "ring", "halving_doubling", "binomial_tree", "pipelined_tree"};
 constexpr Parameter kParameters[] = {

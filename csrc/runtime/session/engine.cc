@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/annotations.h"
-#include "collective/backoff.h"
+#include "base/backoff.h"
 
 namespace roundelay::runtime {
 
@@ -26,7 +26,7 @@ class Polling {
 
 }  // namespace
 
-Engine::Engine(channel::Channel& channel, Negotiator& negotiator, submit::HandleTable& handles,
+Engine::Engine(channel::Channel& channel, control::Negotiator& negotiator, complete::HandleTable& handles,
                LaneThreads& lanes, bool crowded, Housekeeping housekeeping)
     : channel_(channel),
       negotiator_(negotiator),
@@ -71,7 +71,7 @@ void Engine::coordinate() {
     bool moved = false;
     Deadline due = Deadline::never();
     {
-      BackgroundHold hold(negotiation_);
+      execute::BackgroundHold hold(negotiation_);
       woken_.store(false, std::memory_order_release);
       moved = negotiator_.step(steady_now());
       due = negotiator_.next_due().sooner(housekeeping_(steady_now()));
@@ -94,7 +94,7 @@ void Engine::coordinate() {
     }
   }
   // Sends what was posted before stop(): above all that this rank leaves.
-  BackgroundHold hold(negotiation_);
+  execute::BackgroundHold hold(negotiation_);
   static_cast<void>(negotiator_.step(steady_now()));
 }
 
@@ -106,9 +106,9 @@ void Engine::run_where_fabrics_live(const std::function<void()>& task) {
   }
 }
 
-bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
-  const std::shared_ptr<Lane> lane = lanes_.find(id);
-  std::optional<ScheduleWatch> watch;
+bool Engine::wait(complete::Handle handle, LaneId id, Deadline deadline) {
+  const std::shared_ptr<execute::Lane> lane = lanes_.find(id);
+  std::optional<execute::ScheduleWatch> watch;
   if (lane) watch.emplace(lane->schedule());
   if (done(handle)) return true;
   bool driving = !lanes_.one_thread() && lane != nullptr;
@@ -124,9 +124,9 @@ bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
 }
 
 // Drives the lane of the handle. The threads of other lanes run at the same time.
-bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
+bool Engine::drive_lane(execute::Lane& lane, complete::Handle handle, Deadline deadline) {
   if (!lane.has_work() && !lane.goes_by_schedule()) return false;
-  DriverHold hold(lane.token());
+  execute::DriverHold hold(lane.token());
   if (!hold) return false;
   // This may take long. Meanwhile the background reports what was submitted, and sees the flush.
   if (lane.take_unreported()) wake();
@@ -142,10 +142,10 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
   return true;
 }
 
-bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline) {
+bool Engine::drive_negotiation(execute::Lane& lane, complete::Handle handle, Deadline deadline) {
   // Another caller drives the lane. The background negotiates meanwhile.
   if (lane.has_work() || lane.goes_by_schedule()) return false;
-  DriverHold hold(negotiation_);
+  execute::DriverHold hold(negotiation_);
   if (!hold) return false;
   const Polling polling(channel_);
   // has_work() is asked before done(): as soon as it is false, the handles of the work are done, and done()

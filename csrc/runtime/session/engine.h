@@ -8,7 +8,7 @@
 //                  its handle's lane's token,   a back-off
 //                  or none                      HandleTable::sleep_until_done
 //
-// A thread backs off (collective/backoff.h) while its lane has work that waits for peers.
+// A thread backs off (base/backoff.h) while its lane has work that waits for peers.
 //
 // If a fabric or the channel tolerates one thread only, the coordination thread runs the lanes too, and
 // waiters hold no token.
@@ -20,11 +20,11 @@
 #include <thread>
 
 #include "channel/channel.h"
-#include "runtime/control/negotiator.h"
-#include "runtime/lane/lane.h"
-#include "runtime/lane/progress_token.h"
+#include "complete/handles.h"
+#include "control/negotiator.h"
+#include "execute/lane.h"
+#include "execute/progress_token.h"
 #include "runtime/session/lane_threads.h"
-#include "submit/handles.h"
 
 namespace roundelay::runtime {
 
@@ -38,8 +38,8 @@ class Engine {
 
   // The references outlive the engine. Starts no thread. `crowded`: ranks outnumber cores, so waiters never
   // spin.
-  Engine(channel::Channel& channel, Negotiator& negotiator, submit::HandleTable& handles, LaneThreads& lanes,
-         bool crowded, Housekeeping housekeeping);
+  Engine(channel::Channel& channel, control::Negotiator& negotiator, complete::HandleTable& handles,
+         LaneThreads& lanes, bool crowded, Housekeeping housekeeping);
   ~Engine() { stop(); }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -60,7 +60,7 @@ class Engine {
   // Waits for a handle of this lane. Returns true when it is done, false at the deadline. The caller runs the
   // lane and the negotiator itself where it may, so nobody needs to be woken for what it has submitted
   // before.
-  bool wait(submit::Handle handle, LaneId lane, Deadline deadline);
+  bool wait(complete::Handle handle, LaneId lane, Deadline deadline);
   // Runs the task with the negotiation token held, on the coordination thread if fabrics want one thread.
   // Waits until the task is over. Do not call it while you hold a token, nor during stop().
   void negotiate(const std::function<void()>& task);
@@ -73,18 +73,18 @@ class Engine {
   void coordinate();
   // Each runs its part until the handle is done, the deadline has passed, or nothing is left to do here.
   // Returns false if another thread has the token, or if there was nothing to do.
-  bool drive_lane(Lane& lane, submit::Handle handle, Deadline deadline);
-  bool drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline);
-  [[nodiscard]] bool done(submit::Handle handle) const { return handles_.done(handle).value_or(true); }
+  bool drive_lane(execute::Lane& lane, complete::Handle handle, Deadline deadline);
+  bool drive_negotiation(execute::Lane& lane, complete::Handle handle, Deadline deadline);
+  [[nodiscard]] bool done(complete::Handle handle) const { return handles_.done(handle).value_or(true); }
 
   channel::Channel& channel_;
-  Negotiator& negotiator_;
-  submit::HandleTable& handles_;
+  control::Negotiator& negotiator_;
+  complete::HandleTable& handles_;
   LaneThreads& lanes_;
   const bool crowded_;
   const Housekeeping housekeeping_;
 
-  ProgressToken negotiation_;
+  execute::ProgressToken negotiation_;
   // The time at which the coordination thread looks next. Only the holder of the negotiation token uses it.
   TimePoint background_due_ = TimePoint::min();
   std::atomic<bool> stopping_{false};

@@ -13,7 +13,7 @@ constexpr Duration kLastChunksPatience = std::chrono::seconds(5);
 }  // namespace
 
 JobTimeline::JobTimeline(int rank, int size, std::unique_ptr<timeline::TimelineFile> file,
-                         ControlInbox& inbox)
+                         control::ControlInbox& inbox)
     : rank_(rank),
       size_(size),
       events_(rank),

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/annotations.h"
-#include "runtime/control/control_inbox.h"
+#include "control/control_inbox.h"
 #include "submit/table.h"
 #include "timeline/file.h"
 #include "timeline/timeline.h"
@@ -21,7 +21,7 @@ class JobTimeline {
  public:
   // `file`: null, or open if rank 0 is to record from the start. `inbox` outlives this object. `size`: ranks
   // in the world.
-  JobTimeline(int rank, int size, std::unique_ptr<timeline::TimelineFile> file, ControlInbox& inbox);
+  JobTimeline(int rank, int size, std::unique_ptr<timeline::TimelineFile> file, control::ControlInbox& inbox);
 
   // Returns this rank's recorder.
   timeline::Timeline& events() { return events_; }
@@ -60,7 +60,7 @@ class JobTimeline {
   const int rank_;
   const int size_;
   timeline::Timeline events_;
-  ControlInbox& inbox_;
+  control::ControlInbox& inbox_;
   TimePoint next_sending_{};  // used by the coordination thread only
   Mutex sending_;             // Timeline::drain() is for one thread at a time
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "collective/select.h"
+#include "collective/tuning/select.h"
 
 namespace roundelay::runtime {
 
@@ -14,26 +14,26 @@ std::size_t fusion_threshold(const Config& config, int ranks) {
   return static_cast<std::size_t>(config.fusion_threshold);
 }
 
-std::shared_ptr<Lane> LaneFactory::make(LaneId id, TrackFabrics fabrics, DeviceMediumPtr medium,
-                                        bool threads) {
+std::shared_ptr<execute::Lane> LaneFactory::make(LaneId id, execute::TrackFabrics fabrics,
+                                                 DeviceMediumPtr medium, bool threads) {
   const Config& config = parts_.config;
-  LaneOptions options{config.progress_timeout, fusion_threshold(config, parts_.rank_info.size)};
+  execute::LaneOptions options{config.progress_timeout, fusion_threshold(config, parts_.rank_info.size)};
   options.schedule_lock = config.schedule_lock && threads && fabrics.front()->any_thread();
   if (parts_.gpu.runtime != nullptr) {
-    const GpuFabricOptions gpu{.wish = gpu_fabric_wish(config.gpu_fabric),
-                               .may_share = parts_.ranks_may_share_gpu,
-                               .patience = config.start_timeout,
-                               .node = bootstrap::node_id(config.node_id),
-                               .medium = std::move(medium)};
-    options.gpu = LaneGpu{parts_.gpu, &sequencer_, gpu};
+    const gpu::GpuFabricOptions gpu{.wish = gpu::gpu_fabric_wish(config.gpu_fabric),
+                                    .may_share = parts_.ranks_may_share_gpu,
+                                    .patience = config.start_timeout,
+                                    .node = bootstrap::node_id(config.node_id),
+                                    .medium = std::move(medium)};
+    options.gpu = execute::LaneGpu{parts_.gpu, &sequencer_, gpu};
   }
   const auto wake = [&channel = *parts_.channel] { channel.wake(); };
-  const auto report = [&inbox = shared_.inbox, wake](ControlInbox::Message fault) {
+  const auto report = [&inbox = shared_.inbox, wake](control::ControlInbox::Message fault) {
     inbox.post(std::move(fault));
     wake();
   };
-  return std::make_shared<Lane>(id, std::move(fabrics), shared_.completer, shared_.timeline, shared_.abort,
-                                options, Lane::Faults{report, report, wake});
+  return std::make_shared<execute::Lane>(id, std::move(fabrics), shared_.completer, shared_.timeline,
+                                         shared_.abort, options, execute::Lane::Faults{report, report, wake});
 }
 
 }  // namespace roundelay::runtime

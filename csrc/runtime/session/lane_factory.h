@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "base/abort.h"
-#include "complete/completer.h"
-#include "runtime/control/control_inbox.h"
-#include "runtime/gpu/gpu_sequencer.h"
-#include "runtime/lane/lane.h"
+#include "control/control_inbox.h"
+#include "execute/completer.h"
+#include "execute/lane.h"
+#include "gpu/gpu_sequencer.h"
 #include "runtime/session/session_parts.h"
 #include "timeline/timeline.h"
 
@@ -23,26 +23,27 @@ class LaneFactory {
  public:
   // All lanes of a session use these objects, which outlive the lanes.
   struct Shared {
-    complete::Completer& completer;
+    execute::Completer& completer;
     timeline::Timeline& timeline;
     const AbortToken& abort;
-    ControlInbox& inbox;  // gets the lanes' faults
+    control::ControlInbox& inbox;  // gets the lanes' faults
   };
 
   // `ticket_came`: wakes the lanes with work, as an operation's turn on the GPU may have come
-  // (runtime/gpu/gpu_sequencer.h). `parts` outlives the factory.
+  // (gpu/gpu_sequencer.h). `parts` outlives the factory.
   LaneFactory(const SessionParts& parts, Shared shared, std::function<void()> ticket_came)
       : parts_(parts), shared_(shared), sequencer_(std::move(ticket_came)) {}
 
   // Makes a lane of this session's configuration. `threads`: lanes have threads of their own. Without them a
   // lane cannot lock schedules, as the one thread sleeps in the channel, where announcements do not wake it.
   // `medium`: for tensors on GPUs; may be null.
-  std::shared_ptr<Lane> make(LaneId id, TrackFabrics fabrics, DeviceMediumPtr medium, bool threads);
+  std::shared_ptr<execute::Lane> make(LaneId id, execute::TrackFabrics fabrics, DeviceMediumPtr medium,
+                                      bool threads);
 
  private:
   const SessionParts& parts_;
   const Shared shared_;
-  GpuSequencer sequencer_;
+  gpu::GpuSequencer sequencer_;
 };
 
 }  // namespace roundelay::runtime

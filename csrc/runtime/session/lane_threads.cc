@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "collective/backoff.h"
-#include "runtime/lane/progress_token.h"
+#include "base/backoff.h"
+#include "execute/progress_token.h"
 
 namespace roundelay::runtime {
 
@@ -24,7 +24,7 @@ void LaneThreads::stop() {
   for (const auto& lane_thread : *all) end(*lane_thread);
 }
 
-void LaneThreads::add(std::shared_ptr<Lane> lane) {
+void LaneThreads::add(std::shared_ptr<execute::Lane> lane) {
   auto lane_thread = std::make_shared<LaneThread>();
   lane_thread->lane = std::move(lane);
   MutexLock lock(mutex_);
@@ -34,7 +34,7 @@ void LaneThreads::add(std::shared_ptr<Lane> lane) {
   if (running_) begin(*lane_thread);
 }
 
-void LaneThreads::remove(const Lane& lane) {
+void LaneThreads::remove(const execute::Lane& lane) {
   std::shared_ptr<LaneThread> lane_thread;
   {
     MutexLock lock(mutex_);
@@ -65,14 +65,14 @@ std::shared_ptr<const LaneThreads::List> LaneThreads::list() const {
   return list_;
 }
 
-std::shared_ptr<Lane> LaneThreads::find(LaneId id) const {
+std::shared_ptr<execute::Lane> LaneThreads::find(LaneId id) const {
   const auto all = list();
   const auto lane_thread =
       std::find_if(all->begin(), all->end(), [id](const auto& one) { return one->lane->id() == id; });
   return lane_thread == all->end() ? nullptr : (*lane_thread)->lane;
 }
 
-void LaneThreads::wake(const Lane* but_for) const {
+void LaneThreads::wake(const execute::Lane* but_for) const {
   const auto all = list();
   for (const auto& lane_thread : *all) {
     if (lane_thread->lane.get() != but_for && lane_thread->lane->has_work()) lane_thread->lane->wake();
@@ -91,7 +91,7 @@ bool LaneThreads::watch_devices() const {
                      [](const auto& lane_thread) { return lane_thread->lane->watches_device(); });
 }
 
-bool LaneThreads::step(Lane& lane) const {
+bool LaneThreads::step(execute::Lane& lane) const {
   const bool busy = lane.has_work() || lane.watches_device();
   const bool moved = lane.step();
   if ((busy || moved) && !lane.has_work()) open_lanes_.note_idle();
@@ -102,20 +102,20 @@ bool LaneThreads::step_all() const {
   bool moved = false;
   const auto all = list();
   for (const auto& lane_thread : *all) {
-    BackgroundHold hold(lane_thread->lane->token());
+    execute::BackgroundHold hold(lane_thread->lane->token());
     moved = step(*lane_thread->lane) || moved;
   }
   return moved;
 }
 
-void LaneThreads::fail_remaining_work(Lane& lane) const {
-  BackgroundHold hold(lane.token());
+void LaneThreads::fail_remaining_work(execute::Lane& lane) const {
+  execute::BackgroundHold hold(lane.token());
   while (lane.has_work() && step(lane)) {
   }
 }
 
 void LaneThreads::run(const LaneThread& lane_thread) const {
-  Lane& lane = *lane_thread.lane;
+  execute::Lane& lane = *lane_thread.lane;
   // The thread never spins, because backward runs on these cores. A caller that waits drives the lane itself,
   // and may spin.
   collective::Backoff backoff(true);
@@ -127,7 +127,7 @@ void LaneThreads::run(const LaneThread& lane_thread) const {
     }
     collective::Nap nap;
     {
-      BackgroundHold hold(lane.token());
+      execute::BackgroundHold hold(lane.token());
       if (step(lane)) {
         backoff.reset();
       } else {

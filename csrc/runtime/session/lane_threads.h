@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/annotations.h"
-#include "runtime/lane/lane.h"
+#include "execute/lane.h"
 #include "runtime/session/open_lanes.h"
 
 namespace roundelay::runtime {
@@ -28,32 +28,32 @@ class LaneThreads {
   // Joins all threads. Operations in flight stay as they are. Later calls do nothing.
   void stop() EXCLUDES(mutex_);
   // Adds a lane whose id is new.
-  void add(std::shared_ptr<Lane> lane) EXCLUDES(mutex_);
+  void add(std::shared_ptr<execute::Lane> lane) EXCLUDES(mutex_);
   // Joins the lane's thread. Does nothing if the lane was not added. The lane must get no more work.
-  void remove(const Lane& lane) EXCLUDES(mutex_);
+  void remove(const execute::Lane& lane) EXCLUDES(mutex_);
 
   // Returns null if no such lane was added.
-  [[nodiscard]] std::shared_ptr<Lane> find(LaneId id) const EXCLUDES(mutex_);
+  [[nodiscard]] std::shared_ptr<execute::Lane> find(LaneId id) const EXCLUDES(mutex_);
   // Wakes the threads of lanes with work, except that of `but_for`. Call it when there is more work, or when
   // all of it is to fail.
-  void wake(const Lane* but_for = nullptr) const EXCLUDES(mutex_);
+  void wake(const execute::Lane* but_for = nullptr) const EXCLUDES(mutex_);
   // Return whether some lane has work, or watches a device (Lane::has_work(), Lane::watches_device()).
   [[nodiscard]] bool have_work() const EXCLUDES(mutex_);
   [[nodiscard]] bool watch_devices() const EXCLUDES(mutex_);
   [[nodiscard]] bool one_thread() const { return one_thread_; }
 
   // Steps the lane once. The caller holds its token. Returns false if nothing moved.
-  bool step(Lane& lane) const;
+  bool step(execute::Lane& lane) const;
   // Steps each lane once. Returns false if nothing moved.
   bool step_all() const EXCLUDES(mutex_);
   // Steps a lane whose remaining work is to fail, until it has none or nothing moves. Call it when the lane's
   // thread is joined, or the AbortToken is raised.
-  void fail_remaining_work(Lane& lane) const;
+  void fail_remaining_work(execute::Lane& lane) const;
 
  private:
   // A lane and its thread.
   struct LaneThread {
-    std::shared_ptr<Lane> lane;
+    std::shared_ptr<execute::Lane> lane;
     std::atomic<bool> leaving{false};
     std::thread thread;
   };

@@ -24,7 +24,7 @@ ProcessSetId ProcessSets::next_serial() {
   return ++last_serial_;
 }
 
-void ProcessSets::add_lane(std::shared_ptr<Lane> lane) {
+void ProcessSets::add_lane(std::shared_ptr<execute::Lane> lane) {
   MutexLock lock(mutex_);
   lanes_.emplace(lane->id(), std::move(lane));
 }
@@ -68,7 +68,7 @@ Result<ProcessSet> ProcessSets::find(ProcessSetId id) const {
   return find_locked(id);
 }
 
-Result<std::shared_ptr<Lane>> ProcessSets::lane_for_use(ProcessSetId id) const {
+Result<std::shared_ptr<execute::Lane>> ProcessSets::lane_for_use(ProcessSetId id) const {
   MutexLock lock(mutex_);
   const auto found = sets_.find(id);
   if (found == sets_.end()) return find_locked(id).status();
@@ -90,20 +90,20 @@ Result<ProcessSet> ProcessSets::begin_removal(ProcessSetId id) {
   return set;
 }
 
-std::shared_ptr<Lane> ProcessSets::lane_of(LaneId id) const {
+std::shared_ptr<execute::Lane> ProcessSets::lane_of(LaneId id) const {
   MutexLock lock(mutex_);
   const auto found = lanes_.find(id);
   return found == lanes_.end() ? nullptr : found->second;
 }
 
-std::vector<std::shared_ptr<Lane>> ProcessSets::lanes() const {
+std::vector<std::shared_ptr<execute::Lane>> ProcessSets::lanes() const {
   MutexLock lock(mutex_);
-  std::vector<std::shared_ptr<Lane>> all;
+  std::vector<std::shared_ptr<execute::Lane>> all;
   for (const auto& [id, lane] : lanes_) all.push_back(lane);
   return all;
 }
 
-void ProcessSets::add_counters(LaneCounters& sum) const {
+void ProcessSets::add_counters(execute::LaneCounters& sum) const {
   MutexLock lock(mutex_);
   sum.add(retired_);
   for (const auto& [id, lane] : lanes_) lane->add_counters(sum);
@@ -121,20 +121,20 @@ std::string refuse_ranks(const std::vector<int>& ranks, int size) {
   return {};
 }
 
-void ProcessSets::remember(submit::Handle handle, LaneId lane) {
+void ProcessSets::remember(complete::Handle handle, LaneId lane) {
   MutexLock lock(mutex_);
   handles_.emplace(handle, lane);
   any_handles_.store(true, std::memory_order_release);
 }
 
-LaneId ProcessSets::lane_of_handle(submit::Handle handle) const {
+LaneId ProcessSets::lane_of_handle(complete::Handle handle) const {
   if (!any_handles_.load(std::memory_order_acquire)) return {};
   MutexLock lock(mutex_);
   const auto found = handles_.find(handle);
   return found == handles_.end() ? LaneId{} : found->second;
 }
 
-void ProcessSets::forget(submit::Handle handle) {
+void ProcessSets::forget(complete::Handle handle) {
   if (!any_handles_.load(std::memory_order_acquire)) return;
   MutexLock lock(mutex_);
   handles_.erase(handle);

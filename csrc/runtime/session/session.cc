@@ -46,7 +46,7 @@ Session::Session(SessionParts parts)
               [this](TimePoint now) { return timeline_.send_if_due(now).sooner(inquiry_.look(now)); }),
       inquiry_(parts_.whereabouts,
                [this](int by_rank, std::string text) {
-                 negotiator_.inbox().post(StateReply{by_rank, std::move(text)});
+                 negotiator_.inbox().post(control::StateReply{by_rank, std::move(text)});
                  engine_.wake();
                }),
       operations_(sets_, handles_, engine_, negotiator_.inbox(), parts_.gpu.runtime),
@@ -57,7 +57,7 @@ Session::Session(SessionParts parts)
   sets_.add_lane(world_);
   sets_.publish({0, group.ranks, world_, false});
   open_lanes_.add(world_->id());
-  negotiator_.set_neighbours(Neighbours(std::move(parts_.neighbours)));
+  negotiator_.set_neighbours(control::Neighbours(std::move(parts_.neighbours)));
   negotiator_.add_lane(world_->id(), group, world_->table());
   lane_threads_.add(world_);
   negotiator_.measure_clock(steady_now());
@@ -72,7 +72,7 @@ Result<std::vector<int>> Session::ranks_of(ProcessSetId id) {
 }
 
 Result<std::vector<int>> Session::levels(ProcessSetId id, DeviceType device) {
-  const Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(id);
+  const Result<std::shared_ptr<execute::Lane>> lane = sets_.lane_for_use(id);
   if (!lane.ok()) return lane.status();
   return (*lane)->levels(device);
 }
@@ -84,10 +84,10 @@ void Session::end_wait() {
 }
 
 std::map<std::string, std::int64_t> Session::stats() const {
-  LaneCounters lane;
+  execute::LaneCounters lane;
   sets_.add_counters(lane);
-  const ControlCounters& control = negotiator_.counters();
-  const submit::Exposure::Times time = handles_.exposure();
+  const control::ControlCounters& control = negotiator_.counters();
+  const complete::Exposure::Times time = handles_.exposure();
   const pointers::PointerCache::Counts pointers = parts_.gpu.pointers.counts();
   return {{"operations", lane.operations},
           {"tensors", lane.tensors},

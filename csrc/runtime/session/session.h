@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "base/abort.h"
-#include "complete/completer.h"
+#include "complete/handles.h"
+#include "control/inquiry.h"
+#include "control/negotiator.h"
+#include "execute/completer.h"
+#include "execute/lane.h"
 #include "runtime/context.h"
-#include "runtime/control/inquiry.h"
-#include "runtime/control/negotiator.h"
-#include "runtime/lane/lane.h"
 #include "runtime/session/engine.h"
 #include "runtime/session/job_timeline.h"
 #include "runtime/session/lane_factory.h"
@@ -22,13 +23,12 @@
 #include "runtime/session/session_parts.h"
 #include "runtime/session/set_changes.h"
 #include "runtime/session/user_operations.h"
-#include "submit/handles.h"
 
 namespace roundelay::runtime {
 
-// runtime/context.h describes the functions of Context, runtime/control/negotiation_sink.h those of
+// runtime/context.h describes the functions of Context, control/negotiation_sink.h those of
 // NegotiationSink.
-class Session final : public Context, private NegotiationSink {
+class Session final : public Context, private control::NegotiationSink {
  public:
   // Starts the threads if there are several ranks. Only the pointers whose comments allow that may be null in
   // `parts`.
@@ -43,7 +43,7 @@ class Session final : public Context, private NegotiationSink {
   [[nodiscard]] std::string channel_name() const override { return parts_.channel_name; }
   [[nodiscard]] std::string fabric_name() const override { return std::string(world_->fabric().name()); }
 
-  Result<submit::Handle> submit(Submission submission) override {
+  Result<complete::Handle> submit(Submission submission) override {
     return operations_.submit(std::move(submission));
   }
   Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes,
@@ -53,18 +53,20 @@ class Session final : public Context, private NegotiationSink {
   void submit_error(ProcessSetId process_set, wire::Request request) override {
     operations_.submit_error(process_set, std::move(request));
   }
-  Result<submit::Handle> submit_new_set(std::vector<int> ranks) override {
+  Result<complete::Handle> submit_new_set(std::vector<int> ranks) override {
     return set_changes_.submit_new(ranks);
   }
   Result<ProcessSetId> make_process_set(const std::vector<int>& ranks) override {
     return set_changes_.make(ranks);
   }
-  Result<submit::Handle> submit_removal(ProcessSetId id) override { return set_changes_.submit_removal(id); }
+  Result<complete::Handle> submit_removal(ProcessSetId id) override {
+    return set_changes_.submit_removal(id);
+  }
   Status drop_process_set(ProcessSetId id) override { return set_changes_.remove(id); }
   Result<std::vector<int>> ranks_of(ProcessSetId id) override;
   Result<std::vector<int>> levels(ProcessSetId id, DeviceType device) override;
-  Result<bool> poll(submit::Handle handle) override { return operations_.poll(handle); }
-  std::optional<Status> wait(submit::Handle handle, Deadline deadline) override {
+  Result<bool> poll(complete::Handle handle) override { return operations_.poll(handle); }
+  std::optional<Status> wait(complete::Handle handle, Deadline deadline) override {
     return operations_.wait(handle, deadline);
   }
   void flush() override { operations_.flush(); }
@@ -104,17 +106,17 @@ class Session final : public Context, private NegotiationSink {
 
   SessionParts parts_;
   AbortToken abort_;
-  Negotiator negotiator_;
+  control::Negotiator negotiator_;
   JobTimeline timeline_;
-  submit::HandleTable handles_;
-  complete::Completer completer_;
+  complete::HandleTable handles_;
+  execute::Completer completer_;
   LaneFactory lane_factory_;
   ProcessSets sets_;
   OpenLanes open_lanes_;
-  const std::shared_ptr<Lane> world_;
+  const std::shared_ptr<execute::Lane> world_;
   LaneThreads lane_threads_;
   Engine engine_;
-  Inquiry inquiry_;
+  control::Inquiry inquiry_;
   UserOperations operations_;
   SetChanges set_changes_;
   std::atomic<bool> stopped_{false};  // shutdown() was called

@@ -12,18 +12,18 @@
 #include "bootstrap/rank_info.h"
 #include "bootstrap/topology.h"
 #include "channel/channel.h"
+#include "control/inquiry.h"
+#include "control/neighbours.h"
+#include "execute/tracks.h"
+#include "gpu/module.h"
 #include "runtime/allreduce_ways.h"
 #include "runtime/backend.h"
-#include "runtime/control/inquiry.h"
-#include "runtime/control/neighbours.h"
-#include "runtime/gpu/module.h"
-#include "runtime/lane/tracks.h"
 #include "timeline/file.h"
 
 namespace roundelay::runtime {
 
 // Makes the fabrics of a process set's lane, one for each track. All members call it.
-using MakeFabrics = std::function<Result<TrackFabrics>(const Group&)>;
+using MakeFabrics = std::function<Result<execute::TrackFabrics>(const Group&)>;
 // Makes a medium of the set's own for memory on GPUs. All members call it, after MakeFabrics. Null: none is
 // wanted.
 using DeviceMediumPtr = std::shared_ptr<collective::DeviceMedium>;
@@ -37,16 +37,16 @@ struct SessionParts {
   std::string bootstrap;  // the bootstrap's name
   std::string channel_name;
   std::unique_ptr<channel::Channel> channel;
-  TrackFabrics fabrics;  // the world's fabrics on the CPU
+  execute::TrackFabrics fabrics;  // the world's fabrics on the CPU
   MakeFabrics make_fabrics;
   DeviceMediumPtr device_medium{};                        // the world's; may be null
   MakeDeviceMedium make_device_medium{};                  // empty: none is wanted
   std::unique_ptr<timeline::TimelineFile> timeline_file;  // rank 0 has it; open if recording starts at once
   Backend* backend = nullptr;                             // not owned; null in a job of one rank
-  GpuParts gpu{};
-  bool ranks_may_share_gpu = false;            // the user wants several ranks on one GPU
-  std::vector<Neighbour> neighbours{};         // ranks of this node whose processes can be seen
-  std::shared_ptr<Whereabouts> whereabouts{};  // null: the program is never asked where it is
+  gpu::GpuParts gpu{};
+  bool ranks_may_share_gpu = false;                     // the user wants several ranks on one GPU
+  std::vector<control::Neighbour> neighbours{};         // ranks of this node whose processes can be seen
+  std::shared_ptr<control::Whereabouts> whereabouts{};  // null: the program is never asked where it is
 };
 
 }  // namespace roundelay::runtime

@@ -46,7 +46,7 @@ Status SetAgreement::exchange(wire::Request request, std::vector<std::int64_t>& 
   submission.parts = {{DType::kInt64, memory, memory, words.size()}};
   const std::string prefix =
       "rank " + std::to_string(rank_) + " could not agree with the other ranks about a process set: ";
-  const Result<submit::Handle> handle = operations_.submit(std::move(submission));
+  const Result<complete::Handle> handle = operations_.submit(std::move(submission));
   if (!handle.ok()) {
     if (handle.status().code() != StatusCode::kAborted) report_fault_(prefix + handle.status().message());
     return handle.status();

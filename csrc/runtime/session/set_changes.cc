@@ -20,14 +20,14 @@ SetChanges::SetChanges(Dependencies session, ReportFault report_fault)
       agreement_(session.operations, session.parts.rank_info.rank, session.parts.rank_info.size,
                  session.parts.config.start_timeout, report_fault_) {}
 
-Result<submit::Handle> SetChanges::submit_new(const std::vector<int>& ranks) {
+Result<complete::Handle> SetChanges::submit_new(const std::vector<int>& ranks) {
   wire::Request request;
   request.ranks.assign(ranks.begin(), ranks.end());
   const std::string wrong = refuse_ranks(ranks, session_.parts.rank_info.size);
   return session_.operations.submit_change(std::move(request), wrong);
 }
 
-Result<submit::Handle> SetChanges::submit_removal(ProcessSetId id) {
+Result<complete::Handle> SetChanges::submit_removal(ProcessSetId id) {
   const Result<ProcessSet> set = session_.sets.find(id);
   const std::string wrong = id == 0 ? kWorldStays : set.status().message();
   wire::Request request;
@@ -52,7 +52,7 @@ Status SetChanges::open_lane(ProcessSet& set) {
   if (self == set.ranks.end()) return {};
   const Group group{set.serial, set.ranks, static_cast<int>(self - set.ranks.begin())};
   Engine& engine = session_.engine;
-  std::optional<Result<TrackFabrics>> fabrics;
+  std::optional<Result<execute::TrackFabrics>> fabrics;
   Result<DeviceMediumPtr> medium = DeviceMediumPtr();
   engine.run_where_fabrics_live([&] {
     fabrics.emplace(session_.parts.make_fabrics(group));
@@ -64,7 +64,7 @@ Status SetChanges::open_lane(ProcessSet& set) {
   set.lane = session_.lane_factory.make({.process_set = set.serial, .device = LaneId::kCpu},
                                         std::move(*fabrics).value(), std::move(medium).value(),
                                         !session_.lane_threads.one_thread());
-  Lane& lane = *set.lane;
+  execute::Lane& lane = *set.lane;
   session_.open_lanes.add(lane.id());
   session_.sets.add_lane(set.lane);
   if (session_.abort.raised()) session_.completer.fail_all(lane.table(), session_.abort.cause());
@@ -85,7 +85,7 @@ Status SetChanges::remove(ProcessSetId id) {
   return outcome;
 }
 
-Status SetChanges::finish_lane(const Lane& lane, const ProcessSet& set) {
+Status SetChanges::finish_lane(const execute::Lane& lane, const ProcessSet& set) {
   session_.engine.negotiate([&] { session_.negotiator.begin_removal(lane.id()); });
   OpenLanes& open_lanes = session_.open_lanes;
   if (!open_lanes.wait_until_closed(lane.id(), Deadline::after(session_.parts.config.start_timeout))) {
@@ -95,12 +95,12 @@ Status SetChanges::finish_lane(const Lane& lane, const ProcessSet& set) {
   // Each operation has a deadline of its own, on the device too.
   open_lanes.wait_while([&] { return lane.has_work() || lane.watches_device(); }, Deadline::never());
   const AbortToken& abort = session_.abort;
-  return abort.raised() ? complete::under_way(abort.cause(), "remove_process_set()") : Status{};
+  return abort.raised() ? execute::under_way(abort.cause(), "remove_process_set()") : Status{};
 }
 
 void SetChanges::close_lane(ProcessSet& set, const Status& why) {
   if (!set.lane) return;
-  Lane& lane = *set.lane;
+  execute::Lane& lane = *set.lane;
   Engine& engine = session_.engine;
   session_.completer.fail_all(lane.table(), why);
   engine.negotiate([&] { session_.negotiator.remove_lane(lane.id()); });

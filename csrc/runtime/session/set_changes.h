@@ -7,8 +7,9 @@
 
 #include "base/abort.h"
 #include "base/annotations.h"
-#include "complete/completer.h"
-#include "runtime/control/negotiator.h"
+#include "complete/handles.h"
+#include "control/negotiator.h"
+#include "execute/completer.h"
 #include "runtime/session/engine.h"
 #include "runtime/session/lane_factory.h"
 #include "runtime/session/lane_threads.h"
@@ -17,7 +18,6 @@
 #include "runtime/session/session_parts.h"
 #include "runtime/session/set_agreement.h"
 #include "runtime/session/user_operations.h"
-#include "submit/handles.h"
 
 namespace roundelay::runtime {
 
@@ -28,12 +28,12 @@ class SetChanges {
   struct Dependencies {
     const SessionParts& parts;
     const AbortToken& abort;
-    complete::Completer& completer;
+    execute::Completer& completer;
     ProcessSets& sets;
     OpenLanes& open_lanes;
     LaneFactory& lane_factory;
     LaneThreads& lane_threads;
-    Negotiator& negotiator;
+    control::Negotiator& negotiator;
     Engine& engine;
     UserOperations& operations;
   };
@@ -41,8 +41,8 @@ class SetChanges {
 
   // Submit a change to all ranks. The handle is done when all have submitted the same; then they call make()
   // or remove(). Errors: kInvalidArgument (wrong ranks or id; the other ranks get this error too).
-  Result<submit::Handle> submit_new(const std::vector<int>& ranks);
-  Result<submit::Handle> submit_removal(ProcessSetId id);
+  Result<complete::Handle> submit_new(const std::vector<int>& ranks);
+  Result<complete::Handle> submit_removal(ProcessSetId id);
 
   // All ranks of the world call it. Returns the new set's id. Errors: kUnavailable (a member could not make
   // its fabric; the text is the same on all ranks), kAborted.
@@ -59,7 +59,7 @@ class SetChanges {
   // Makes this rank's lane, if it is a member of the set.
   Status open_lane(ProcessSet& set) REQUIRES(changing_);
   // Waits until the lane has got its last order and has done its work.
-  Status finish_lane(const Lane& lane, const ProcessSet& set) REQUIRES(changing_);
+  Status finish_lane(const execute::Lane& lane, const ProcessSet& set) REQUIRES(changing_);
   // Frees this rank's lane. Operations that are left in it fail with `why`.
   void close_lane(ProcessSet& set, const Status& why) REQUIRES(changing_);
 

@@ -4,25 +4,25 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/lane/operations/operations.h"
+#include "execute/operations/operations.h"
 #include "wire/describe.h"
 
 namespace roundelay::runtime {
 namespace {
 
-Status unknown(submit::Handle handle) {
+Status unknown(complete::Handle handle) {
   return Status::invalid("handle " + std::to_string(handle) + " was not created or has been cleared");
 }
 
 }  // namespace
 
-Result<submit::Handle> UserOperations::submit(Submission&& submission) {
-  Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(submission.process_set);
+Result<complete::Handle> UserOperations::submit(Submission&& submission) {
+  Result<std::shared_ptr<execute::Lane>> lane = sets_.lane_for_use(submission.process_set);
   if (!lane.ok()) return lane.status();
   const bool blocking = submission.blocking;
   submit::Entry entry{std::move(submission)};
   entry.times.submitted = steady_now();
-  std::string wrong = wrong_with(entry, (*lane)->group());
+  std::string wrong = execute::wrong_with(entry, (*lane)->group());
   if (wrong.empty() && entry.request.device == DeviceType::kGpu) wrong = refuse_gpu(entry.gpu);
   if (wrong.empty()) return add(**lane, std::move(entry), blocking);
   entry.request.error = wire::describe(entry.request) + ": " + wrong;
@@ -47,13 +47,13 @@ std::string UserOperations::refuse_gpu(int index) {
          std::to_string(ours) + "; call torch.cuda.set_device(hvd.local_rank()) before tensors are made";
 }
 
-Result<submit::Handle> UserOperations::add(Lane& lane, submit::Entry entry, bool blocking) {
+Result<complete::Handle> UserOperations::add(execute::Lane& lane, submit::Entry entry, bool blocking) {
   engine_.start();
   // A blocking caller is about to step the lane itself: peers that wait for this call need not wake the
   // lane's thread.
-  std::optional<ScheduleWatch> watch;
+  std::optional<execute::ScheduleWatch> watch;
   if (blocking) watch.emplace(lane.schedule());
-  Result<submit::Handle> handle = lane.table().add(std::move(entry), handles_);
+  Result<complete::Handle> handle = lane.table().add(std::move(entry), handles_);
   if (watch && handle.ok() && lane.table().patience(*handle) == Duration{0}) watch->leave_to_wait();
   if (handle.ok() && lane.id() != LaneId{}) sets_.remember(*handle, lane.id());
   if (lane.table().take_unwatched()) lane.wake();
@@ -66,11 +66,11 @@ Result<submit::Handle> UserOperations::add(Lane& lane, submit::Entry entry, bool
 }
 
 void UserOperations::submit_error(ProcessSetId process_set, wire::Request request) {
-  const Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(process_set);
+  const Result<std::shared_ptr<execute::Lane>> lane = sets_.lane_for_use(process_set);
   if (lane.ok()) add_error(**lane, std::move(request));
 }
 
-void UserOperations::add_error(Lane& lane, wire::Request request) {
+void UserOperations::add_error(execute::Lane& lane, wire::Request request) {
   engine_.start();
   lane.table().add_error(std::move(request));
   engine_.wake();
@@ -78,7 +78,7 @@ void UserOperations::add_error(Lane& lane, wire::Request request) {
 
 Result<RegionPtr> UserOperations::make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes,
                                               int gpu) {
-  const Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(process_set);
+  const Result<std::shared_ptr<execute::Lane>> lane = sets_.lane_for_use(process_set);
   if (!lane.ok()) return lane.status();
   if (gpu < 0) return (*lane)->make_region(key, bytes);
   const std::string wrong = refuse_gpu(gpu);
@@ -86,8 +86,8 @@ Result<RegionPtr> UserOperations::make_region(ProcessSetId process_set, std::uin
   return make_gpu_region(*gpu_runtime_, gpu, key, bytes);
 }
 
-Result<submit::Handle> UserOperations::submit_change(wire::Request request, const std::string& wrong) {
-  const std::shared_ptr<Lane> world = sets_.lane_of(LaneId{});
+Result<complete::Handle> UserOperations::submit_change(wire::Request request, const std::string& wrong) {
+  const std::shared_ptr<execute::Lane> world = sets_.lane_of(LaneId{});
   request.operation = Operation::kProcessSet;
   if (!wrong.empty()) {
     wire::Request failed;  // without the ranks, as wrong ones may not travel
@@ -102,13 +102,13 @@ Result<submit::Handle> UserOperations::submit_change(wire::Request request, cons
   return add(*world, std::move(entry), false);
 }
 
-Result<bool> UserOperations::poll(submit::Handle handle) const {
+Result<bool> UserOperations::poll(complete::Handle handle) const {
   const auto done = handles_.done(handle);
   if (!done) return unknown(handle);
   return *done;
 }
 
-std::optional<Status> UserOperations::wait(submit::Handle handle, Deadline deadline) {
+std::optional<Status> UserOperations::wait(complete::Handle handle, Deadline deadline) {
   const auto done = handles_.done(handle);
   if (!done) return unknown(handle);
   if (!*done && !wait_until_done(handle, deadline)) return std::nullopt;
@@ -116,10 +116,10 @@ std::optional<Status> UserOperations::wait(submit::Handle handle, Deadline deadl
   return handles_.take(handle);
 }
 
-bool UserOperations::wait_until_done(submit::Handle handle, Deadline deadline) {
+bool UserOperations::wait_until_done(complete::Handle handle, Deadline deadline) {
   const LaneId id = sets_.lane_of_handle(handle);
   const auto lane = sets_.lane_of(id);
-  std::optional<submit::Waiters::Scope> waiter;
+  std::optional<complete::Waiters::Scope> waiter;
   if (lane) waiter.emplace(lane->table().waiters());
   // The thread that submits the last tensor of the operation runs the lane, and so completes this handle.
   const Duration patience = lane ? lane->table().patience(handle) : Duration{0};

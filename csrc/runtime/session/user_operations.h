@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/gpu_runtime.h"
+#include "complete/handles.h"
+#include "control/control_inbox.h"
+#include "execute/lane.h"
 #include "runtime/context.h"
-#include "runtime/control/control_inbox.h"
-#include "runtime/lane/lane.h"
 #include "runtime/session/engine.h"
 #include "runtime/session/process_sets.h"
-#include "submit/handles.h"
 #include "wire/messages.h"
 
 namespace roundelay::runtime {
@@ -22,34 +22,34 @@ namespace roundelay::runtime {
 class UserOperations {
  public:
   // `gpu_runtime`: null if this build has no CUDA part. The references outlive this object.
-  UserOperations(ProcessSets& sets, submit::HandleTable& handles, Engine& engine, ControlInbox& inbox,
-                 GpuRuntime* gpu_runtime)
+  UserOperations(ProcessSets& sets, complete::HandleTable& handles, Engine& engine,
+                 control::ControlInbox& inbox, GpuRuntime* gpu_runtime)
       : sets_(sets), handles_(handles), engine_(engine), inbox_(inbox), gpu_runtime_(gpu_runtime) {}
 
-  Result<submit::Handle> submit(Submission&& submission);
+  Result<complete::Handle> submit(Submission&& submission);
   void submit_error(ProcessSetId process_set, wire::Request request);
   Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes, int gpu);
 
   // Submits to all ranks that a process set is to be made or removed. `request` has its ranks, and as its
   // root the set to remove. If `wrong` is not empty, the other ranks get it as this rank's error, and it is
   // returned as kInvalidArgument.
-  Result<submit::Handle> submit_change(wire::Request request, const std::string& wrong);
+  Result<complete::Handle> submit_change(wire::Request request, const std::string& wrong);
 
-  Result<bool> poll(submit::Handle handle) const;
-  std::optional<Status> wait(submit::Handle handle, Deadline deadline);
+  Result<bool> poll(complete::Handle handle) const;
+  std::optional<Status> wait(complete::Handle handle, Deadline deadline);
   void flush();
 
  private:
   std::string refuse_gpu(int index);
-  Result<submit::Handle> add(Lane& lane, submit::Entry entry, bool blocking);
-  void add_error(Lane& lane, wire::Request request);
-  bool wait_until_done(submit::Handle handle, Deadline deadline);
+  Result<complete::Handle> add(execute::Lane& lane, submit::Entry entry, bool blocking);
+  void add_error(execute::Lane& lane, wire::Request request);
+  bool wait_until_done(complete::Handle handle, Deadline deadline);
   [[nodiscard]] bool anything_to_flush() const;
 
   ProcessSets& sets_;
-  submit::HandleTable& handles_;
+  complete::HandleTable& handles_;
   Engine& engine_;
-  ControlInbox& inbox_;
+  control::ControlInbox& inbox_;
   GpuRuntime* const gpu_runtime_;
   std::atomic<int> gpu_{-1};  // the process's GPU; -1: no operation has used one yet
 };

@@ -11,8 +11,8 @@
 #include "base/group.h"
 #include "base/status.h"
 #include "bootstrap/topology.h"
-#include "collective/select.h"
-#include "collective/tuning.h"
+#include "collective/tuning/select.h"
+#include "collective/tuning/tuning.h"
 #include "model/cluster.h"
 
 namespace roundelay::runtime {

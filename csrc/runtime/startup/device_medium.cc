@@ -2,14 +2,14 @@
 
 #include <utility>
 
-#include "runtime/gpu/choice.h"
+#include "gpu/choice.h"
 
 namespace roundelay::runtime {
 
 Result<std::shared_ptr<collective::DeviceMedium>> make_device_medium(Backend* backend, const Config& config,
                                                                      const AlgorithmChoice& algorithms,
                                                                      const Group& group) {
-  if (gpu_fabric_wish(config.gpu_fabric) != GpuFabricWish::kMpi || group.size() == 1) {
+  if (gpu::gpu_fabric_wish(config.gpu_fabric) != gpu::GpuFabricWish::kMpi || group.size() == 1) {
     return std::shared_ptr<collective::DeviceMedium>();
   }
   auto medium = backend->device_medium(group, config);

@@ -8,10 +8,10 @@
 
 #include "base/cores.h"
 #include "base/log.h"
-#include "collective/blueconnect/levels_fabric.h"
+#include "collective/levels/levels_fabric.h"
 #include "collective/shm/shared_regions.h"
 #include "collective/shm/shm_fabric.h"
-#include "collective/single_fabric.h"
+#include "collective/single/single_fabric.h"
 #include "runtime/startup/closed_nodes.h"
 #include "runtime/startup/first_failure.h"
 #include "runtime/startup/ways.h"
@@ -39,9 +39,9 @@ std::string text_of(const Group& group, const std::string& stages, bool for_sear
 }
 
 // Returns the tracks of a lane with this one fabric.
-Result<TrackFabrics> one_track(Result<std::unique_ptr<Fabric>> fabric) {
+Result<execute::TrackFabrics> on_one_track(Result<std::unique_ptr<collective::Fabric>> fabric) {
   if (!fabric.ok()) return fabric.status();
-  return runtime::one_track(std::move(fabric).value());
+  return execute::one_track(std::move(fabric).value());
 }
 
 }  // namespace
@@ -70,8 +70,8 @@ Status Fabrics::exchange(bootstrap::Bootstrap& ranks, std::vector<NodeInfo> node
   return {};
 }
 
-std::vector<Neighbour> Fabrics::neighbours(int rank) const {
-  std::vector<Neighbour> found;
+std::vector<control::Neighbour> Fabrics::neighbours(int rank) const {
+  std::vector<control::Neighbour> found;
   for (int other = 0; other < static_cast<int>(node_infos_.size()); ++other) {
     if (node_of(other) != node_of(rank)) continue;
     const std::string& shm_socket = node_infos_[static_cast<std::size_t>(other)].shm_socket;
@@ -100,8 +100,8 @@ Result<Fabrics::FabricPtr> Fabrics::between(const Group& group) {
   return backend_->fabric(group, config_, algorithms_.of(group));
 }
 
-Result<TrackFabrics> Fabrics::make(const Group& group) {
-  if (group.size() == 1) return runtime::one_track(std::make_unique<collective::SingleFabric>(group));
+Result<execute::TrackFabrics> Fabrics::make(const Group& group) {
+  if (group.size() == 1) return execute::one_track(std::make_unique<collective::SingleFabric>(group));
   const bool whole_job = group.ranks.size() == node_infos_.size();
   const auto plans = plan_levels(group, topology_, wishes_for(config_, algorithms_, whole_job));
   if (!plans.ok()) return plans.status();
@@ -115,13 +115,13 @@ Result<TrackFabrics> Fabrics::make(const Group& group) {
   return levels ? make_tracks(group, *plans) : make_flat(group);
 }
 
-Result<TrackFabrics> Fabrics::make_flat(const Group& group) {
+Result<execute::TrackFabrics> Fabrics::make_flat(const Group& group) {
   if (!shuns_memory() && on_one_node(group)) {
     std::string why_not = why_not_shm(group);
     if (why_not.empty()) {
       Result<FabricPtr> fabric = make_shm(group, 0);
       if (fabric.ok() || fabric.status().code() != StatusCode::kUnavailable)
-        return one_track(std::move(fabric));
+        return on_one_track(std::move(fabric));
       why_not = fabric.status().message();
     }
     ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why_not, group.index == 0));
@@ -131,17 +131,17 @@ Result<TrackFabrics> Fabrics::make_flat(const Group& group) {
       log(LogLevel::kInfo,
           text_of(group, std::to_string(group.size()) + " (" + backend_->fabric_name() + ")"));
   }
-  return one_track(between(group));
+  return on_one_track(between(group));
 }
 
-Result<TrackFabrics> Fabrics::make_tracks(const Group& group, const std::vector<LevelPlan>& plans) {
+Result<execute::TrackFabrics> Fabrics::make_tracks(const Group& group, const std::vector<LevelPlan>& plans) {
   const std::string why_not = shuns_memory() ? "" : why_not_shm(group);
   if (!why_not.empty()) {
     ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why_not, group.index == 0));
-    return one_track(between(group));
+    return on_one_track(between(group));
   }
-  TrackFabrics fabrics;
-  while (fabrics.size() < kTracks) {
+  execute::TrackFabrics fabrics;
+  while (fabrics.size() < execute::kTracks) {
     auto next = try_levels(group, plans);
     if (!next.ok()) return next.status();
     if (next->flat && !fabrics.empty()) break;  // there is no memory for one more, and one track does
@@ -206,7 +206,7 @@ Status Fabrics::make_stages(const Group& group, const LevelPlan& plan, bool in_n
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     if (plan.in_node(stage) != in_node) continue;
     stages[stage].in_node = in_node;
-    for (const collective::blueconnect::Members& members : plan.plan.stages[stage].groups) {
+    for (const collective::levels::Members& members : plan.plan.stages[stage].groups) {
       auto fabric = make_for_stage(part_of(group, members), in_node, stage);
       if (!fabric.ok() && first.ok()) first = fabric.status();
       if (fabric.ok()) stages[stage].of_groups.push_back(std::move(fabric).value());

@@ -17,12 +17,12 @@
 #include "base/status.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/topology.h"
-#include "collective/blueconnect/levels_fabric.h"
 #include "collective/fabric.h"
+#include "collective/levels/levels_fabric.h"
+#include "control/neighbours.h"
+#include "execute/tracks.h"
 #include "platform/shm/handover.h"
 #include "runtime/backend.h"
-#include "runtime/control/neighbours.h"
-#include "runtime/lane/tracks.h"
 #include "runtime/startup/algorithm_choice.h"
 #include "runtime/startup/closed_nodes.h"
 #include "runtime/startup/level_plan.h"
@@ -45,7 +45,7 @@ class Fabrics {
                   Deadline deadline);
   // Returns the ranks of `rank`'s node, itself too, whose processes are known from their shm sockets. `rank`
   // is this process's. Call it and all that follows after exchange().
-  [[nodiscard]] std::vector<Neighbour> neighbours(int rank) const;
+  [[nodiscard]] std::vector<control::Neighbour> neighbours(int rank) const;
   // Returns the ranks of this rank's node as a group, or nothing if it is the only one or they do not share
   // memory.
   [[nodiscard]] std::optional<Group> node(int rank) const;
@@ -57,9 +57,9 @@ class Fabrics {
   // Sets the rule for the algorithms of fabrics between nodes. Call it before make().
   void choose_by(AlgorithmChoice choice) { algorithms_ = std::move(choice); }
   // Makes the fabrics of a group's lane, as many and of the same kind on all members: one for each track
-  // (runtime/lane/tracks.h) if the group has levels, else one. All members call it. Errors: kUnavailable with
+  // (execute/tracks.h) if the group has levels, else one. All members call it. Errors: kUnavailable with
   // cause and cure.
-  Result<TrackFabrics> make(const Group& group);
+  Result<execute::TrackFabrics> make(const Group& group);
   [[nodiscard]] const AlgorithmChoice& algorithms() const { return algorithms_; }
 
  private:
@@ -82,8 +82,8 @@ class Fabrics {
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
   // Makes the backend's fabric, which connects nodes.
   Result<FabricPtr> between(const Group& group);
-  Result<TrackFabrics> make_flat(const Group& group);
-  Result<TrackFabrics> make_tracks(const Group& group, const std::vector<LevelPlan>& plans);
+  Result<execute::TrackFabrics> make_flat(const Group& group);
+  Result<execute::TrackFabrics> make_tracks(const Group& group, const std::vector<LevelPlan>& plans);
   // Makes shared memory's fabric for a group on one node. `stage`: the index of the plan's stage that it is
   // for; 0 without a plan.
   Result<FabricPtr> make_shm(const Group& group, std::uint64_t stage);

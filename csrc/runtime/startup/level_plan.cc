@@ -4,14 +4,14 @@
 #include <numeric>
 #include <utility>
 
-#include "collective/select.h"
+#include "collective/tuning/select.h"
 #include "model/plans.h"
 
 namespace roundelay::runtime {
 namespace {
 
-namespace blueconnect = collective::blueconnect;
-using blueconnect::Tree;
+namespace levels = collective::levels;
+using levels::Tree;
 using model::Choice;
 using model::Cluster;
 using model::Factor;
@@ -24,7 +24,7 @@ constexpr std::size_t kMostOthers = 2;         // plans for a search, beside the
 Tree tree_of(const Group& group, const bootstrap::Topology& topology) {
   Tree tree;
   for (const bootstrap::Level& level : topology.levels) {
-    blueconnect::Parts parts;
+    levels::Parts parts;
     for (const bootstrap::Part& part : level.parts) {
       std::vector<int> members;
       for (const int rank : part.ranks) {
@@ -48,7 +48,7 @@ Cluster cluster_of(const Tree& tree, const std::vector<model::Link>& measured) {
   std::vector<model::Level> levels;
   for (std::size_t level = 0; level < tree.size(); ++level) {
     std::size_t parts = 1;
-    for (const auto& children : blueconnect::children_of(tree, level)) {
+    for (const auto& children : levels::children_of(tree, level)) {
       parts = std::max(parts, children.size());
     }
     levels.push_back({static_cast<int>(parts), measured.empty()
@@ -107,7 +107,7 @@ Tree tree_of_factors(const Tree& levels, const std::vector<Factor>& factors) {
     if (ends) {
       tree.push_back(levels[factor.last_level]);
     } else {
-      tree.push_back(blueconnect::split_level(levels, factor.last_level, joined)[factor.last_level]);
+      tree.push_back(levels::split_level(levels, factor.last_level, joined)[factor.last_level]);
     }
   }
   return tree;
@@ -143,14 +143,14 @@ Result<std::vector<Choice>> forced(const FactorLists& lists, const Cluster& clus
       return Status::invalid("ROUNDELAY_FACTORS=" + lists.text() +
                              ": its lists must begin with the same factors inside the nodes");
     }
-    if (!has(choices, *factors)) choices.push_back({std::move(*factors), blueconnect::kShardBytes, 0});
+    if (!has(choices, *factors)) choices.push_back({std::move(*factors), levels::kShardBytes, 0});
   }
   return choices;
 }
 
 Result<std::vector<Choice>> chosen(const Cluster& cluster, const PlanWishes& wishes) {
   model::Limits limits{wishes.measured.empty() ? 1 : kMostFactors, collective::kOnePlaceMembers,
-                       blueconnect::kShardBytes};
+                       levels::kShardBytes};
   std::vector<Choice> choices = {model::choose(cluster, kUsualBytes, limits)};
   if (!wishes.several || choices.front().factors.size() < 2) return choices;
   limits.factors = kMostFactors;
@@ -170,7 +170,7 @@ std::string LevelPlan::stages_text(const std::string& inside, const std::string&
     text += (text.empty() ? "" : " x ") + std::to_string(factors[stage].members) + " (" +
             (in_node(stage) ? inside : between) + ")";
   }
-  const std::size_t chunk = blueconnect::chunk_bytes_of(plan, shard_bytes);
+  const std::size_t chunk = levels::chunk_bytes_of(plan, shard_bytes);
   return text + ", in chunks of " + std::to_string(chunk >> 10U) + " KiB";
 }
 
@@ -189,7 +189,7 @@ Result<std::vector<LevelPlan>> plan_levels(const Group& group, const bootstrap::
   std::vector<LevelPlan> plans;
   for (Choice& choice : *choices) {
     LevelPlan& made = plans.emplace_back();
-    made.plan = blueconnect::plan_of_member(tree_of_factors(levels, choice.factors), group.index);
+    made.plan = levels::plan_of_member(tree_of_factors(levels, choice.factors), group.index);
     // The usual links are too coarse to tell what is best for two levels; this was measured (LevelsCut).
     if (!wishes.measured.empty() || choice.factors.size() > 2) made.shard_bytes = choice.shard_bytes;
     made.factors = std::move(choice.factors);

@@ -9,8 +9,8 @@
 #include "base/group.h"
 #include "base/status.h"
 #include "bootstrap/topology.h"
-#include "collective/blueconnect/member_plan.h"
-#include "collective/blueconnect/schedule.h"
+#include "collective/levels/member_plan.h"
+#include "collective/levels/schedule.h"
 #include "model/levels.h"
 
 namespace roundelay::runtime {
@@ -18,9 +18,9 @@ namespace roundelay::runtime {
 struct LevelPlan {
   // Members have the numbers of their places in the group. Fewer than two stages: the group gains nothing
   // from levels.
-  collective::blueconnect::MemberPlan plan;
+  collective::levels::MemberPlan plan;
   std::vector<model::Factor> factors;  // one for each stage, innermost first
-  std::size_t shard_bytes = collective::blueconnect::kShardBytes;
+  std::size_t shard_bytes = collective::levels::kShardBytes;
 
   // Returns whether the groups of a stage lie within nodes.
   [[nodiscard]] bool in_node(std::size_t stage) const { return factors[stage].last_level == 0; }

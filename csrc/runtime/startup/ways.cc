@@ -20,7 +20,7 @@ PlanWishes wishes_for(const Config& config, const AlgorithmChoice& algorithms, b
   return wishes;
 }
 
-Group part_of(const Group& group, const collective::blueconnect::Members& members) {
+Group part_of(const Group& group, const collective::levels::Members& members) {
   Group part{group.id, {}, members.index};
   for (const int member : members.ranks) {
     part.ranks.push_back(group.ranks[static_cast<std::size_t>(member)]);
@@ -47,7 +47,7 @@ AllreduceWays ways_of(const Config& config, const AlgorithmChoice& algorithms,
     last = part_of(group, plans.front().plan.stages.back().groups.front());
   }
   collective::AllreduceCall call;
-  call.buffer.bytes = collective::blueconnect::kShardBytes;
+  call.buffer.bytes = collective::levels::kShardBytes;
   ways.algorithm = algorithms.of(last)(call, last.size()).name;
   return ways;
 }

@@ -4,8 +4,8 @@
 #include "base/config.h"
 #include "base/group.h"
 #include "bootstrap/topology.h"
-#include "collective/blueconnect/member_plan.h"
 #include "collective/fabric.h"
+#include "collective/levels/member_plan.h"
 #include "runtime/allreduce_ways.h"
 #include "runtime/startup/algorithm_choice.h"
 #include "runtime/startup/level_plan.h"
@@ -17,7 +17,7 @@ namespace roundelay::runtime {
 PlanWishes wishes_for(const Config& config, const AlgorithmChoice& algorithms, bool whole_job);
 
 // Returns the group of some members, by their indices in a group.
-Group part_of(const Group& group, const collective::blueconnect::Members& members);
+Group part_of(const Group& group, const collective::levels::Members& members);
 
 // Returns the ways of an allreduce of all ranks, whose fabric is made.
 AllreduceWays ways_of(const Config& config, const AlgorithmChoice& algorithms,

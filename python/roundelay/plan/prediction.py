@@ -11,7 +11,7 @@ from roundelay.buckets import DEFAULT, Cuts, Extent, cut
 from roundelay.plan.workload import Workload
 
 _MOST_BUCKET = 1 << 62
-_SHARD_BYTES = 256 << 10  # kShardBytes of csrc/collective/blueconnect/schedule.h
+_SHARD_BYTES = 256 << 10  # kShardBytes of csrc/collective/levels/schedule.h
 
 # Returns the stages of a bucket, from the cluster, the bucket's bytes and the bytes of one element.
 Way = Callable[[_model.Cluster, float, int], _model.Program]

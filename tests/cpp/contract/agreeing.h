@@ -51,7 +51,7 @@ class Agreement final : private submit::Results {
 
   wire::Request request_;
   const ProcessSetId process_set_;
-  submit::Handle handle_ = 0;
+  complete::Handle handle_ = 0;
 };
 
 // Returns the error or the difference, "" if there is none.

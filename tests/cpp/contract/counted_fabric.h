@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "collective/algorithm_fabric.h"
+#include "collective/engine/algorithm_fabric.h"
 #include "collective/inproc/hub.h"
 
 namespace roundelay::contract {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "collective/fabric.h"
-#include "collective/select.h"
+#include "collective/tuning/select.h"
 #include "tests/cpp/effort.h"
 
 namespace roundelay::contract {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "collective/inproc/hub.h"
-#include "collective/single_fabric.h"
+#include "collective/single/single_fabric.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/fabric_contract.h"
 #include "tests/cpp/in_time.h"

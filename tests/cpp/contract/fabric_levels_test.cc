@@ -193,7 +193,7 @@ TEST_CASE("levels: nodes and racks send what the formula says", "[fabric]") {
     // A single level is a single stage, whose number is not that of the level.
     if (world.levels.stages() != shape.tree.size()) continue;
     for (std::size_t stage = 1; stage < world.levels.stages(); ++stage) {
-      const auto joints = collective::blueconnect::children_of(shape.tree, stage);
+      const auto joints = collective::levels::children_of(shape.tree, stage);
       for (const std::vector<std::size_t>& parts : joints) {
         const auto number = static_cast<std::int64_t>(parts.size());
         for (const std::size_t part : parts) {

@@ -7,7 +7,7 @@
 namespace roundelay::contract {
 namespace {
 
-using collective::blueconnect::tree_of_factors;
+using collective::levels::tree_of_factors;
 using Asked = std::vector<std::uint32_t>;
 
 constexpr std::size_t kCount = 50'003;

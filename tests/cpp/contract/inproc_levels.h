@@ -7,16 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "collective/blueconnect/levels_fabric.h"
-#include "collective/blueconnect/plan.h"
 #include "collective/inproc/hub.h"
+#include "collective/levels/levels_fabric.h"
+#include "collective/levels/plan.h"
 #include "tests/cpp/contract/within_node.h"
 
 namespace roundelay::contract {
 
 // Returns the tree of nodes with as many members each. Member `index` is on node `index % nodes`.
-inline collective::blueconnect::Tree tree_of_nodes(int nodes, int of_each) {
-  collective::blueconnect::Parts parts(static_cast<std::size_t>(nodes)), all(1);
+inline collective::levels::Tree tree_of_nodes(int nodes, int of_each) {
+  collective::levels::Parts parts(static_cast<std::size_t>(nodes)), all(1);
   for (int index = 0; index < nodes * of_each; ++index) {
     parts[static_cast<std::size_t>(index % nodes)].push_back(index);
     all.front().push_back(index);
@@ -29,12 +29,12 @@ class InprocLevels {
   using Hub = std::shared_ptr<collective::InprocHub>;
 
   // The first stage is inside nodes, the others between them.
-  explicit InprocLevels(const collective::blueconnect::Tree& tree, int rank_of_first = 10)
+  explicit InprocLevels(const collective::levels::Tree& tree, int rank_of_first = 10)
       : first_rank_(rank_of_first) {
     const int size = static_cast<int>(tree.back().front().size());
     flat = std::make_shared<collective::InprocHub>(size);
     for (int index = 0; index < size; ++index) {
-      plans.push_back(collective::blueconnect::plan_of_member(tree, index));
+      plans.push_back(collective::levels::plan_of_member(tree, index));
       for (std::size_t stage = 0; stage < plans.back().stages.size(); ++stage) {
         for (const auto& members : plans.back().stages[stage].groups) {
           Hub& hub = hubs_[{stage, members.ranks}];
@@ -109,7 +109,7 @@ class InprocLevels {
     flat->fail(index);
   }
 
-  std::vector<collective::blueconnect::MemberPlan> plans;  // by index
+  std::vector<collective::levels::MemberPlan> plans;  // by index
   Hub flat;
 
  private:
@@ -118,7 +118,7 @@ class InprocLevels {
     const auto& groups = stage_of(stage, index).groups;
     for (std::size_t i = 0; i < groups.size(); ++i) change(*hub(stage, index, i), groups[i].index);
   }
-  [[nodiscard]] const collective::blueconnect::MemberStage& stage_of(std::size_t stage, int index) const {
+  [[nodiscard]] const collective::levels::MemberStage& stage_of(std::size_t stage, int index) const {
     return plans[static_cast<std::size_t>(index)].stages[stage];
   }
 

@@ -14,8 +14,8 @@
 namespace roundelay::contract {
 namespace {
 
-using runtime::Floats;
-using runtime::LaneRank;
+using execute::Floats;
+using execute::LaneRank;
 
 constexpr int kNodes = 2, kMembers = 2, kRanks = kNodes * kMembers;
 
@@ -66,11 +66,11 @@ struct World {
   explicit World(std::size_t tracks, Duration progress_timeout = std::chrono::seconds(30)) {
     for (std::size_t i = 0; i < tracks; ++i)
       media.push_back(std::make_unique<InprocLevels>(kNodes, kMembers));
-    runtime::LaneOptions options;
+    execute::LaneOptions options;
     options.fusion_threshold = 4096;
     options.progress_timeout = progress_timeout;
     for (int rank = 0; rank < kRanks; ++rank) {
-      runtime::TrackFabrics fabrics;
+      execute::TrackFabrics fabrics;
       for (const auto& levels : media) {
         fabrics.push_back(std::make_unique<CountedFabric>(
             collective::make_levels_fabric(levels->of(rank, {.shard_bytes = 1024, .most_across = 2})),
@@ -136,10 +136,10 @@ std::vector<Floats> results_of(World& world, const std::vector<Ordered>& orders,
          !over()) {
     testing::expect_before(limit);
     const std::size_t rank = random() % kRanks;
-    runtime::Lane& lane = world.ranks[rank]->lane;
+    execute::Lane& lane = world.ranks[rank]->lane;
     if (given[rank] < orders.size() && random() % 8 == 0) {
       const std::size_t next = given[rank]++;
-      lane.enqueue(next + 1, runtime::operation(orders[next].names));
+      lane.enqueue(next + 1, execute::operation(orders[next].names));
     }
     for (unsigned steps = random() % 8; steps > 0; --steps) lane.step();
   }
@@ -214,10 +214,10 @@ TEST_CASE("a rank that dies with two batches under way is named, and all fail on
     World world(2, std::chrono::milliseconds(100));
     const std::vector<std::string> names{"a", "b", "c"};
     for (const auto& rank : world.ranks) {
-      for (const std::string& name : names) rank->add(name, Floats(3001, 1.0F), runtime::kAsIs);
+      for (const std::string& name : names) rank->add(name, Floats(3001, 1.0F), execute::kAsIs);
     }
     for (std::size_t i = 0; i < names.size(); ++i) {
-      for (const auto& rank : world.ranks) rank->lane.enqueue(i + 1, runtime::operation({names[i]}));
+      for (const auto& rank : world.ranks) rank->lane.enqueue(i + 1, execute::operation({names[i]}));
     }
     for (int turn = 0; turn < 3; ++turn) {
       for (const auto& rank : world.ranks) rank->lane.step();
@@ -245,7 +245,7 @@ TEST_CASE("a rank that dies with two batches under way is named, and all fail on
       CHECK_FALSE(rank.lane.has_work());
       CHECK(rank.stucks.size() + rank.faults.size() <= 1);
       CHECK(rank.completed.empty());
-      for (const std::string& name : names) CHECK(rank.status(name) == runtime::cut_short("cause", name));
+      for (const std::string& name : names) CHECK(rank.status(name) == execute::cut_short("cause", name));
       CHECK(world.calls[i].now == 0);
       CHECK(rank.lane.fabric().poisoned());
     }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "collective/shm/shm_fabric.h"
-#include "collective/single_fabric.h"
+#include "collective/single/single_fabric.h"
 #include "tests/cpp/contract/fabric_contract.h"
 #include "tests/cpp/contract/inproc_levels.h"
 #include "tests/cpp/contract/shm_world.h"
@@ -19,12 +19,12 @@ namespace roundelay::contract {
 
 struct ClusterShape {
   std::string name;
-  collective::blueconnect::Tree tree;
+  collective::levels::Tree tree;
   bool shared = true;  // shared memory inside the nodes, else inproc
 
   [[nodiscard]] int size() const { return static_cast<int>(tree.back().front().size()); }
   // Returns whether the members of a stage's groups, on all members, are equally many.
-  [[nodiscard]] bool even() const { return collective::blueconnect::plan_of_member(tree, 0).even(); }
+  [[nodiscard]] bool even() const { return collective::levels::plan_of_member(tree, 0).even(); }
 };
 
 inline ClusterShape nodes_of(int nodes, int of_each, bool shared = true) {
@@ -36,7 +36,7 @@ inline ClusterShape nodes_of(int nodes, int of_each, bool shared = true) {
 inline ClusterShape by_factors(const std::vector<int>& factors) {
   std::string name;
   for (const int factor : factors) name += (name.empty() ? "" : " x ") + std::to_string(factor);
-  return {name, collective::blueconnect::tree_of_factors(factors)};
+  return {name, collective::levels::tree_of_factors(factors)};
 }
 
 // Nodes of 3 and 4 members.

@@ -104,7 +104,7 @@ class Trip final : private submit::Results {
 
   std::vector<Tensor> inputs_;
   ProcessSetId process_set_;
-  submit::Handle handle_ = 0;
+  complete::Handle handle_ = 0;
 };
 
 inline wire::Request request_of(Operation operation, std::string name = "", ReduceOp op = ReduceOp::kSum) {

@@ -114,11 +114,11 @@ class SessionWorld {
       parts.channel =
           std::make_unique<StoppableChannel>(control.channel(rank), stopped[static_cast<std::size_t>(rank)],
                                              orders_sent, orders_read[static_cast<std::size_t>(rank)]);
-      parts.fabrics = runtime::one_track(collective::make_inproc_fabric(data, world));
-      parts.make_fabrics = [this](const Group& group) -> Result<runtime::TrackFabrics> {
+      parts.fabrics = execute::one_track(collective::make_inproc_fabric(data, world));
+      parts.make_fabrics = [this](const Group& group) -> Result<execute::TrackFabrics> {
         auto fabric = hubs.fabric(group);
         if (!fabric.ok()) return fabric.status();
-        return runtime::one_track(std::move(fabric).value());
+        return execute::one_track(std::move(fabric).value());
       };
       if (change) change(parts);
       sessions.push_back(std::make_unique<runtime::Session>(std::move(parts)));
@@ -166,7 +166,7 @@ class SessionWorld {
 // A tensor in an operation that is in flight.
 struct Flight {
   std::vector<float> data;
-  submit::Handle handle = 0;
+  complete::Handle handle = 0;
   ProcessSetId process_set = 0;
   bool blocking = false;
 };

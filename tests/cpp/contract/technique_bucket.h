@@ -90,7 +90,7 @@ class TechniqueBucket {
   RegionPtr region_;
   Status ready_;
   compress::TechniqueOutcome outcome_;
-  submit::Handle handle_ = 0;
+  complete::Handle handle_ = 0;
   std::uint64_t run_ = 0;  // as in compress::Bucket
   bool flushing_ = false;
 };

@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "collective/doubling.h"
+#include "collective/algorithms/doubling.h"
 #include "collective/present.h"
 #include "collective/shm/chunks.h"
 #include "tests/cpp/explore/steps.h"

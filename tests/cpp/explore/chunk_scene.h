@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collective/fabric.h"
-#include "collective/program.h"
+#include "collective/program/program.h"
 #include "collective/shm/programs.h"
 #include "collective/shm/rounds.h"
 #include "tests/cpp/explore/explorer.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "collective/present.h"
-#include "collective/program.h"
+#include "collective/program/program.h"
 #include "collective/shm/programs.h"
 #include "collective/shm/rounds.h"
 #include "compress/host_arithmetic.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/region.h"
-#include "collective/scratch.h"
+#include "collective/program/scratch.h"
 #include "collective/shm/segment.h"
 #include "compress/technique.h"
 #include "tests/cpp/explore/explorer.h"

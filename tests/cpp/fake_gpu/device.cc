@@ -12,7 +12,7 @@
 
 #include "base/annotations.h"
 #include "base/version.h"
-#include "runtime/gpu/module.h"
+#include "gpu/module.h"
 #include "tests/cpp/fake_gpu/forgetful.h"
 
 namespace roundelay::fake_gpu {
@@ -106,13 +106,13 @@ void check(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
 }  // namespace roundelay::fake_gpu
 
 // The device that the core loads: this one. With FAKE_GPU_FORGETS=1 streams ignore its events.
-extern "C" __attribute__((visibility("default"))) roundelay::runtime::GpuModule* roundelay_gpu() {
+extern "C" __attribute__((visibility("default"))) roundelay::gpu::GpuModule* roundelay_gpu() {
   using namespace roundelay;
   doubles::FakeGpu& gpu = fake_gpu::gpu();
   static const bool forgets = fake_gpu::number("FAKE_GPU_FORGETS", 0) != 0;
   static GpuRuntime& device =
       forgets ? static_cast<GpuRuntime&>(*new fake_gpu::Forgetful(gpu)) : static_cast<GpuRuntime&>(gpu);
-  static auto& module = *new runtime::GpuModule{version(), &device, &gpu};
+  static auto& module = *new gpu::GpuModule{version(), &device, &gpu};
   return &module;
 }
 

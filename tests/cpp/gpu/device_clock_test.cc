@@ -1,11 +1,11 @@
 // The device's clock in the host's time, tested with timestamps of known times.
-#include "runtime/gpu/device_clock.h"
+#include "gpu/device_clock.h"
 
 #include <memory>
 
 #include "tests/cpp/catch.h"
 
-namespace roundelay::runtime {
+namespace roundelay::gpu {
 namespace {
 
 using Mark = DeviceClock::Mark;
@@ -114,4 +114,4 @@ TEST_CASE("spans of a stream follow each other, though the clocks' distance is a
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::gpu

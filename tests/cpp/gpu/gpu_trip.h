@@ -53,7 +53,7 @@ class GpuWorld {
                    .nccl = with_library ? &device.nccl : nullptr,
                    .why_no_nccl = with_library ? "" : "none"};
       parts.config.node_id = "node " + std::to_string(rank % nodes);
-      parts.gpu.pointers = runtime::pointers_of(device.gpu);
+      parts.gpu.pointers = gpu::pointers_of(device.gpu);
       if (fabric == "mpi" && with_library) parts.device_medium = medium_of(parts);
       if (levels.stages() > 1) parts.fabrics.front() = collective::make_levels_fabric(levels.of(rank));
     });
@@ -195,7 +195,7 @@ class GpuTrip final : private submit::Results {
   const ProcessSetId process_set_;
   std::vector<GpuMemory> given_, results_, pinned_;
   GpuEventPtr there_;
-  submit::Handle handle_ = 0;
+  complete::Handle handle_ = 0;
 };
 
 // Returns the error or the difference, "" if there is none.

@@ -3,12 +3,12 @@
 #include <string>
 
 #include "collective/inproc/hub.h"
-#include "runtime/lane/gpu_watch.h"
+#include "execute/gpu_watch.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/doubles/fake_gpu.h"
 #include "tests/cpp/in_time.h"
 
-namespace roundelay::runtime {
+namespace roundelay::execute {
 namespace {
 
 using std::chrono::milliseconds;
@@ -43,7 +43,7 @@ class Watched {
 
   doubles::FakeGpu gpu;
   int came = 0;
-  GpuSequencer sequencer{[this] { ++came; }};
+  gpu::GpuSequencer sequencer{[this] { ++came; }};
 
  private:
   static Group alone() {
@@ -63,7 +63,7 @@ class Watched {
   GpuBuffers place{{.runtime = &gpu, .kernels = &gpu, .nccl = nullptr, .why_no_nccl = "none"},
                    *cpu_,
                    frames_,
-                   {.wish = GpuFabricWish::kStaged}};
+                   {.wish = gpu::GpuFabricWish::kStaged}};
   GpuWatch watch;
 };
 
@@ -124,4 +124,4 @@ TEST_CASE("a batch starts in its turn, and the turn's last batch lets the next o
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::execute

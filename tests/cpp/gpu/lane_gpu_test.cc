@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "collective/inproc/hub.h"
-#include "complete/completer.h"
-#include "runtime/lane/lane.h"
-#include "submit/handles.h"
+#include "complete/handles.h"
+#include "execute/completer.h"
+#include "execute/lane.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/doubles/fake_gpu.h"
 #include "tests/cpp/in_time.h"
 #include "tests/cpp/timeline_spans.h"
 
-namespace roundelay::runtime {
+namespace roundelay::execute {
 namespace {
 
 using collective::InprocHub;
@@ -44,7 +44,7 @@ struct Tensor final : submit::Results {
   const std::size_t bytes;
   const GpuMemory given, memory;
   GpuEventPtr done;
-  submit::Handle handle = 0;
+  complete::Handle handle = 0;
 };
 
 class Rank {
@@ -89,16 +89,16 @@ class Rank {
     options.fusion_threshold = fusion_threshold;
     options.gpu = LaneGpu{{.runtime = &gpu, .kernels = &gpu, .nccl = nullptr, .why_no_nccl = "none"},
                           &sequencer,
-                          {.wish = GpuFabricWish::kStaged}};
+                          {.wish = gpu::GpuFabricWish::kStaged}};
     return options;
   }
 
-  submit::HandleTable handles_;
-  complete::Completer completer_{handles_, [](const submit::Entry&, TimePoint) {}};
+  complete::HandleTable handles_;
+  Completer completer_{handles_, [](const submit::Entry&, TimePoint) {}};
   AbortToken abort_;
 
  public:
-  GpuSequencer sequencer{[] {}};
+  gpu::GpuSequencer sequencer{[] {}};
   Lane lane;
 };
 
@@ -288,4 +288,4 @@ TEST_CASE("with the timeline off no time is asked of a GPU", "[lane][gpu][timeli
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::execute

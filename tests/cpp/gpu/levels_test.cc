@@ -54,7 +54,7 @@ TEST_CASE("two levels of GPUs keep the fabric contract", "[gpu][fabric][levels]"
 // NCCL inside the nodes, host memory between the nodes of a rack and between racks.
 TEST_CASE("three levels of GPUs: sums, and what a node sends", "[gpu][levels]") {
   constexpr std::int64_t kBytes = 4 << 20;
-  LevelsWorld world(collective::blueconnect::tree_of_factors({2, 2, 2}));
+  LevelsWorld world(collective::levels::tree_of_factors({2, 2, 2}));
   REQUIRE(world.meet() == "");
   CHECK(world.fabrics.front()->levels().size() == 3);
   std::vector<Counter> before(world.sent_between.size());
@@ -76,7 +76,7 @@ TEST_CASE("two levels of GPUs: a node sends no more than it must", "[gpu][levels
   for (const Shape shape : {Shape{2, 2}, Shape{2, 3}, Shape{3, 2}}) {
     constexpr std::int64_t kBytes = 18 << 20;  // divisible by 2, 3 and 6
     constexpr std::int64_t kUneven = 64;       // pieces are not divisible by 3
-    LevelsWorld world(shape.nodes, shape.members, runtime::kGpuCut);
+    LevelsWorld world(shape.nodes, shape.members, gpu::kGpuCut);
     REQUIRE(world.meet() == "");
     const std::int64_t sent_before = world.sent_flat;
     std::vector<Counter> before(world.sent_between.size());

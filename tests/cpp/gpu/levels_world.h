@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/gpu/gpu_fabric.h"
+#include "gpu/gpu_fabric.h"
 #include "tests/cpp/contract/counted_fabric.h"
 #include "tests/cpp/contract/fabric_contract.h"
 #include "tests/cpp/contract/inproc_levels.h"
@@ -33,7 +33,7 @@ struct LevelsWorld {
 
   LevelsWorld(int nodes, int of_each, collective::LevelsCut cut = kCut)
       : LevelsWorld(contract::tree_of_nodes(nodes, of_each), cut) {}
-  explicit LevelsWorld(const collective::blueconnect::Tree& tree, collective::LevelsCut cut = kCut)
+  explicit LevelsWorld(const collective::levels::Tree& tree, collective::LevelsCut cut = kCut)
       : levels(tree), sent_between(tree.front().size()) {
     for (int index = 0; index < levels.size(); ++index) {
       const auto on_node = [index](const auto& part) { return std::ranges::count(part, index) > 0; };
@@ -52,11 +52,11 @@ struct LevelsWorld {
                                     .identity = "fake GPU of " + std::to_string(index) + ", "});
       member.nccl = std::make_unique<doubles::FakeNccl>(*member.gpu, static_cast<unsigned>(17 + index));
       member.cpu = collective::make_levels_fabric(std::move(own));
-      const runtime::GpuParts parts{member.gpu.get(), member.gpu.get(), member.nccl.get(), ""};
-      auto fabric = std::make_unique<runtime::GpuFabric>(
+      const gpu::GpuParts parts{member.gpu.get(), member.gpu.get(), member.nccl.get(), ""};
+      auto fabric = std::make_unique<gpu::GpuFabric>(
           parts, *member.cpu,
-          runtime::GpuFabricOptions{
-              .wish = runtime::GpuFabricWish::kTwoLevel, .node = "node " + std::to_string(node), .cut = cut});
+          gpu::GpuFabricOptions{
+              .wish = gpu::GpuFabricWish::kTwoLevel, .node = "node " + std::to_string(node), .cut = cut});
       fabric->open(0);
       fabrics.push_back(std::move(fabric));
     }

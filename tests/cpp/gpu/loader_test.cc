@@ -1,12 +1,12 @@
 // Loads the GPU module on a machine that may have no GPU.
-#include "runtime/gpu/loader.h"
+#include "gpu/loader.h"
 
 #include <algorithm>
 
 #include "base/version.h"
 #include "tests/cpp/catch.h"
 
-namespace roundelay::runtime {
+namespace roundelay::gpu {
 namespace {
 
 TEST_CASE("a GPU module that is not there is named", "[cuda]") {
@@ -41,4 +41,4 @@ TEST_CASE("the CUDA module loads without a GPU, and says that there is none", "[
 #endif
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::gpu

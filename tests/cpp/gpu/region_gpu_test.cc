@@ -59,7 +59,7 @@ struct Bucket final : submit::Results {
   const std::size_t offset;
   GpuMemory pinned;
   GpuEventPtr done;
-  submit::Handle handle = 0;
+  complete::Handle handle = 0;
 };
 
 TEST_CASE("buckets of a region on a GPU are reduced where they lie", "[session][gpu]") {

@@ -110,7 +110,7 @@ class GpuBucket final : private submit::Results {
   const GpuMemory state_;
   std::vector<GpuMemory> pinned_, results_;
   GpuEventPtr done_;
-  submit::Handle handle_ = 0;
+  complete::Handle handle_ = 0;
   std::uint64_t run_ = 0;
   bool flush_ = false;  // the last operation
   compress::TechniqueOutcome outcome_;

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "complete/completer.h"
+#include "execute/completer.h"
 #include "negotiate/applied.h"
 #include "submit/table.h"
 #include "tests/cpp/announced_words.h"
@@ -80,7 +80,7 @@ class Lane {
   };
 
   // `handles` and `counts` outlive the lane.
-  Lane(Group members, std::shared_ptr<AnnouncedWords::Words> words, submit::HandleTable& handles,
+  Lane(Group members, std::shared_ptr<AnnouncedWords::Words> words, complete::HandleTable& handles,
        Counts& counts)
       : group(std::move(members)),
         table(std::make_shared<AnnouncedWords>(std::move(words), group.index), group.ranks),
@@ -210,7 +210,7 @@ class Lane {
   [[nodiscard]] bool quiet() const { return queue.empty() && !table.anything_queued(); }
 
   struct InFlight {
-    submit::Handle handle;
+    complete::Handle handle;
     std::string key;  // in outcomes
   };
 
@@ -297,8 +297,8 @@ class Lane {
     }
   }
 
-  submit::HandleTable& handles_;
-  complete::Completer completer_;
+  complete::HandleTable& handles_;
+  execute::Completer completer_;
   Counts& counts_;
   std::array<std::uint64_t, kOperationCount> unnamed_{};
   int epoch_ = 0;                                               // joins whose end this rank has seen

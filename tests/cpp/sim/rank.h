@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "channel/channel.h"
-#include "runtime/control/negotiator.h"
-#include "runtime/gpu/gpu_sequencer.h"
+#include "control/negotiator.h"
+#include "gpu/gpu_sequencer.h"
 #include "tests/cpp/sim/gpus.h"
 #include "tests/cpp/sim/lane.h"
 
 namespace roundelay::sim {
 
-class Rank final : public runtime::NegotiationSink {
+class Rank final : public control::NegotiationSink {
  public:
   // `heeds_tickets`: false enqueues an operation on the GPU as soon as it is ordered.
   Rank(int rank, int size, std::unique_ptr<channel::Channel> channel,
@@ -136,18 +136,18 @@ class Rank final : public runtime::NegotiationSink {
   void timeline_chunk(wire::TimelineChunk) override {}
   void timeline_switch(wire::TimelineSwitch) override {}
   void state_asked(int by_rank) override {
-    negotiator.inbox().post(runtime::StateReply{by_rank, "simulated"});
+    negotiator.inbox().post(control::StateReply{by_rank, "simulated"});
   }
 
   const int rank_;
   const bool heeds_tickets_;
   Gpus& gpus_;
-  submit::HandleTable handles_;
+  complete::HandleTable handles_;
   std::unique_ptr<channel::Channel> channel_;
-  runtime::GpuSequencer sequencer_;
+  gpu::GpuSequencer sequencer_;
 
  public:
-  runtime::Negotiator negotiator;
+  control::Negotiator negotiator;
 };
 
 }  // namespace roundelay::sim

@@ -101,10 +101,10 @@ class World {
  private:
   // A thread of a rank's program, if there are several.
   struct Thread {
-    std::size_t next = 0;                                    // use
-    std::string waits_for{};                                 // name; empty: it does not wait
-    bool was_impatient = false;                              // in this wait
-    std::unique_ptr<submit::Waiters::Scope> counts_there{};  // while it waits
+    std::size_t next = 0;                                      // use
+    std::string waits_for{};                                   // name; empty: it does not wait
+    bool was_impatient = false;                                // in this wait
+    std::unique_ptr<complete::Waiters::Scope> counts_there{};  // while it waits
   };
   // A rank in its script.
   struct Place {
@@ -168,7 +168,7 @@ class World {
     if (!lane.submit(use, false)) return false;
     thread.next += scripts[r].threads;
     thread.waits_for = use.name;
-    thread.counts_there = std::make_unique<submit::Waiters::Scope>(lane.table.waiters());
+    thread.counts_there = std::make_unique<complete::Waiters::Scope>(lane.table.waiters());
     ranks[r]->negotiator.inbox().request_flush();
     return true;
   }

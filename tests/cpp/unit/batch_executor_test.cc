@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "collective/inproc/hub.h"
-#include "complete/completer.h"
-#include "runtime/lane/batch_executor.h"
-#include "runtime/lane/batch_queue.h"
-#include "submit/handles.h"
+#include "complete/handles.h"
+#include "execute/batch_executor.h"
+#include "execute/batch_queue.h"
+#include "execute/completer.h"
 #include "submit/table.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/in_time.h"
 
-namespace roundelay::runtime {
+namespace roundelay::execute {
 namespace {
 
 using Floats = std::vector<float>;
@@ -45,9 +45,9 @@ struct Queued {
   }
 
   std::deque<Floats> tensors;  // which stay where they are
-  submit::HandleTable handles;
+  complete::HandleTable handles;
   submit::TensorTable table;
-  complete::Completer completer{handles, [](const submit::Entry&, TimePoint) {}};
+  Completer completer{handles, [](const submit::Entry&, TimePoint) {}};
   BatchQueue queue;
 };
 
@@ -188,4 +188,4 @@ TEST_CASE("members that take part tell those that skip how many batches come", "
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::execute

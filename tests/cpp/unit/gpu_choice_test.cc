@@ -1,8 +1,8 @@
-#include "runtime/gpu/choice.h"
+#include "gpu/choice.h"
 
 #include "tests/cpp/catch.h"
 
-namespace roundelay::runtime {
+namespace roundelay::gpu {
 namespace {
 
 GpuInfo gpu_info(const std::string& identity, std::int32_t version = 22809, bool may_share = false) {
@@ -121,4 +121,4 @@ TEST_CASE("two levels between GPUs: another NCCL matters within a node only", "[
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::gpu

@@ -1,6 +1,6 @@
 // The order of operations on GPUs: rank 0's book, orders that wait for tickets, and the parts of
 // coordinators and participants.
-#include "runtime/gpu/gpu_sequencer.h"
+#include "gpu/gpu_sequencer.h"
 
 #include <atomic>
 #include <string>
@@ -214,7 +214,7 @@ TEST_CASE("a rank finds its own tickets, also where it skips the operation", "[t
 
 TEST_CASE("a lane that was told to wait is called when its ticket may be next, and no other", "[tickets]") {
   int calls = 0;
-  runtime::GpuSequencer sequencer([&] { ++calls; });
+  gpu::GpuSequencer sequencer([&] { ++calls; });
   CHECK(sequencer.may_go(0));
   CHECK_FALSE(sequencer.may_go(2));
   sequencer.gone(1);
@@ -233,7 +233,7 @@ TEST_CASE("threads follow their tickets in order and miss no call", "[tickets]")
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));
   std::atomic<int> calls{0};
   std::atomic<bool> missed{false};
-  runtime::GpuSequencer sequencer([&] { ++calls; });
+  gpu::GpuSequencer sequencer([&] { ++calls; });
   Enqueued order;
   std::vector<std::thread> lanes;
   for (std::uint64_t first = 1; first <= kThreads; ++first) {

@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/control/inquiry.h"
+#include "control/inquiry.h"
 #include "tests/cpp/catch.h"
 
-namespace roundelay::runtime {
+namespace roundelay::control {
 namespace {
 
 class Program : public Whereabouts {
@@ -78,4 +78,4 @@ TEST_CASE("a program that answers after the end is ignored", "[inquiry]") {
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::control

@@ -26,7 +26,7 @@ struct Job {
     carry(first, 0);
     carry(second, 1);
   }
-  void carry(ControlInbox& inbox, int rank) {
+  void carry(control::ControlInbox& inbox, int rank) {
     for (auto& message : inbox.take().messages) {
       if (const auto* to = std::get_if<wire::TimelineSwitch>(&message)) {
         REQUIRE(rank == 0);
@@ -44,8 +44,8 @@ struct Job {
   ~Job() { std::remove(path.c_str()); }
 
   const std::string path = "job_timeline_test." + std::to_string(::getpid()) + ".json";
-  ControlInbox first;
-  ControlInbox second;
+  control::ControlInbox first;
+  control::ControlInbox second;
   JobTimeline rank_0{0, 2, nullptr, first};
   JobTimeline other{1, 2, nullptr, second};
 };

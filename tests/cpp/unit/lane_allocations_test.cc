@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "collective/fabric.h"
-#include "complete/completer.h"
-#include "runtime/lane/lane.h"
-#include "submit/handles.h"
+#include "complete/handles.h"
+#include "execute/completer.h"
+#include "execute/lane.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/unit/allocations.h"
 
-namespace roundelay::runtime {
+namespace roundelay::execute {
 namespace {
 
 using Floats = std::vector<float>;
@@ -61,9 +61,9 @@ struct Solo {
   }
 
   Floats data = Floats(100, 1.0F);
-  submit::HandleTable handles;
-  submit::Handle handle = 0;
-  complete::Completer completer{handles, [](const submit::Entry&, TimePoint) {}};
+  complete::HandleTable handles;
+  complete::Handle handle = 0;
+  Completer completer{handles, [](const submit::Entry&, TimePoint) {}};
   timeline::Timeline timeline{0};
   AbortToken abort;
   std::uint64_t sequence = 0;
@@ -83,4 +83,4 @@ TEST_CASE("an allreduce that repeats allocates for its call, and for the lists o
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::execute

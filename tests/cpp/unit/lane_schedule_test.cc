@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "complete/completer.h"
-#include "runtime/lane/lane_schedule.h"
-#include "submit/handles.h"
+#include "complete/handles.h"
+#include "execute/completer.h"
+#include "execute/lane_schedule.h"
 #include "tests/cpp/catch.h"
 
-namespace roundelay::runtime {
+namespace roundelay::execute {
 namespace {
 
 // Remembers whether the lane's thread is spared, and counts rings.
@@ -83,8 +83,8 @@ struct Scheduled {
   void peer_announces(std::uint64_t count) { doorbells->words[1] = announcement(1, count); }
 
   const std::shared_ptr<Doorbells> doorbells;
-  submit::HandleTable handles;
-  complete::Completer completer{handles, [](const submit::Entry&, TimePoint) {}};
+  complete::HandleTable handles;
+  Completer completer{handles, [](const submit::Entry&, TimePoint) {}};
   timeline::Timeline timeline{0};
   int told = 0;
   std::vector<std::string> faults;
@@ -230,4 +230,4 @@ TEST_CASE("a driver takes no nap when all members have announced", "[lane][sched
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::execute

@@ -8,7 +8,7 @@
 #include "tests/cpp/catch.h"
 #include "tests/cpp/lane_rank.h"
 
-namespace roundelay::runtime {
+namespace roundelay::execute {
 namespace {
 
 using collective::InprocHub;
@@ -322,4 +322,4 @@ TEST_CASE("work and a wake end a wait, also when they came before", "[lane]") {
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::execute

@@ -10,7 +10,7 @@
 #include "tests/cpp/catch.h"
 #include "tests/cpp/lane_rank.h"
 
-namespace roundelay::runtime {
+namespace roundelay::execute {
 namespace {
 
 using std::chrono::milliseconds;
@@ -249,4 +249,4 @@ TEST_CASE("with two batches under way no sleep is longer than a back-off's", "[l
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::execute

@@ -11,7 +11,7 @@ namespace {
 
 using bootstrap::Level;
 using bootstrap::Topology;
-using collective::blueconnect::Members;
+using collective::levels::Members;
 using Sizes = std::vector<std::size_t>;
 
 Group first_ranks(int count, int index = 0) {

@@ -125,7 +125,7 @@ struct Tables {
   }
 
   std::shared_ptr<AnnouncedWords::Words> words = std::make_shared<AnnouncedWords::Words>(2);
-  HandleTable handles;
+  complete::HandleTable handles;
   std::vector<std::unique_ptr<TensorTable>> tables;
 };
 
@@ -164,7 +164,7 @@ TEST_CASE("a table shows the cell before it announces the position", "[schedule]
   const auto words =
       std::make_shared<WatchedWords>(std::make_shared<AnnouncedWords::Words>(std::size_t{2}), 0);
   TensorTable table(words, {4, 5});
-  HandleTable handles;
+  complete::HandleTable handles;
   table.begin_schedule(1, {{{agreement_of("n", kFields), values_of('=')}}}, {});
   REQUIRE(table.add(entry_of(values_of('!')), handles).ok());
   CHECK(words->shown == std::vector<std::uint64_t>{announcement(1, 1)});

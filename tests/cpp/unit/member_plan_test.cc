@@ -1,13 +1,13 @@
 // A plan as its members see it: together they make up the plan.
-#include "collective/blueconnect/member_plan.h"
+#include "collective/levels/member_plan.h"
 
 #include <map>
 #include <vector>
 
-#include "collective/blueconnect/schedule.h"
+#include "collective/levels/schedule.h"
 #include "tests/cpp/catch.h"
 
-namespace roundelay::collective::blueconnect {
+namespace roundelay::collective::levels {
 namespace {
 
 const Tree kThreeAndFour = {{{0, 1, 2}, {3, 4, 5, 6}}, {{0, 1, 2, 3, 4, 5, 6}}};
@@ -128,4 +128,4 @@ TEST_CASE("averages divide where all add up as many parts, else at once", "[memb
 }
 
 }  // namespace
-}  // namespace roundelay::collective::blueconnect
+}  // namespace roundelay::collective::levels

@@ -1,5 +1,5 @@
 // The state of the other processes on a node, as a rank sees it.
-#include "runtime/control/neighbours.h"
+#include "control/neighbours.h"
 
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 #include "platform/process.h"
 #include "tests/cpp/catch.h"
 
-namespace roundelay::runtime {
+namespace roundelay::control {
 namespace {
 
 using platform::Activity;
@@ -144,4 +144,4 @@ TEST_CASE("neighbours are looked at now and then while this rank waits", "[neigh
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::control

@@ -5,11 +5,11 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/lane/progress_token.h"
+#include "execute/progress_token.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/threads.h"
 
-namespace roundelay::runtime {
+namespace roundelay::execute {
 namespace {
 
 using std::chrono::milliseconds;
@@ -108,4 +108,4 @@ TEST_CASE("holders exclude each other and nobody is left asleep", "[token]") {
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::execute

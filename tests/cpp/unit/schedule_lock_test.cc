@@ -173,7 +173,7 @@ Names drained(TensorTable& table) {
 TEST_CASE("a table announces what belongs to the schedule and queues the rest", "[schedule]") {
   const auto words = std::make_shared<AnnouncedWords::Words>(2);
   TensorTable table(std::make_shared<AnnouncedWords>(words, 0));
-  HandleTable handles;
+  complete::HandleTable handles;
   REQUIRE(table.add(entry_of("b"), handles).ok());
   // Uses that were reported come back, and uses that were queued meanwhile belong to the schedule too.
   table.begin_schedule(7, operations(), {request_of("a")});
@@ -198,7 +198,7 @@ TEST_CASE("a table announces what belongs to the schedule and queues the rest", 
 
 TEST_CASE("a waiter for what all may still announce ends no lock", "[schedule]") {
   TensorTable table(std::make_shared<AnnouncedWords>(std::make_shared<AnnouncedWords::Words>(2), 0));
-  HandleTable handles;
+  complete::HandleTable handles;
   table.begin_schedule(1, {{request_of("a")}, {request_of("b")}, {request_of("c")}}, {});
   const auto first = table.add(entry_of("a"), handles);
   const auto third = table.add(entry_of("c"), handles);
@@ -210,7 +210,7 @@ TEST_CASE("a waiter for what all may still announce ends no lock", "[schedule]")
 
 TEST_CASE("a table asks for patience while other threads may submit what blocks an operation", "[schedule]") {
   TensorTable table(std::make_shared<AnnouncedWords>(std::make_shared<AnnouncedWords::Words>(2), 0));
-  HandleTable handles;
+  complete::HandleTable handles;
   table.begin_schedule(1, {{request_of("a"), request_of("b")}}, {});
   const auto alone = table.add(entry_of("a"), handles);
   CHECK_FALSE(table.gathers());

@@ -1,5 +1,5 @@
 // The choice of algorithms: the table, and ROUNDELAY_ALGORITHM.
-#include "collective/select.h"
+#include "collective/tuning/select.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -5,11 +5,15 @@
 #include <thread>
 #include <vector>
 
-#include "submit/handles.h"
+#include "complete/handles.h"
 #include "submit/table.h"
 #include "tests/cpp/catch.h"
 
 namespace roundelay::submit {
+
+using complete::Exposure;
+using complete::Handle;
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -32,7 +36,7 @@ std::vector<wire::Request> drained(TensorTable& table) {
 }
 
 TEST_CASE("a handle is done once and known until it is taken", "[submit]") {
-  HandleTable handles;
+  complete::HandleTable handles;
   const Handle handle = handles.allocate();
   CHECK(handle > 0);
   CHECK(handles.done(handle) == false);
@@ -71,7 +75,7 @@ TEST_CASE("what is under way together counts once, and is exposed while somebody
 }
 
 TEST_CASE("handles count their own time", "[submit]") {
-  HandleTable handles;
+  complete::HandleTable handles;
   const TimePoint begin = steady_now() - milliseconds(50);
   const Handle handle = handles.allocate(begin);
   CHECK(handles.exposure().under_way >= milliseconds(50));
@@ -86,8 +90,8 @@ TEST_CASE("handles count their own time", "[submit]") {
 }
 
 TEST_CASE("handles are never reused, also across tables", "[submit]") {
-  HandleTable one;
-  HandleTable two;
+  complete::HandleTable one;
+  complete::HandleTable two;
   const Handle first = one.allocate();
   const Handle second = two.allocate();
   CHECK(second > first);
@@ -97,7 +101,7 @@ TEST_CASE("handles are never reused, also across tables", "[submit]") {
 }
 
 TEST_CASE("a sleeper returns at its deadline, on completion and for unknown handles", "[submit]") {
-  HandleTable handles;
+  complete::HandleTable handles;
   const Handle handle = handles.allocate();
   const TimePoint begin = steady_now();
   CHECK_FALSE(handles.sleep_until_done(handle, Deadline::after(milliseconds(20))));
@@ -110,7 +114,7 @@ TEST_CASE("a sleeper returns at its deadline, on completion and for unknown hand
 }
 
 TEST_CASE("handles that share a place for their sleepers are told apart", "[submit]") {
-  HandleTable handles;
+  complete::HandleTable handles;
   std::vector<Handle> all;
   for (int i = 0; i < 40; ++i) all.push_back(handles.allocate());
   std::atomic<int> woken{0};
@@ -128,7 +132,7 @@ TEST_CASE("handles that share a place for their sleepers are told apart", "[subm
 
 TEST_CASE("every sleeper is woken, whenever it went to sleep", "[submit]") {
   for (int round = 0; round < 300; ++round) {
-    HandleTable handles;
+    complete::HandleTable handles;
     const Handle mine = handles.allocate();
     const Handle other = handles.allocate();
     std::atomic<int> woken{0};
@@ -146,7 +150,7 @@ TEST_CASE("every sleeper is woken, whenever it went to sleep", "[submit]") {
 
 TEST_CASE("of many completions and takes one each wins", "[submit]") {
   for (int round = 0; round < 200; ++round) {
-    HandleTable handles;
+    complete::HandleTable handles;
     const Handle handle = handles.allocate();
     std::atomic<int> completed{0}, taken{0};
     std::vector<std::thread> threads;
@@ -163,7 +167,7 @@ TEST_CASE("of many completions and takes one each wins", "[submit]") {
 }
 
 TEST_CASE("a name in flight is refused here and reported as a failed use", "[submit]") {
-  HandleTable handles;
+  complete::HandleTable handles;
   TensorTable table;
   REQUIRE(table.add(entry_of("a"), handles).ok());
   const auto again = table.add(entry_of("a"), handles);
@@ -183,7 +187,7 @@ TEST_CASE("a name in flight is refused here and reported as a failed use", "[sub
 }
 
 TEST_CASE("unnamed operations count by kind, errors included", "[submit]") {
-  HandleTable handles;
+  complete::HandleTable handles;
   TensorTable table;
   REQUIRE(table.add(entry_of(""), handles).ok());
   wire::Request wrong;
@@ -205,7 +209,7 @@ TEST_CASE("unnamed operations count by kind, errors included", "[submit]") {
 }
 
 TEST_CASE("an unnamed use that meets a taken name still counts", "[submit]") {
-  HandleTable handles;
+  complete::HandleTable handles;
   TensorTable table;
   REQUIRE(table.add(entry_of("allreduce.noname.1"), handles).ok());
   CHECK_FALSE(table.add(entry_of(""), handles).ok());
@@ -217,7 +221,7 @@ TEST_CASE("an unnamed use that meets a taken name still counts", "[submit]") {
 }
 
 TEST_CASE("what differs between ranks or uses is not cached", "[submit]") {
-  HandleTable handles;
+  complete::HandleTable handles;
   TensorTable table;
   for (int i = 0; i < kOperationCount; ++i)
     REQUIRE(table.add(entry_of("t" + std::to_string(i), static_cast<Operation>(i)), handles).ok() !=
@@ -230,7 +234,7 @@ TEST_CASE("what differs between ranks or uses is not cached", "[submit]") {
 }
 
 TEST_CASE("who has joined adds nothing until all have", "[submit]") {
-  HandleTable handles;
+  complete::HandleTable handles;
   TensorTable table;
   REQUIRE(table.add(entry_of(""), handles).ok());
   REQUIRE(table.add(entry_of("", Operation::kAllgather), handles).ok());
@@ -278,7 +282,7 @@ TEST_CASE("who has joined adds nothing until all have", "[submit]") {
 }
 
 TEST_CASE("the joins' name is theirs alone", "[submit]") {
-  HandleTable handles;
+  complete::HandleTable handles;
   TensorTable table;
   const auto refused = table.add(entry_of(kJoinName), handles);
   CHECK(refused.status().code() == StatusCode::kInvalidArgument);
@@ -293,7 +297,7 @@ TEST_CASE("the joins' name is theirs alone", "[submit]") {
 }
 
 TEST_CASE("a release frees only what was extracted", "[submit]") {
-  HandleTable handles;
+  complete::HandleTable handles;
   TensorTable table;
   REQUIRE(table.add(entry_of("a"), handles).ok());
   table.release("a");
@@ -302,7 +306,7 @@ TEST_CASE("a release frees only what was extracted", "[submit]") {
 }
 
 TEST_CASE("an entry leaves the table once, and its name with release", "[submit]") {
-  HandleTable handles;
+  complete::HandleTable handles;
   TensorTable table;
   const auto handle = table.add(entry_of("a"), handles);
   REQUIRE(handle.ok());
@@ -321,7 +325,7 @@ TEST_CASE("an entry leaves the table once, and its name with release", "[submit]
 }
 
 TEST_CASE("closing gives back what nobody extracted and refuses the rest", "[submit]") {
-  HandleTable handles;
+  complete::HandleTable handles;
   TensorTable table;
   REQUIRE(table.add(entry_of("a"), handles).ok());
   REQUIRE(table.add(entry_of("b"), handles).ok());
@@ -341,7 +345,7 @@ TEST_CASE("closing gives back what nobody extracted and refuses the rest", "[sub
 
 TEST_CASE("closing and extracting at once hands each entry to one of them", "[submit]") {
   for (int round = 0; round < 100; ++round) {
-    HandleTable handles;
+    complete::HandleTable handles;
     TensorTable table;
     for (int i = 0; i < 50; ++i) REQUIRE(table.add(entry_of(std::to_string(i)), handles).ok());
     std::size_t extracted = 0;

@@ -1,5 +1,5 @@
 // Technique allreduce: the algorithm that it names carries the bucket, with the sums of a dense allreduce.
-#include "collective/select.h"
+#include "collective/tuning/select.h"
 #include "compress/registry.h"
 #include "tests/cpp/unit/technique_members.h"
 

@@ -8,15 +8,15 @@
 
 #include "collective/inproc/hub.h"
 #include "compress/registry.h"
-#include "runtime/lane/batch_executor.h"
-#include "runtime/lane/lane_recorder.h"
-#include "runtime/lane/operations/operations.h"
+#include "execute/batch_executor.h"
+#include "execute/lane_recorder.h"
+#include "execute/operations/operations.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/in_time.h"
 #include "tests/cpp/timeline_spans.h"
 #include "tests/cpp/unit/allocations.h"
 
-namespace roundelay::runtime {
+namespace roundelay::execute {
 namespace {
 
 using compress::BucketTechnique;
@@ -268,4 +268,4 @@ TEST_CASE("an abort in any call of a technique ends it with the first cause", "[
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::execute

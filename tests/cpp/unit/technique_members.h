@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "collective/algorithm_fabric.h"
+#include "collective/engine/algorithm_fabric.h"
 #include "collective/inproc/hub.h"
 #include "compress/host_arithmetic.h"
 #include "compress/technique.h"

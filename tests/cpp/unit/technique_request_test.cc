@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "compress/registry.h"
-#include "runtime/lane/operations/operations.h"
+#include "execute/operations/operations.h"
 #include "tests/cpp/catch.h"
 
-namespace roundelay::runtime {
+namespace roundelay::execute {
 namespace {
 
 // An allreduce of a bucket that may take its technique.
@@ -56,4 +56,4 @@ TEST_CASE("nothing else may take a technique, with the reason", "[technique]") {
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::execute

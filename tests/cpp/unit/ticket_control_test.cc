@@ -1,5 +1,5 @@
 // Messages about tickets that only a lane's coordinator may send.
-#include "runtime/control/ticket_control.h"
+#include "control/ticket_control.h"
 
 #include <string>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "channel/inproc/hub.h"
 #include "tests/cpp/catch.h"
 
-namespace roundelay::runtime {
+namespace roundelay::control {
 namespace {
 
 // Remembers the cause of an abort.
@@ -65,4 +65,4 @@ TEST_CASE("the coordinator of a lane of tickets opens it and closes it", "[ticke
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::control

@@ -24,22 +24,46 @@ def _tree(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
+ROWS = """# comment
+base:
+wire:
+platform:
+platform/mpi: platform
+platform/cuda:
+kernels:
+kernels/cuda: kernels platform/cuda
+channel: wire
+channel/mpi: channel platform/mpi
+submit: wire
+negotiate: wire submit/table.h
+gpu: kernels
+runtime: channel submit gpu
+modules: gpu/module.h channel/mpi platform/mpi platform/cuda
+adapter: runtime
+bindings: adapter
+"""
 HEADERS = dict.fromkeys(
     (
         "base/status.h",
-        "fuse/plan.h",
-        "fuse/pool.h",
         "channel/channel.h",
+        "gpu/module.h",
+        "gpu/choice.h",
         "kernels/cpu/table.h",
         "platform/cuda/device.h",
         "platform/mpi/session.h",
-        "platform/tcp/socket.h",
+        "runtime/context.h",
+        "submit/entry.h",
         "submit/table.h",
-        "runtime/session/engine.h",
-        "runtime/gpu/module.h",
     ),
     "#pragma once\n",
 )
+
+
+def _layers(root: Path, files: dict[str, str], rows: str = ROWS) -> list[str]:
+    page = "```mermaid\n```\n"
+    tree = _tree(root, {**HEADERS, "includes.txt": rows, "README.md": page, **files})
+    check_layers.write(tree)
+    return check_layers.check(tree)
 
 
 @pytest.mark.parametrize(
@@ -47,44 +71,58 @@ HEADERS = dict.fromkeys(
     [
         ("wire/a.cc", '#include "base/status.h"'),
         ("wire/a.cc", "#include <vector>"),
-        ("negotiate/a.cc", '#include "fuse/plan.h"'),
+        ("kernels/cpu/a.cc", '#include "kernels/cpu/table.h"'),
+        ("kernels/a.cc", '#include "kernels/cpu/table.h"'),
+        ("negotiate/a.cc", '#include "submit/table.h"'),
         ("channel/mpi/a.cc", '#include "platform/mpi/session.h"'),
         ("channel/mpi/a.cc", "#include <mpi.h>"),
-        ("channel/tcp/a.cc", '#include "channel/channel.h"'),
-        ("runtime/a.cc", '#include "platform/tcp/socket.h"'),
-        ("runtime/mpi/a.cc", '#include "platform/mpi/session.h"'),
+        ("channel/mpi/a.cc", '#include "channel/channel.h"'),
+        ("modules/mpi.cc", '#include "platform/mpi/session.h"'),
+        ("modules/cuda.cc", '#include "gpu/module.h"'),
         ("kernels/cuda/a.cu", '#include "platform/cuda/device.h"'),
         ("kernels/cuda/a.cuh", "#include <cuda_fp16.h>"),
-        ("runtime/cuda/a.cc", '#include "runtime/gpu/module.h"'),
         ("adapter/a.cc", "#include <torch/extension.h>"),
-        ("bindings/a.cc", '#include "runtime/session/engine.h"'),
     ],
 )
 def test_layers_allow(tmp_path: Path, file: str, line: str) -> None:
-    assert check_layers.check(_tree(tmp_path, {**HEADERS, file: line})) == []
+    assert _layers(tmp_path, {file: line}) == []
 
 
 @pytest.mark.parametrize(
     ("file", "line", "why"),
     [
         ("base/a.cc", '#include "submit/table.h"', "base may not include submit/table.h"),
-        ("negotiate/a.cc", '#include "fuse/pool.h"', "negotiate may not include fuse/pool.h"),
-        ("channel/tcp/a.cc", '#include "platform/mpi/session.h"', "channel/tcp may not include"),
-        ("submit/a.cc", '#include "platform/tcp/socket.h"', "submit may not include"),
-        ("runtime/a.cc", '#include "platform/mpi/session.h"', "runtime may not include"),
-        ("kernels/cuda/a.cu", '#include "kernels/cpu/table.h"', "kernels/cuda may not include"),
+        ("negotiate/a.cc", '#include "submit/entry.h"', "negotiate may not include submit/entry.h"),
+        ("channel/a.cc", '#include "platform/mpi/session.h"', "channel may not include"),
+        ("submit/a.cc", '#include "channel/channel.h"', "submit may not include"),
+        ("kernels/cuda/a.cu", '#include "channel/channel.h"', "kernels/cuda may not include"),
         ("kernels/a.cuh", "#include <cuda_runtime.h>", "a CUDA header (cuda_runtime.h) belongs under"),
-        ("runtime/mpi/a.cc", '#include "runtime/gpu/module.h"', "runtime/mpi may not include"),
+        ("modules/cuda.cc", '#include "platform/mpi/session.h"', "modules/cuda.cc may not include"),
+        ("modules/mpi.cc", '#include "gpu/choice.h"', "modules/mpi.cc may not include"),
         ("runtime/a.cc", "#include <mpi.h>", "mpi.h (mpi.h) belongs under mpi only"),
         ("runtime/a.cc", "#include <ATen/ATen.h>", "a torch header (ATen/ATen.h) belongs under"),
         ("wire/a.cc", '#include "status.h"', '"status.h" is no file of csrc'),
-        ("torch/a.cc", "", "not in a folder of the design"),
+        ("torch/a.cc", "", "not in a folder of csrc/includes.txt"),
     ],
 )
 def test_layers_forbid(tmp_path: Path, file: str, line: str, why: str) -> None:
-    breaks = check_layers.check(_tree(tmp_path, {**HEADERS, file: line}))
+    breaks = _layers(tmp_path, {file: line})
     assert len(breaks) == 1
     assert why in breaks[0]
+
+
+@pytest.mark.parametrize("row", ["wire: submit\nsubmit:", "submit:\nwire: submit/absent.h"])
+def test_a_row_names_earlier_rows(tmp_path: Path, row: str) -> None:
+    breaks = _layers(tmp_path, {}, f"base:\n{row}\nchannel:\ngpu:\nkernels:\nplatform:\nruntime:\n")
+    assert len(breaks) == 1
+    assert "wire names submit" in breaks[0]
+
+
+def test_the_picture_has_no_arrow_that_follows_from_others(tmp_path: Path) -> None:
+    _layers(tmp_path, {})
+    page = (tmp_path / "csrc" / "README.md").read_text()
+    assert "  bindings --> adapter\n  adapter --> runtime\n" in page
+    assert "adapter --> gpu" not in page
 
 
 def test_size_counts_lines_of_a_file() -> None:

@@ -1,0 +1,44 @@
+#include "control/lane_control.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace roundelay::control {
+
+LaneControl::LaneControl(LaneId id, const Group& members, submit::TensorTable& submitted,
+                         negotiate::CoordinatorOptions options)
+    : group(members),
+      table(&submitted),
+      participant(id, members.index),
+      watch(options.stall_warning, options.stall_abort),
+      watchdog(members) {
+  options.schedule_lock = options.schedule_lock && submitted.can_lock();
+  if (members.index == 0) coordinator = std::make_unique<negotiate::Coordinator>(id, members, options);
+}
+
+const LaneControl& LaneControls::add(LaneId id, const Group& group, submit::TensorTable& table,
+                                     const negotiate::CoordinatorOptions& options) {
+  return lanes_.try_emplace(id, id, group, table, options).first->second;
+}
+
+LaneControl* LaneControls::find(LaneId id) {
+  const auto found = lanes_.find(id);
+  return found == lanes_.end() ? nullptr : &found->second;
+}
+
+bool LaneControls::shares_open_lane(int rank) const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [rank](const auto& entry) {
+    const LaneControl& lane = entry.second;
+    return !lane.closed && std::binary_search(lane.group.ranks.begin(), lane.group.ranks.end(), rank);
+  });
+}
+
+std::size_t LaneControls::outstanding() const {
+  std::size_t sum = 0;
+  for (const auto& [id, lane] : lanes_) {
+    sum += lane.participant.outstanding() + (lane.coordinator ? lane.coordinator->waiting() : 0);
+  }
+  return sum;
+}
+
+}  // namespace roundelay::control

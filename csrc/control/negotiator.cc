@@ -1,0 +1,202 @@
+#include "control/negotiator.h"
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "base/overload.h"
+#include "wire/codec.h"
+
+namespace roundelay::control {
+
+Negotiator::Negotiator(channel::Channel& channel, int rank, int size,
+                       const negotiate::CoordinatorOptions& options, NegotiationSink& sink)
+    : channel_(channel),
+      rank_(rank),
+      options_(options),
+      sink_(sink),
+      link_(channel, rank, size, lanes_, sink),
+      tickets_(link_, lanes_, size),
+      stall_watch_(link_, lanes_, sink, options.stall_warning != Duration{0}),
+      clock_probe_(link_, sink) {}
+
+void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& table) {
+  tickets_.on_lane_added(id, lanes_.add(id, group, table, options_));
+}
+
+void Negotiator::remove_lane(LaneId id) {
+  const LaneControl* const lane = lanes_.find(id);
+  if (lane == nullptr) return;
+  if (!lane->closed) tickets_.on_lane_over(id, *lane);
+  lanes_.remove(id);
+}
+
+void Negotiator::begin_removal(LaneId id) {
+  if (LaneControl* const lane = lanes_.find(id)) lane->participant.remove();
+}
+
+bool Negotiator::step(TimePoint now) {
+  // Receiving comes first: it takes back wake-ups, and those may be meant for what follows.
+  bool moved = receive_all(now);
+  moved = take_inbox(now) || moved;
+  if (!link_.aborted()) {
+    moved = send_reports(now) || moved;
+    moved = give_orders(now) || moved;
+    moved = stall_watch_.check(now) || moved;
+  }
+  return link_.decide(now) || moved;
+}
+
+Deadline Negotiator::next_due() const {
+  if (link_.aborted()) return link_.next_due();
+  Deadline due = stall_watch_.next_due();
+  for (const auto& [id, lane] : lanes_) {
+    if (lane.coordinator && !lane.closed) due = due.sooner(lane.coordinator->next_due());
+  }
+  return due;
+}
+
+bool Negotiator::receive_all(TimePoint now) {
+  bool moved = false;
+  while (auto incoming = channel_.receive()) {
+    moved = true;
+    if (!incoming->lost.ok()) {
+      on_lost(incoming->from, incoming->lost);
+      continue;
+    }
+    Result<wire::Message> message = wire::decode(incoming->bytes);
+    if (message.ok()) {
+      dispatch(incoming->from, std::move(message).value(), now);
+    } else {
+      link_.abort({incoming->from, "rank " + std::to_string(incoming->from) + " sent rank " +
+                                       std::to_string(rank_) +
+                                       " a message that cannot be read: " + message.status().message()});
+    }
+  }
+  return moved;
+}
+
+void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
+  stall_watch_.on_heard(from, now);
+  std::visit(Overload{
+                 [&](const wire::Report& report) { on_report(from, report, now); },
+                 [&](const wire::Order& order) { on_order(order); },
+                 [&](const wire::Abort& fault) { link_.abort(fault, from); },
+                 [&](const wire::Stuck& stuck) { stall_watch_.on_stuck(from, stuck, now); },
+                 [&](const wire::Ping& ping) {
+                   link_.send(from, wire::Pong{ping.token, ping.sent, nanoseconds(now)});
+                 },
+                 [&](const wire::Pong& pong) {
+                   stall_watch_.on_sign_of_life(from);
+                   clock_probe_.on_pong(pong);
+                 },
+                 [&](wire::TimelineChunk& chunk) { sink_.timeline_chunk(std::move(chunk)); },
+                 [&](const wire::TimelineSwitch& to) { sink_.timeline_switch(to); },
+                 [&](const wire::StateQuestion&) { sink_.state_asked(from); },
+                 [&](const wire::StateAnswer& answer) { stall_watch_.on_state(from, answer.text); },
+                 [&](const wire::TicketMembers& members) {
+                   if (!link_.aborted()) tickets_.on_members(from, members);
+                 },
+                 [&](const wire::TicketRequest& request) {
+                   if (!link_.aborted()) tickets_.on_request(from, request);
+                 },
+                 [&](const wire::TicketGrant& grant) {
+                   if (!link_.aborted()) tickets_.on_grant(grant);
+                 },
+                 // Channels and bootstraps take these two; no rank sends them to a negotiator.
+                 [](const wire::Hello&) {},
+                 [](const wire::Introduction&) {},
+             },
+             message);
+}
+
+bool Negotiator::take_inbox(TimePoint now) {
+  ControlInbox::Contents contents = inbox_.take();
+  for (const auto& task : contents.tasks) task();
+  for (const LaneId id : contents.flushes) {
+    if (LaneControl* const lane = lanes_.find(id)) lane->flush_requested = true;
+  }
+  for (auto& message : contents.messages) act_on(std::move(message), now);
+  return !contents.tasks.empty() || !contents.messages.empty();
+}
+
+void Negotiator::act_on(ControlInbox::Message message, TimePoint now) {
+  std::visit(Overload{
+                 [&](const wire::Stuck& stuck) { stall_watch_.on_stuck(rank_, stuck, now); },
+                 [&](const wire::Abort& fault) { link_.abort(fault); },
+                 [&](wire::TimelineChunk& chunk) { on_chunk(std::move(chunk)); },
+                 [&](const wire::TimelineSwitch& to) { link_.send_to_others(to); },
+                 [&](const StateReply& reply) { on_reply(reply); },
+             },
+             message);
+}
+
+void Negotiator::on_chunk(wire::TimelineChunk chunk) {
+  if (rank_ == 0) {
+    sink_.timeline_chunk(std::move(chunk));
+  } else {
+    link_.send(0, std::move(chunk));
+  }
+}
+
+void Negotiator::on_reply(const StateReply& reply) {
+  if (reply.to == rank_) {
+    stall_watch_.on_state(rank_, reply.text);
+  } else {
+    link_.send(reply.to, wire::StateAnswer{reply.text});
+  }
+}
+
+void Negotiator::on_lost(int from, const Status& why) {
+  if (from == 0) tickets_.on_rank_0_lost();
+  if (!lanes_.shares_open_lane(from)) return;  // the rank has left in order, and closes its connections
+  link_.abort({from, "rank " + std::to_string(from) + " is gone: " + why.message() +
+                         "; its process ended or its host is unreachable: look for its own last message"});
+}
+
+bool Negotiator::send_reports(TimePoint now) {
+  const bool flush = inbox_.take_flush();
+  const bool leaving = inbox_.leaving();
+  bool moved = false;
+  if (leaving) tickets_.leave();
+  for (auto& [id, lane] : lanes_) {
+    if (lane.closed) continue;
+    if (leaving) lane.participant.leave();
+    take_uses(lane);
+    if (std::exchange(lane.flush_requested, false) || flush) lane.participant.flush();
+    auto settled = lane.participant.take_settled();
+    moved = moved || !settled.empty();  // a caller may wait for one of these: it must look before it sleeps
+    settle_all(id, std::move(settled));
+    auto report = lane.participant.take_report();
+    if (!report) continue;
+    moved = true;
+    send_report(lane, std::move(*report), now);
+  }
+  return moved;
+}
+
+void Negotiator::send_report(const LaneControl& lane, wire::Report report, TimePoint now) {
+  ControlCounters& counters = link_.counters();
+  ++counters.reports;
+  counters.cached_requests += static_cast<std::int64_t>(report.cached.size());
+  counters.full_requests += static_cast<std::int64_t>(report.requests.size());
+  const int coordinator = lane.group.ranks.front();
+  if (coordinator == rank_) {
+    on_report(rank_, report, now);
+  } else {
+    link_.send(coordinator, std::move(report));
+  }
+}
+
+void Negotiator::on_report(int from, const wire::Report& report, TimePoint now) {
+  LaneControl* const lane = lanes_.find(report.lane);
+  if (link_.aborted() || lane == nullptr || !lane->coordinator) return;
+  for (int member = 0; member < lane->group.size(); ++member) {
+    if (lane->group.ranks[static_cast<std::size_t>(member)] != from) continue;
+    if (Status s = lane->coordinator->on_report(member, report, now); !s.ok()) {
+      link_.abort({from, s.message()});
+    }
+  }
+}
+
+}  // namespace roundelay::control

@@ -1,0 +1,39 @@
+// The settings of a lane.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+
+#include "base/clock.h"
+#include "gpu/gpu_fabric.h"
+#include "gpu/gpu_sequencer.h"
+#include "gpu/module.h"
+
+namespace roundelay::execute {
+
+// A lane needs these for tensors on a GPU. `sequencer` outlives the lane.
+struct LaneGpu {
+  gpu::GpuParts parts;
+  gpu::GpuSequencer* sequencer;
+  gpu::GpuFabricOptions fabric;
+};
+
+struct LaneOptions {
+  Duration progress_timeout = std::chrono::seconds(30);  // ROUNDELAY_PROGRESS_TIMEOUT
+  // The most bytes of a batch of several tensors, padding included. A larger fusion buffer is freed after
+  // use.
+  std::size_t fusion_threshold = 0;
+  bool schedule_lock = false;    // allow schedule locks, where the fabric has announcements
+  std::optional<LaneGpu> gpu{};  // nothing: the caller submits no tensor on a GPU
+  // The lane's own Tracks set it: so many calls may share the links, and each may take as much longer.
+  std::size_t calls_at_once = 1;
+
+  // Returns the time that one call may take besides its transfer. On a device that time includes the work
+  // that the program has enqueued before the call, such as the rest of backward, here and at the peers. No
+  // rank knows how long that takes, so a device gets ten times the limit: more than a step takes, but not for
+  // ever.
+  [[nodiscard]] Duration patience(bool on_gpu) const { return progress_timeout * (on_gpu ? 10 : 1); }
+};
+
+}  // namespace roundelay::execute

@@ -1,0 +1,100 @@
+#include "execute/lane_schedule.h"
+
+#include <utility>
+
+#include "base/announcements.h"
+#include "base/futex.h"
+
+namespace roundelay::execute {
+namespace {
+
+constexpr Duration kLongestNap = std::chrono::milliseconds(100);
+
+}  // namespace
+
+void LaneSchedule::begin(std::uint64_t sequence) {
+  {
+    MutexLock lock(entering_);
+    sequence_ = sequence;
+  }
+  waker_.wake();  // the lane's thread sleeps on its doorbell from now on
+}
+
+void LaneSchedule::end(std::uint64_t from) {
+  {
+    MutexLock lock(entering_);
+    while (auto entered = table_.enter_before(from)) run(std::move(*entered));
+    table_.end_schedule();
+  }
+  waker_.wake();
+}
+
+bool LaneSchedule::enter() {
+  if (!table_.scheduled()) return false;
+  bool any = false;
+  MutexLock lock(entering_);
+  while (auto entered = table_.enter()) {
+    run(std::move(*entered));
+    any = true;
+  }
+  // The schedule is frozen: callers that wait for the operation already negotiate, asleep in the channel.
+  if (any && !open()) reports_.wake_negotiator();
+  return any;
+}
+
+void LaneSchedule::run(submit::Entered entered) {
+  if (!entered.fault.ok()) {
+    if (!std::exchange(faulted_, true)) reports_.fault(entered.fault);
+    return;
+  }
+  recorder_.count_scheduled();
+  negotiate::Execution execution;
+  execution.names = std::move(entered.names);
+  execution.agreed = std::move(entered.agreed);
+  queue_.enqueue(sequence_, execution);
+}
+
+collective::Nap LaneSchedule::driver_nap() {
+  constexpr auto kWho = Announcements::Sleeper::kDriver;
+  const auto& announcements = waker_.announcements();
+  const std::uint32_t seen = announcements->arm(kWho);
+  if (may_enter() || !open()) return {};
+  const auto look_again = look();
+  if (!look_again) return {};
+  const Deadline next = look_again->sooner(Deadline::after(kLongestNap));
+  return {announcements->doorbell(kWho), seen, next.when() - steady_now()};
+}
+
+void LaneSchedule::sleep(Deadline deadline) {
+  constexpr auto kWho = Announcements::Sleeper::kBackground;
+  const auto& announcements = waker_.announcements();
+  const std::uint32_t seen = announcements->arm(kWho);
+  if (waker_.take_woken() || queue_.has_work() || may_enter() || !table_.scheduled()) return;
+  const auto look_again = look();
+  if (!look_again) return;
+  futex_wait(announcements->doorbell(kWho), seen, look_again->sooner(deadline));
+}
+
+// Returns when to look again. Nothing: an operation has waited too long, and the schedule is to end. A driver
+// calls it, too, before it sleeps: while it drives, it may keep the lane's thread from looking.
+std::optional<Deadline> LaneSchedule::look() {
+  const bool was_open = open();
+  const Deadline next = table_.look(steady_now());
+  if (!was_open || open()) return next;
+  reports_.wake_negotiator();
+  return std::nullopt;
+}
+
+void LaneSchedule::begin_watch() {
+  const auto& announcements = waker_.announcements();
+  if (announcements && open()) announcements->set_background_wakeups(false);
+}
+
+void LaneSchedule::end_watch() {
+  const auto& announcements = waker_.announcements();
+  if (!announcements || !table_.scheduled()) return;
+  announcements->set_background_wakeups(true);
+  if (may_enter()) waker_.wake();
+}
+
+}  // namespace roundelay::execute

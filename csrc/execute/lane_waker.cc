@@ -1,0 +1,29 @@
+#include "execute/lane_waker.h"
+
+namespace roundelay::execute {
+
+void LaneWaker::wake() {
+  MutexLock lock(mutex_);
+  was_woken_ = true;
+  changed_.notify_all();
+  if (announcements_) announcements_->wake();
+  for (collective::Waker* const fabric : fabrics_) fabric->wake();
+}
+
+void LaneWaker::sleep(const BatchQueue& queue, Deadline deadline) {
+  MutexLock lock(mutex_);
+  while (!queue.has_work() && !was_woken_ && !deadline.passed()) changed_.wait_until(mutex_, deadline);
+  was_woken_ = false;
+}
+
+bool LaneWaker::take_woken() {
+  MutexLock lock(mutex_);
+  return std::exchange(was_woken_, false);
+}
+
+void LaneWaker::detach_fabrics() {
+  MutexLock lock(mutex_);
+  fabrics_.clear();
+}
+
+}  // namespace roundelay::execute

@@ -1,0 +1,58 @@
+#include "execute/operations/operations.h"
+
+namespace roundelay::execute {
+namespace {
+
+std::string check_reducescatter(const submit::Entry& entry, const Group&) {
+  const wire::Request& request = entry.request;
+  const auto op = request.reduce_op;
+  if (op != ReduceOp::kAverage && op != ReduceOp::kSum) {
+    const std::string given = static_cast<int>(op) < kReduceOpCount ? std::string(name_of(op))
+                                                                    : std::to_string(static_cast<int>(op));
+    return "op must be Average or Sum, not " + given;
+  }
+  std::string wrong = needs_dimensions(entry);
+  if (wrong.empty()) wrong = needs_finite_factors(request);
+  if (!wrong.empty() || op == ReduceOp::kSum) return wrong;
+  return each_dtype(request, [](DType dtype) {
+    return std::string(dtype == DType::kBool ? "Average of bool has no meaning; use op=Sum (any)" : "");
+  });
+}
+
+// If the rows do not divide evenly, the first members get one row more.
+Status prepare_reducescatter(DeviceBuffers& buffers, const Batch& batch,
+                             collective::ReducescatterCall& call) {
+  const Group& group = buffers.fabric().group();
+  const Piece& piece = batch.pieces.front();
+  const std::size_t row = row_bytes(piece.shape(), piece.dtype());
+  const std::int64_t rows = piece.shape().front();
+  const auto rows_of = [&](int member) {
+    return rows / group.size() + (member < rows % group.size() ? 1 : 0);
+  };
+  call.dtype = piece.dtype();
+  set_reduction(call, batch.request(), group.size());
+  call.shard_bytes.reserve(group.ranks.size());
+  for (int member = 0; member < group.size(); ++member) {
+    call.shard_bytes.push_back(static_cast<std::size_t>(rows_of(member)) * row);
+  }
+  const Result<ByteSpan> output = memory_for_rows(buffers, piece, rows_of(group.index));
+  if (!output.ok()) return output.status();
+  call.stream = buffers.stream();
+  call.input = piece.tensor().input;
+  call.output = *output;
+  return {};
+}
+
+collective::Task run_reducescatter(DeviceBuffers& buffers, Batch& batch) {
+  collective::Call call;
+  Status ready = prepare_reducescatter(buffers, batch, new_call<collective::ReducescatterCall>(call, batch));
+  if (!ready.ok()) co_return ready;
+  co_await collective::Calling(buffers.fabric(), call);
+  co_return Status();
+}
+
+}  // namespace
+
+const OperationSteps kReducescatterSteps = {check_reducescatter, run_reducescatter};
+
+}  // namespace roundelay::execute

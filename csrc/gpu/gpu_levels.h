@@ -1,0 +1,25 @@
+// The levels of a group's fabric between GPUs, before the members choose it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "collective/fabric.h"
+#include "gpu/choice.h"
+
+namespace roundelay::gpu {
+
+// Returns the levels that GpuFabric takes over from the CPU's fabric; empty: none.
+[[nodiscard]] inline std::span<collective::Fabric* const> levels_of(collective::Fabric& cpu,
+                                                                    GpuFabricWish wish) {
+  if (wish != GpuFabricWish::kTwoLevel || cpu.levels().size() < 2) return {};
+  return cpu.levels();
+}
+
+// Returns the collective::level_sizes() of the fabric that the members choose.
+[[nodiscard]] inline std::vector<int> gpu_level_sizes(collective::Fabric& cpu, GpuFabricWish wish) {
+  if (cpu.levels().size() < 2 || !levels_of(cpu, wish).empty()) return collective::level_sizes(cpu);
+  return {1, cpu.group().size()};
+}
+
+}  // namespace roundelay::gpu
