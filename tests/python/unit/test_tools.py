@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+import check_awaits
 import check_classes
 import check_layers
 import check_size
@@ -123,6 +124,38 @@ def test_the_picture_has_no_arrow_that_follows_from_others(tmp_path: Path) -> No
     page = (tmp_path / "csrc" / "README.md").read_text()
     assert "  bindings --> adapter\n  adapter --> runtime\n" in page
     assert "adapter --> gpu" not in page
+
+
+@pytest.mark.parametrize(
+    "operand",
+    [
+        'Calling(fabric, call, std::string("name"))',
+        'Calling(fabric, call, "name" + suffix)',
+        "Calling(*made(options()), call)",
+        "Calling(fabric, Call{})",
+        'net.done(number_of("name"))',
+        "net.done(sizes().size())",
+    ],
+)
+def test_awaits_find_temporaries(operand: str) -> None:
+    text = f"Task run() {{\n  co_await {operand};\n}}\n"
+    assert check_awaits.check_text("a.cc", text) == [
+        f"a.cc:2: co_await {operand} may have a temporary: make it a variable before the co_await"
+    ]
+
+
+@pytest.mark.parametrize(
+    "operand",
+    [
+        'collective::Calling(*step.fabric, *step.call, "name")',
+        "net.done(sent[posted - cut.units()], step.received(piece))",
+        "net.staged(static_cast<int>(member), round)",
+        "net.done_before(posted[static_cast<std::size_t>(step - kMost)])",
+        "net.all()",
+    ],
+)
+def test_awaits_allow(operand: str) -> None:
+    assert check_awaits.check_text("a.cc", f"// co_await f(g(h()));\nco_await {operand};\n") == []
 
 
 def test_size_counts_lines_of_a_file() -> None:
