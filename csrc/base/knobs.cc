@@ -3,6 +3,8 @@
 #include <array>
 #include <chrono>
 
+#include "base/algorithms.h"
+
 namespace roundelay {
 namespace {
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -11,7 +10,6 @@
 
 #include "bindings/errors.h"
 #include "bindings/topics.h"
-#include "collective/tuning/select.h"
 #include "wire/codec.h"
 
 namespace roundelay::bindings {
@@ -66,21 +64,10 @@ Report decode_report(const py::bytes& message) {
   return {std::move(tensors), report->cached, report->flush};
 }
 
-// Returns the names of each operation's algorithms.
-std::map<std::string, std::vector<std::string_view>> algorithms() {
-  std::map<std::string, std::vector<std::string_view>> names;
-  for (int i = 0; i < kOperationCount; ++i) {
-    auto own = collective::algorithm_names(static_cast<Operation>(i));
-    if (!own.empty()) names.emplace(kOperations[i].name, std::move(own));
-  }
-  return names;
-}
-
 }  // namespace
 
 void bind_testing(py::module_& module) {
   py::class_<Testing>(module, "testing", "The pure parts of the core, for property tests.")
-      .def_static("algorithms", algorithms)
       .def_static("codec_roundtrip", codec_roundtrip, py::arg("message"))
       .def_static("encode_report", encode_report, py::arg("tensors"), py::arg("cached"), py::arg("flush"))
       .def_static("decode_report", decode_report, py::arg("message"));

@@ -11,15 +11,13 @@ namespace {
 
 constexpr double kSegmentBytes = 64 << 10;  // of the pipelined tree
 
-constexpr std::array<std::pair<Algorithm, std::string_view>, 7> kNames{{
-    {Algorithm::kDirect, "direct"},
-    {Algorithm::kPairwise, "pairwise"},
-    {Algorithm::kRing, "ring"},
-    {Algorithm::kRecursiveDoubling, "recursive_doubling"},
-    {Algorithm::kHalvingDoubling, "halving_doubling"},
-    {Algorithm::kBinomialTree, "binomial_tree"},
-    {Algorithm::kPipelinedTree, "pipelined_tree"},
-}};
+constexpr auto kNames = std::to_array<std::string_view>({
+#define ALLREDUCE(Name, name, ...) name,
+#define ALGORITHM(...)
+#include "base/algorithms.def"
+#undef ALLREDUCE
+#undef ALGORITHM
+});
 
 Stage on_link(std::size_t level, double messages, double bytes, double reduced) {
   return {.level = level, .messages = messages, .bytes = bytes, .reduced = reduced};
@@ -64,21 +62,21 @@ Stage pipelined_tree(int ranks, double bytes, std::size_t level) {
 }  // namespace
 
 std::optional<Algorithm> algorithm_named(std::string_view name) {
-  for (const auto& [algorithm, own] : kNames)
-    if (own == name) return algorithm;
-  return std::nullopt;
+  const auto found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<Algorithm>(found - kNames.begin());
 }
 
-std::string_view name_of(Algorithm algorithm) { return kNames[static_cast<std::size_t>(algorithm)].second; }
+std::string_view name_of(Algorithm algorithm) { return kNames[static_cast<std::size_t>(algorithm)]; }
 
 Stage allreduce(Algorithm algorithm, int ranks, double bytes, std::size_t level) {
   if (ranks < 2) return on_link(level, 0, 0, 0);
   const double others = ranks - 1;
   const double shards = bytes * others / ranks;
   switch (algorithm) {
-    case Algorithm::kDirect:
+    case Algorithm::kDirect:  // each rank sends everything to each other one
       return on_link(level, 1, others * bytes, others * bytes);
-    case Algorithm::kPairwise:
+    case Algorithm::kPairwise:  // each rank sends each shard to the rank that sums it, and gets the sums the same way
       return on_link(level, 2, 2 * shards, shards);
     case Algorithm::kRing:
       return on_link(level, 2 * others, 2 * shards, shards);

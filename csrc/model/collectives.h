@@ -12,14 +12,13 @@
 
 namespace roundelay::model {
 
+// The algorithms of an allreduce, made from base/algorithms.def.
 enum class Algorithm : unsigned char {
-  kDirect,    // each rank sends everything to each other one
-  kPairwise,  // each rank sends each shard to the rank that sums it; the sums go back the same way
-  kRing,
-  kRecursiveDoubling,
-  kHalvingDoubling,
-  kBinomialTree,
-  kPipelinedTree,
+#define ALLREDUCE(Name, ...) k##Name,
+#define ALGORITHM(...)
+#include "base/algorithms.def"
+#undef ALLREDUCE
+#undef ALGORITHM
 };
 
 // Returns the algorithm of this name, such as "ring" or "halving_doubling"; nothing: there is none.

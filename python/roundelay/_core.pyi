@@ -298,9 +298,6 @@ def top_k(
 class testing:
     """The pure parts of the core, for property tests."""
 
-    # Returns the names of each operation's algorithms.
-    @staticmethod
-    def algorithms() -> dict[str, list[str]]: ...
     # Returns whether the bytes are a control message. RuntimeError if they are, but encode to other bytes.
     @staticmethod
     def codec_roundtrip(message: bytes) -> bool: ...

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from roundelay import _launcher_module
 from roundelay.json_objects import WrongPartError, object_, objects, text
 from roundelay.layers import times
 from roundelay.layers.times import LayerTimes
@@ -21,23 +22,7 @@ from roundelay.layers.times import LayerTimes
 FORMAT = "roundelay tuning"
 VERSION = 1
 UNITS = {"time": "s", "size": "B", "bandwidth": "B/s"}
-# A test compares this with csrc/collective/tuning/select.cc.
-ALGORITHMS: Mapping[str, tuple[str, ...]] = {
-    "allreduce": (
-        "direct",
-        "pairwise",
-        "recursive_doubling",
-        "ring",
-        "halving_doubling",
-        "binomial_tree",
-        "pipelined_tree",
-    ),
-    "broadcast": ("binomial_tree", "pipelined_tree"),
-    "reducescatter": ("pairwise", "recursive_halving"),
-    "allgather": ("pairwise", "recursive_doubling", "ring"),
-    "alltoall": ("pairwise",),
-    "barrier": ("dissemination",),
-}
+ALGORITHMS = _launcher_module.algorithms()  # by operation
 GPU = "gpu"  # the level of operations over MPI on GPUs' memory, wherever their ranks are
 CURE = "write one with: roundelay tune -np N --output {path}"
 

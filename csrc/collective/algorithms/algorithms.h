@@ -1,5 +1,5 @@
-// The algorithms, written once over Exchange. To add one: a file in this folder, a line here, a row in the
-// table of collective/tuning/select.cc, and its name in base/knobs.def.
+// The algorithms, written once over Exchange. To add one: a file in this folder, a line here, and a row in
+// base/algorithms.def.
 #pragma once
 
 #include "collective/program/program.h"
@@ -57,5 +57,6 @@ Program pipelined_tree_broadcast(Exchange& net, const BroadcastCall& call);
 
 // A barrier takes log2 P rounds. In round k a member hears from, and tells, its neighbours at distance 2^k.
 Program dissemination_barrier(Exchange& net);
+inline Program dissemination_barrier(Exchange& net, const BarrierCall& /*call*/) { return dissemination_barrier(net); }
 
 }  // namespace roundelay::collective

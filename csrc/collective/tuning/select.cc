@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <string>
 #include <utility>
 
+#include "base/algorithms.h"
 #include "collective/algorithms/algorithms.h"
 
 namespace roundelay::collective {
@@ -19,7 +19,7 @@ struct Row {
 };
 
 constexpr int kAnySize = 1 << 30;
-constexpr int kNoSize = 0;  // only ROUNDELAY_ALGORITHM takes this row
+constexpr int kNoSize = 0;  // no group takes this row unless its name is asked for
 constexpr std::size_t kAnyBytes = SIZE_MAX;
 // From this size on halving pays on a device. It was not measured: it is the host's threshold of recursive
 // doubling.
@@ -31,37 +31,16 @@ constexpr Algorithm kDoubling =
 
 // Returns the row of an algorithm for calls of at most so many members and bytes.
 template <class Kind, Program (*kProgram)(Exchange& net, const Kind& call)>
-constexpr Row row(const char* name, int most_members = kNoSize, std::size_t most_bytes = kAnyBytes) {
+constexpr Row row(const char* name, int most_members, std::size_t most_bytes) {
   return {Kind::kOperation, most_members, most_bytes, algorithm_for<Kind, kProgram>(name)};
 }
 
-Program barrier(Exchange& net, const BarrierCall& /*call*/) { return dissemination_barrier(net); }
-
-// A call takes the first row of its operation that fits. Thresholds: medians over Open MPI 5.0.11's
-// shared memory, ranks on 2 cores. Pairwise wins above MPI's eager limit (it sends 1/P as much a message; 4
-// KiB: 2.2 against 4.6 us with 2 ranks, 32 against 49 us with 4), and never loses to the ring by more than
-// the noise (4 ranks, 256 KiB: 0.5 against 1.0 ms).
 constexpr Row kTable[] = {
-    row<AllreduceCall, direct_allreduce>("direct", kOnePlaceMembers, 2 << 10),
-    row<AllreduceCall, pairwise_allreduce>("pairwise", kOnePlaceMembers),
-    row<AllreduceCall, recursive_doubling_allreduce>("recursive_doubling", kAnySize, 256 << 10),
-    row<AllreduceCall, ring_allreduce>("ring", kAnySize),
-    row<AllreduceCall, halving_doubling_allreduce>("halving_doubling"),
-    row<AllreduceCall, binomial_tree_allreduce>("binomial_tree"),
-    row<AllreduceCall, pipelined_tree_allreduce>("pipelined_tree"),
-
-    row<BroadcastCall, binomial_tree_broadcast>("binomial_tree", kAnySize),
-    row<BroadcastCall, pipelined_tree_broadcast>("pipelined_tree"),
-
-    row<ReducescatterCall, pairwise_reduce_scatter>("pairwise", kAnySize),
-    row<ReducescatterCall, recursive_halving_reduce_scatter>("recursive_halving"),
-
-    row<AllgatherCall, pairwise_all_gather>("pairwise", kAnySize),
-    row<AllgatherCall, recursive_doubling_all_gather>("recursive_doubling"),
-    row<AllgatherCall, ring_all_gather>("ring"),
-
-    row<AlltoallCall, pairwise_alltoall>("pairwise", kAnySize),
-    row<BarrierCall, barrier>("dissemination", kAnySize),
+#define ALLREDUCE(Name, name, program, ...) row<AllreduceCall, program>(name, __VA_ARGS__),
+#define ALGORITHM(Operation, name, program, ...) row<Operation##Call, program>(name, __VA_ARGS__),
+#include "base/algorithms.def"
+#undef ALLREDUCE
+#undef ALGORITHM
 };
 
 std::size_t agreed(const AllreduceCall& call) {
@@ -98,23 +77,13 @@ std::size_t agreed_bytes(const Call& call) {
   return std::visit([](const auto& one) { return agreed(one); }, call);
 }
 
-std::vector<std::string_view> algorithm_names(Operation operation) {
-  std::vector<std::string_view> names;
-  for (const Row& row : kTable) {
-    if (row.operation == operation) names.emplace_back(row.algorithm.name);
-  }
-  return names;
-}
-
 Result<Select> Select::by_name(std::string_view name) {
   if (name == "auto") return Select();
-  std::string known = "auto";
-  std::set<std::string_view> listed;
-  for (const Row& row : kTable) {
-    if (name == row.algorithm.name) return Select(row.algorithm.name);
-    if (listed.insert(row.algorithm.name).second) known.append(", ").append(row.algorithm.name);
+  for (const AlgorithmName& one : kAlgorithmNames) {
+    if (name == one.name) return Select(one.name);
   }
-  return Status::invalid("there is no algorithm \"" + std::string(name) + "\"; there are " + known);
+  return Status::invalid("there is no algorithm \"" + std::string(name) + "\"; it must be " +
+                         std::string(kAlgorithmChoices));
 }
 
 Result<Select> Select::with(const Tuning& tuning, std::string_view level, bool keeps_sums) const {

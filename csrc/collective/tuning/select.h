@@ -21,18 +21,15 @@ std::size_t agreed_bytes(const Call& call);
 // partners.
 inline constexpr int kOnePlaceMembers = 64;
 
-// Returns the names of an operation's algorithms, each once.
-std::vector<std::string_view> algorithm_names(Operation operation);
-
 // A rule by which calls get their algorithms.
 class Select {
  public:
-  // Chooses by the table in select.cc.
+  // Chooses by the rows of base/algorithms.def.
   Select() = default;
-  // Returns the rule that takes the algorithm of this name for all calls that it can carry out, and the table
-  // for the others. "auto": the table for all calls. Errors: kInvalidArgument, with all names.
+  // Returns the rule that takes the algorithm of this name for all calls that it can carry out, and the
+  // rows for the others. "auto": the rows for all calls. Errors: kInvalidArgument, with all names.
   static Result<Select> by_name(std::string_view name);
-  // Returns this rule with the choices that a tuning has for one level in front of the table in select.cc. A
+  // Returns this rule with the choices that a tuning has for one level in front of those rows. A
   // group takes those for the most members that it has. `keeps_sums`: operations that reduce ignore them, as
   // choices that differ by size make sums depend on fusion. Errors: kInvalidArgument if the tuning names an
   // algorithm that the operation does not have.

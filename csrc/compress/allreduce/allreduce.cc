@@ -38,9 +38,13 @@ class Allreduce final : public Technique {
   const std::string text_;
 };
 
-// The rule, and the algorithms of an allreduce in collective/tuning/select.cc; a test compares them.
-constexpr std::string_view kAlgorithms[] = {kRule,  "direct",           "pairwise",      "recursive_doubling",
-                                            "ring", "halving_doubling", "binomial_tree", "pipelined_tree"};
+constexpr std::string_view kAlgorithms[] = {kRule,
+#define ALLREDUCE(Name, name, ...) name,
+#define ALGORITHM(...)
+#include "base/algorithms.def"
+#undef ALLREDUCE
+#undef ALGORITHM
+};
 constexpr Parameter kParameters[] = {
     {"algorithm", "the algorithm of the allreduce; auto: the group's choice", Choice{kAlgorithms}},
     {"factors", "the plan over levels, one of those that the job has made; none: its first one", Numbers{}}};

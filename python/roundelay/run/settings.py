@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 from collections.abc import Mapping
 
-from roundelay import _backend
+from roundelay import _launcher_module
 from roundelay.run.errors import UsageError
 
 
 def check(environment: Mapping[str, str]) -> None:
     """Raises UsageError for the first variable that init() would refuse."""
-    path = _backend.launcher_module()
-    if path is None:
-        raise UsageError("this build of Roundelay has no launcher module: install it again")
-    refusal = ctypes.CDLL(path).roundelay_refusal
-    refusal.restype = ctypes.c_char_p
-    entries = [os.fsencode(f"{name}={value}") for name, value in environment.items()]
-    text = refusal((ctypes.c_char_p * (len(entries) + 1))(*entries, None))
+    try:
+        text = _launcher_module.refusal(environment)
+    except RuntimeError as error:
+        raise UsageError(str(error)) from error
     if text:
-        raise UsageError(os.fsdecode(text))
+        raise UsageError(text)
 
 
 def variable(knob: str, environment: Mapping[str, str]) -> str | None:

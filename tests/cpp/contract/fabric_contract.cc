@@ -1,3 +1,4 @@
+#include "base/algorithms.h"
 #include "tests/cpp/contract/fabric_contract.h"
 
 #include <algorithm>
@@ -353,7 +354,7 @@ const std::vector<Test>& algorithm_contract() {
     std::vector<Test> tests;
     for (const Test& test : fabric_contract()) {
       if (!test.operation) continue;
-      for (const std::string_view name : collective::algorithm_names(*test.operation)) {
+      for (const std::string_view name : algorithm_names(*test.operation)) {
         tests.push_back(test);
         tests.back().name += ", " + std::string(name);
         tests.back().select = always(name);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <random>
 
+#include "base/algorithms.h"
 #include "collective/inproc/hub.h"
 #include "collective/single/single_fabric.h"
 #include "tests/cpp/catch.h"
@@ -98,7 +99,7 @@ TEST_CASE("inproc keeps the fabric contract, whatever the algorithm", "[fabric]"
 TEST_CASE("one thread steps all members in any order", "[fabric][one thread]") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     const int size = 2 + static_cast<int>(seed % 7);
-    const auto names = collective::algorithm_names(Operation::kAllreduce);
+    const auto names = algorithm_names(Operation::kAllreduce);
     const Select select = always(names[seed % names.size()]);
     const auto fabrics = fabrics_of(std::make_shared<InprocHub>(size), size, select);
     const std::size_t count = seed % 10 == 0 ? 100001 : 1 + seed % 23;

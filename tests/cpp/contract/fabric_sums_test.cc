@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/algorithms.h"
 #include "collective/inproc/hub.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/fabric_contract.h"
@@ -41,7 +42,7 @@ TEST_CASE("sums have the same bits alone and among others, but for the ring", "[
   constexpr std::size_t kBegin = 70001, kEnd = 70501;  // beyond the first pieces
   for (int size = 2; size <= largest_of_threads(); ++size) {
     for (const DType dtype : kFloating) {
-      for (const std::string_view algorithm : collective::algorithm_names(Operation::kAllreduce)) {
+      for (const std::string_view algorithm : algorithm_names(Operation::kAllreduce)) {
         if (algorithm == "ring") continue;
         const auto many = sum_of(algorithm, size, dtype, 0, kEnd);
         const auto alone = sum_of(algorithm, size, dtype, kBegin, kEnd);

@@ -1,4 +1,5 @@
 // Technique allreduce: the algorithm that it names carries the bucket, with the sums of a dense allreduce.
+#include "base/algorithms.h"
 #include "collective/tuning/select.h"
 #include "compress/registry.h"
 #include "tests/cpp/unit/technique_members.h"
@@ -29,7 +30,7 @@ std::size_t sent_by(const std::string& algorithm, int size, std::size_t count) {
 }  // namespace
 
 TEST_CASE("technique allreduce has every algorithm of an allreduce", "[technique]") {
-  for (const std::string_view name : collective::algorithm_names(Operation::kAllreduce)) {
+  for (const std::string_view name : algorithm_names(Operation::kAllreduce)) {
     for (const int size : {1, 2, 3, 4}) {
       for (const std::size_t count : {std::size_t{1}, std::size_t{4099}}) {
         INFO(name << ", " << count << " on " << size);

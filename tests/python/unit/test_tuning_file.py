@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from roundelay import _core, tuning_file
+from roundelay import tuning_file
 from roundelay.tuning_file import TuningFileError
 from tunings import TUNING
 
@@ -22,11 +22,6 @@ def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["tuning.json"]
     assert tuning_file.load(path).link("cluster") == TUNING.links[0]
     assert TUNING.link("node") is None
-
-
-def test_the_core_has_the_algorithms_of_the_file() -> None:
-    core = {operation: tuple(names) for operation, names in _core.testing.algorithms().items()}
-    assert core == dict(tuning_file.ALGORITHMS)
 
 
 def test_ranks_agree_on_levels_links_and_choices() -> None:
