@@ -30,7 +30,7 @@ wire::Request request_of(Operation operation, std::string name) {
   return request;
 }
 
-Result<wire::Request> request_of(Operation operation, std::string name, const Reduction& reduction,
+Result<wire::Request> request_of(Operation operation, std::string name, const ReductionArguments& reduction,
                                  ProcessSetId process_set) {
   wire::Request request = request_of(operation, std::move(name));
   if (reduction.op < 0 || reduction.op >= kReduceOpCount) {

@@ -20,7 +20,7 @@ struct Route {
 };
 
 // How an operation reduces. `op` is the value of a ReduceOp.
-struct Reduction {
+struct ReductionArguments {
   int op;
   double prescale_factor;
   double postscale_factor;
@@ -30,7 +30,7 @@ struct Reduction {
 wire::Request request_of(Operation operation, std::string name);
 // Returns an allreduce or reducescatter without tensors. Errors: kInvalidArgument (`op` is unknown), which
 // the peers get too.
-Result<wire::Request> request_of(Operation operation, std::string name, const Reduction& reduction,
+Result<wire::Request> request_of(Operation operation, std::string name, const ReductionArguments& reduction,
                                  ProcessSetId process_set);
 // Submits the operation on the operand's tensors, and keeps the operand until the handle is synchronized.
 // `splits`: as in submit::Arguments. `technique`: null, or that of the bucket. Errors: that of `made`, which

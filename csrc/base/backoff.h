@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/futex.h"
 
-namespace roundelay::collective {
+namespace roundelay {
 
 // A pause until the next poll. It is a value, so that a thread may release its token between getting a pause
 // and taking it.
@@ -38,7 +38,7 @@ class Nap {
   [[nodiscard]] bool sleeps() const { return kind_ == Kind::kSleep || kind_ == Kind::kDoorbell; }
 
   // Waits until the pause is over.
-  void take() const {
+  void wait() const {
     if (kind_ == Kind::kYield) sched_yield();
     if (kind_ == Kind::kSleep) std::this_thread::sleep_for(most_);
     if (kind_ == Kind::kDoorbell) futex_wait(*doorbell_, seen_, most_);
@@ -65,8 +65,8 @@ class Backoff {
   // Starts again with spinning. Call it when something has moved.
   void reset() { *this = Backoff(crowded_, longest_); }
 
-  // Takes the next pause.
-  void pause() { next().take(); }
+  // Waits for the next pause.
+  void pause() { next().wait(); }
 
   // Returns the next pause.
   Nap next() {
@@ -93,4 +93,4 @@ class Backoff {
   Duration sleep_{0};
 };
 
-}  // namespace roundelay::collective
+}  // namespace roundelay

@@ -86,7 +86,7 @@ struct SingleWork {
   const Reduction* arithmetic = nullptr;  // the scales; null: the bytes are only copied
 };
 
-// Each struct has the functions that code needs which treats all operations alike:
+// Code that treats all operations alike uses these functions, which each struct has:
 // - sizes(): references to its vectors of sizes by member;
 // - single_work(): its work in a group of one, but for a scattered buffer;
 // - result_bytes(): the size of the result on this member;

@@ -18,7 +18,7 @@ Status Pending::wait() {
     Result<bool> done = test();
     if (!done.ok()) return done.status();
     if (*done) return {};
-    idle(backoff).take();
+    idle(backoff).wait();
   }
 }
 

@@ -27,14 +27,14 @@ class Task {
  public:
   // A task waits for this call of this fabric. Both live until the task is resumed. A call that is one of
   // several may have a name, for the timeline.
-  struct Step {
+  struct Awaited {
     Fabric* fabric = nullptr;
     Call* call = nullptr;
     std::string_view name{};
   };
 
   struct promise_type {
-    Step step{};
+    Awaited awaited{};
     Status status{};
 
     Task get_return_object() { return Task(Handle::from_promise(*this)); }
@@ -81,7 +81,7 @@ class Task {
   // Returns how the task ended. Only after the end.
   [[nodiscard]] const Status& status() const { return handle_.promise().status; }
   // Returns the call that the task waits for. Only before the end, after resume().
-  [[nodiscard]] const Step& step() const { return handle_.promise().step; }
+  [[nodiscard]] const Awaited& awaited() const { return handle_.promise().awaited; }
 
  private:
   using Handle = std::coroutine_handle<promise_type>;
@@ -95,13 +95,13 @@ class Task {
 // the task. The owner sets its deadline and abort token.
 class Calling {
  public:
-  Calling(Fabric& fabric, Call& call, std::string_view name = {}) : step_{&fabric, &call, name} {}
+  Calling(Fabric& fabric, Call& call, std::string_view name = {}) : awaited_{&fabric, &call, name} {}
   [[nodiscard]] static bool await_ready() { return false; }
-  void await_suspend(Task::Handle task) const noexcept { task.promise().step = step_; }
+  void await_suspend(Task::Handle task) const noexcept { task.promise().awaited = awaited_; }
   void await_resume() const noexcept {}
 
  private:
-  const Task::Step step_;
+  const Task::Awaited awaited_;
 };
 
 }  // namespace roundelay::collective

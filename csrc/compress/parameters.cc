@@ -46,7 +46,7 @@ std::optional<Value> parse_real(const Real& real, std::string_view text) {
   return *value + 0.0;                        // -0 becomes 0
 }
 
-std::optional<Value> parse_choice(const Choice& choice, std::string_view text) {
+std::optional<Value> parse_word(const Word& choice, std::string_view text) {
   const auto found = std::find(choice.words.begin(), choice.words.end(), text);
   if (found == choice.words.end()) return std::nullopt;
   return *found;
@@ -77,7 +77,7 @@ std::string range_of(const Real& real) {
          (real.below_most ? " and below " : " and at most ") + shortest(real.most);
 }
 
-std::string words_of(const Choice& choice) {
+std::string words_of(const Word& choice) {
   std::string text;
   for (const std::string_view word : choice.words) text += (text.empty() ? "" : ", ") + std::string(word);
   return text;
@@ -88,7 +88,7 @@ std::string words_of(const Choice& choice) {
 Value standard_of(const Parameter& parameter) {
   return std::visit(Overloaded{[](const Whole& whole) -> Value { return whole.standard; },
                                [](const Real& real) -> Value { return real.standard; },
-                               [](const Choice& choice) -> Value { return choice.words.front(); },
+                               [](const Word& choice) -> Value { return choice.words.front(); },
                                [](const Indices&) -> Value { return std::vector<std::uint32_t>(); },
                                [](const Numbers&) -> Value { return std::vector<std::uint32_t>(); }},
                     parameter.takes);
@@ -97,7 +97,7 @@ Value standard_of(const Parameter& parameter) {
 std::optional<Value> parse(const Parameter& parameter, std::string_view text) {
   return std::visit(Overloaded{[&](const Whole& whole) { return parse_whole(whole, text); },
                                [&](const Real& real) { return parse_real(real, text); },
-                               [&](const Choice& choice) { return parse_choice(choice, text); },
+                               [&](const Word& choice) { return parse_word(choice, text); },
                                [&](const Indices&) { return parse_indices(text); },
                                [&](const Numbers&) { return parse_numbers(text); }},
                     parameter.takes);
@@ -109,7 +109,7 @@ std::string taken_by(const Parameter& parameter) {
                    return "a whole number from " + shortest(whole.least) + " to " + shortest(whole.most);
                  },
                  [](const Real& real) { return "a number " + range_of(real); },
-                 [](const Choice& choice) { return "one of " + words_of(choice); },
+                 [](const Word& choice) { return "one of " + words_of(choice); },
                  [](const Indices&) { return std::string("ascending indices, such as 0+3+17"); },
                  [](const Numbers&) { return std::string("whole numbers, such as 9+0+9"); }},
       parameter.takes);

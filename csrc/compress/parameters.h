@@ -27,7 +27,7 @@ struct Real {
 };
 
 // One of these words. The first is the standard.
-struct Choice {
+struct Word {
   std::span<const std::string_view> words;
 };
 
@@ -40,11 +40,11 @@ struct Numbers {};
 struct Parameter {
   std::string_view key;
   std::string_view meaning;  // a phrase for users: "the number of steps in which ..."
-  std::variant<Whole, Real, Choice, Indices, Numbers> takes;
+  std::variant<Whole, Real, Word, Indices, Numbers> takes;
   bool omits_standard = false;  // texts leave the standard out, so that those of older states stay the same
 };
 
-// The value of a Whole, a Real, a Choice, and of Indices or Numbers.
+// The value of a Whole, a Real, a Word, and of Indices or Numbers.
 using Value = std::variant<std::int64_t, double, std::string_view, std::vector<std::uint32_t>>;
 
 // Returns the value that a text without this parameter gives.

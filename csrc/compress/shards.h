@@ -14,9 +14,9 @@ struct Place {
   int index = 0, members = 1;
 };
 
-// Returns this rank's place; that of the only member if the stage has no fabric within a node.
-[[nodiscard]] inline Place place_in(Stage& stage) {
-  collective::Fabric* const node = stage.node();
+// Returns this rank's place; that of the only member if the workspace has no fabric within a node.
+[[nodiscard]] inline Place place_in(Workspace& workspace) {
+  collective::Fabric* const node = workspace.node();
   return node == nullptr ? Place{} : Place{node->group().index, node->group().size()};
 }
 
@@ -36,7 +36,7 @@ struct Place {
 
 // Makes the call of a node's fabric that sums the bucket in place, each rank its shard. `scale` is that of
 // the sums.
-[[nodiscard]] inline collective::ReducescatterCall scatter_in_node(const Bucket& bucket, const Stage& stage,
+[[nodiscard]] inline collective::ReducescatterCall scatter_in_node(const Bucket& bucket, const Workspace& workspace,
                                                                    Place place, Scale scale) {
   collective::ReducescatterCall call;
   const std::size_t size = size_of(bucket.reduction.dtype);
@@ -45,7 +45,7 @@ struct Place {
   const Slice own = shard_of(bucket.count, place);
   call.dtype = bucket.reduction.dtype;
   call.scale = scale;
-  call.stream = stage.stream();
+  call.stream = workspace.stream();
   call.input = bucket.buffer.data();
   call.output = {bucket.buffer.data() + own.first * size, own.count * size};
   call.region = bucket.buffer.region;

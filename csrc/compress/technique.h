@@ -62,12 +62,12 @@ struct SentChunks {
 
 // The means of a technique while it works on one bucket. Only the technique's coroutine uses it, one thread
 // at a time: the holder of the lane's token.
-class Stage {
+class Workspace {
  public:
-  virtual ~Stage() = default;
-  Stage() = default;
-  Stage(const Stage&) = delete;
-  Stage& operator=(const Stage&) = delete;
+  virtual ~Workspace() = default;
+  Workspace() = default;
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
 
   // Returns the fabric of the whole group.
   [[nodiscard]] virtual collective::Fabric& fabric() = 0;
@@ -80,7 +80,7 @@ class Stage {
   // device failed).
   [[nodiscard]] virtual Result<std::byte*> scratch(std::size_t bytes) = 0;
   // Begins a span of the timeline: the technique's own work until its next call or span. Calls have names of
-  // their own. The name outlives the stage.
+  // their own. The name outlives the workspace.
   virtual void span(std::string_view /*name*/) {}
   // Holds the frame of the technique's coroutine.
   [[nodiscard]] virtual FramePool& frames() = 0;
@@ -94,11 +94,11 @@ class Stage {
 
 // Makes the call that reduces `buffer` as the bucket's own elements would be.
 [[nodiscard]] inline collective::AllreduceCall allreduce_of(const collective::Buffer& buffer,
-                                                            const Bucket& bucket, const Stage& stage) {
+                                                            const Bucket& bucket, const Workspace& workspace) {
   collective::AllreduceCall call;
   static_cast<collective::Reduction&>(call) = bucket.reduction;
   call.buffer = buffer;
-  call.stream = stage.stream();
+  call.stream = workspace.stream();
   return call;
 }
 
@@ -132,12 +132,12 @@ class Technique {
                                                        std::uint64_t /*run*/) const {
     return std::nullopt;
   }
-  // Makes the task that reduces the bucket (collective/task.h). The stage, the technique and the bucket's
+  // Makes the task that reduces the bucket (collective/task.h). The workspace, the technique and the bucket's
   // memory outlive it. Errors end the communication of the whole group, as those of a fabric do.
-  [[nodiscard]] virtual collective::Task run(Stage& stage, Bucket bucket) const = 0;
+  [[nodiscard]] virtual collective::Task run(Workspace& workspace, Bucket bucket) const = 0;
   // Adds all that `bucket.state` keeps back to the bucket's elements, in units of this rank's part of the
   // sum, and clears the state. The lane then reduces densely. Layouts change only after such a flush step.
-  [[nodiscard]] virtual Status give_back(Stage& stage, const Bucket& bucket) const = 0;
+  [[nodiscard]] virtual Status give_back(Workspace& workspace, const Bucket& bucket) const = 0;
 };
 
 using TechniquePtr = std::shared_ptr<const Technique>;

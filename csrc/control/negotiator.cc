@@ -41,7 +41,7 @@ bool Negotiator::step(TimePoint now) {
   moved = take_inbox(now) || moved;
   if (!link_.aborted()) {
     moved = send_reports(now) || moved;
-    moved = give_orders(now) || moved;
+    moved = hand_over_orders(now) || moved;
     moved = stall_watch_.check(now) || moved;
   }
   return link_.decide(now) || moved;

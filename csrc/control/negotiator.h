@@ -69,8 +69,8 @@ class Negotiator {
   void send_report(const LaneControl& lane, wire::Report report, TimePoint now);
 
   // negotiator_orders.cc
-  bool give_orders(TimePoint now);
-  void give(LaneId id, const LaneControl& lane, wire::Order order);
+  bool hand_over_orders(TimePoint now);
+  void hand_over(LaneId id, const LaneControl& lane, wire::Order order);
   void on_order(const wire::Order& order);
   void close(LaneId id, LaneControl& lane, const negotiate::Applied& applied);
   void begin_schedule(LaneId id, LaneControl& lane, std::uint64_t sequence, negotiate::Schedule schedule);

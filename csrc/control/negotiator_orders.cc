@@ -6,7 +6,7 @@
 
 namespace roundelay::control {
 
-bool Negotiator::give_orders(TimePoint now) {
+bool Negotiator::hand_over_orders(TimePoint now) {
   bool moved = false;
   for (auto& [id, lane] : lanes_) {
     if (!lane.coordinator || lane.closed) continue;
@@ -18,7 +18,7 @@ bool Negotiator::give_orders(TimePoint now) {
     }
     tickets_.request_tickets(id, lane);
     while (auto order = lane.orders.take()) {
-      give(id, lane, std::move(*order));
+      hand_over(id, lane, std::move(*order));
       if (link_.aborted()) return true;
     }
     for (const auto& note : lane.coordinator->take_ready_notes()) sink_.ready(id, note);
@@ -29,7 +29,7 @@ bool Negotiator::give_orders(TimePoint now) {
   return moved;
 }
 
-void Negotiator::give(LaneId id, const LaneControl& lane, wire::Order order) {
+void Negotiator::hand_over(LaneId id, const LaneControl& lane, wire::Order order) {
   ++link_.counters().orders;
   const wire::Message message(std::move(order));
   if (lane.group.size() > 1) link_.send_to_each(lane.group.ranks, message);

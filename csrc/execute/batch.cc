@@ -24,10 +24,10 @@ std::uint64_t fusion_class(const Piece& piece) {
 
 int Batch::waiting_for() const {
   const int member = pending ? pending->waiting_for() : -1;
-  return member < 0 ? -1 : task.step().fabric->group().ranks[static_cast<std::size_t>(member)];
+  return member < 0 ? -1 : task.awaited().fabric->group().ranks[static_cast<std::size_t>(member)];
 }
 
-bool Batch::late() const { return pending && collective::options_of(*task.step().call).deadline.passed(); }
+bool Batch::late() const { return pending && collective::options_of(*task.awaited().call).deadline.passed(); }
 
 std::string Batch::describe() const {
   if (entries.empty()) return "an operation that members skip after join()";

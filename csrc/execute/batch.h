@@ -44,7 +44,8 @@ struct Batch {
   std::uint64_t sequence = 0;  // the order's; under a schedule lock, that of the order that began it
   std::uint32_t index = 0;     // counts the batches of this sequence, for the timeline
   const OperationSteps* steps = nullptr;
-  std::vector<Piece> pieces;  // they differ in name and shape only; none: members exchange `following` alone
+  // The tensors, which differ in name and shape only. None: the members only tell each other `following`.
+  std::vector<Piece> pieces;
   std::vector<std::shared_ptr<submit::Entry>> entries;  // the entries of the pieces, each once
   std::vector<std::int64_t> extents;                    // allgather: the tensor's first dimension, by member
   std::vector<int> absent;                              // indices of members that skip this batch
@@ -86,7 +87,7 @@ struct Batch {
     return sum;
   }
   // Returns how to pass the time until the call in progress may be over. There is a call.
-  [[nodiscard]] collective::Nap idle(collective::Backoff& backoff) const { return pending->idle(backoff); }
+  [[nodiscard]] Nap idle(Backoff& backoff) const { return pending->idle(backoff); }
   // Returns the world rank that the call in progress waits for, or -1.
   [[nodiscard]] int waiting_for() const;
   // Returns whether the deadline of the call in progress has passed.

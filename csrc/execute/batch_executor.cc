@@ -70,18 +70,18 @@ Status BatchExecutor::start(Batch& batch) {
 }
 
 Status BatchExecutor::call(Batch& batch) {
-  const collective::Task::Step& step = batch.task.step();
-  const std::size_t bytes = std::max(collective::result_bytes(*step.call), batch.bytes());
+  const collective::Task::Awaited& awaited = batch.task.awaited();
+  const std::size_t bytes = std::max(collective::result_bytes(*awaited.call), batch.bytes());
   batch.called = steady_now();
-  collective::CallOptions& options = collective::options_of(*step.call);
+  collective::CallOptions& options = collective::options_of(*awaited.call);
   options.deadline =
       progress_deadline(batch.called, options_.patience(batch.on_gpu()), bytes * options_.calls_at_once);
   options.abort = &abort_;
   options.observer = batch.observer;
-  auto pending = step.fabric->start(*step.call);
+  auto pending = awaited.fabric->start(*awaited.call);
   if (!pending.ok()) return pending.status();
   batch.pending = std::move(pending).value();
-  batch.called_bytes += collective::given_bytes(*step.call, step.fabric->group().index);
+  batch.called_bytes += collective::given_bytes(*awaited.call, awaited.fabric->group().index);
   return {};
 }
 
@@ -92,7 +92,7 @@ Result<Progress> BatchExecutor::advance(Batch& batch) {
     if (!*over) return Progress::kNone;
     // The first call on a GPU chooses its fabric on the way, so that the name is known only now.
     batch.algorithm = batch.pending->algorithm();
-    if (batch.algorithm.empty()) batch.algorithm = batch.task.step().fabric->name();
+    if (batch.algorithm.empty()) batch.algorithm = batch.task.awaited().fabric->name();
     batch.pending.reset();
     batch.reduced = steady_now();
     batch.task.resume();

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/leak.h"
-#include "execute/technique_stage.h"
+#include "execute/technique_workspace.h"
 
 namespace roundelay::execute {
 
@@ -14,14 +14,14 @@ DeviceBuffers::DeviceBuffers(collective::Fabric& host, FramePool& frames) : host
 
 DeviceBuffers::~DeviceBuffers() = default;
 
-std::unique_ptr<TechniqueStage> DeviceBuffers::take_stage() {
-  if (stages_.empty()) return std::make_unique<TechniqueStage>(*this);
-  std::unique_ptr<TechniqueStage> stage = std::move(stages_.back());
+std::unique_ptr<TechniqueWorkspace> DeviceBuffers::take_stage() {
+  if (stages_.empty()) return std::make_unique<TechniqueWorkspace>(*this);
+  std::unique_ptr<TechniqueWorkspace> stage = std::move(stages_.back());
   stages_.pop_back();
   return stage;
 }
 
-void DeviceBuffers::return_stage(std::unique_ptr<TechniqueStage> stage) {
+void DeviceBuffers::return_stage(std::unique_ptr<TechniqueWorkspace> stage) {
   stage->reset();
   stages_.push_back(std::move(stage));
 }

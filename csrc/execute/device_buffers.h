@@ -23,7 +23,7 @@ namespace roundelay::execute {
 // The number of fusion buffers: the lane packs one batch while the fabric carries the one before it.
 inline constexpr std::size_t kDepth = 2;
 
-class TechniqueStage;
+class TechniqueWorkspace;
 
 // Memory of the same kind as the buffers.
 struct Scratch {
@@ -69,8 +69,8 @@ class DeviceBuffers {
   // Makes room for `bytes`, aligned for all elements. The content is lost if the memory changes.
   [[nodiscard]] virtual Status reserve(Scratch& scratch, std::size_t bytes) = 0;
   // Returns a stage that no technique uses. Give it to return_stage() when the technique has ended.
-  [[nodiscard]] std::unique_ptr<TechniqueStage> take_stage();
-  void return_stage(std::unique_ptr<TechniqueStage> stage);
+  [[nodiscard]] std::unique_ptr<TechniqueWorkspace> take_stage();
+  void return_stage(std::unique_ptr<TechniqueWorkspace> stage);
 
  protected:
   // Leaks the stages that were given back, where a device may still work on their memory.
@@ -79,7 +79,7 @@ class DeviceBuffers {
  private:
   collective::Fabric& host_;
   FramePool& frames_;
-  std::vector<std::unique_ptr<TechniqueStage>> stages_;  // one for each technique that was in use at once
+  std::vector<std::unique_ptr<TechniqueWorkspace>> stages_;  // one for each technique that was in use at once
 };
 
 class HostBuffers final : public DeviceBuffers {

@@ -50,10 +50,10 @@ bool Lane::step() {
   return moved;
 }
 
-collective::Nap Lane::idle(collective::Backoff& backoff) {
+Nap Lane::idle(Backoff& backoff) {
   const bool waits_for_peers = !tracks_.idle() && !faulted_ && !abort_.raised();
   if (waits_for_peers) return tracks_.nap(backoff);
-  const collective::Nap nap = backoff.next();
+  const Nap nap = backoff.next();
   return nap.sleeps() && goes_by_schedule() ? schedule_.driver_nap() : nap;
 }
 

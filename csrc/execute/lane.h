@@ -99,7 +99,7 @@ class Lane {
   bool step();
   // Returns how to pass the time until the next step, after one in which nothing moved. wake() ends it. Only
   // the holder of the lane's token calls it; it may take the nap without the token.
-  [[nodiscard]] collective::Nap idle(collective::Backoff& backoff);
+  [[nodiscard]] Nap idle(Backoff& backoff);
 
   // The schedule lock. LaneSchedule describes these functions and their threads.
   [[nodiscard]] LaneSchedule& schedule() { return schedule_; }

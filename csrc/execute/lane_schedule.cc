@@ -54,7 +54,7 @@ void LaneSchedule::run(submit::Entered entered) {
   queue_.enqueue(sequence_, execution);
 }
 
-collective::Nap LaneSchedule::driver_nap() {
+Nap LaneSchedule::driver_nap() {
   constexpr auto kWho = Announcements::Sleeper::kDriver;
   const auto& announcements = waker_.announcements();
   const std::uint32_t seen = announcements->arm(kWho);

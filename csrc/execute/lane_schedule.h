@@ -50,7 +50,7 @@ class LaneSchedule {
 
   // Returns how the holder of the lane's token sleeps until all members have announced the next operation. No
   // pause if they have, or if the schedule is no longer open. Call it while open().
-  [[nodiscard]] collective::Nap driver_nap();
+  [[nodiscard]] Nap driver_nap();
   // Sleeps until all members have announced the next operation, LaneWaker::wake() or the deadline. Returns
   // at once if the queue has work or there is no schedule. Only the lane's thread calls it.
   void sleep(Deadline deadline);

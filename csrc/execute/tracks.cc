@@ -64,16 +64,16 @@ bool Tracks::idle() const {
   return std::none_of(all_.begin(), all_.end(), [](const auto& track) { return track->running != nullptr; });
 }
 
-collective::Nap Tracks::nap(collective::Backoff& backoff) const {
-  collective::Nap shortest;
+Nap Tracks::nap(Backoff& backoff) const {
+  Nap shortest;
   std::size_t naps = 0;
   for (const auto& track : all_) {
     if (!track->running) continue;
-    const collective::Nap nap = track->running->idle(backoff);
+    const Nap nap = track->running->idle(backoff);
     if (naps++ == 0 || nap.length() < shortest.length()) shortest = nap;
   }
   // A peer that moves one batch does not end a sleep in the call of another.
-  return naps > 1 ? shortest.at_most(collective::Backoff::kLongest) : shortest;
+  return naps > 1 ? shortest.at_most(Backoff::kLongest) : shortest;
 }
 
 Batches Tracks::take_running() {

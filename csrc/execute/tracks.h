@@ -57,7 +57,7 @@ class Tracks {
   // Returns whether no batch is under way.
   [[nodiscard]] bool idle() const;
   // Returns how to pass the time until a batch that is under way may move. Not while idle().
-  [[nodiscard]] collective::Nap nap(collective::Backoff& backoff) const;
+  [[nodiscard]] Nap nap(Backoff& backoff) const;
   // Calls BatchExecutor::abandon() on the batch's track.
   void abandon(Batch& batch) { all_[batch.track]->executor.abandon(batch); }
   // Removes all batches that are under way and returns them, the oldest first.

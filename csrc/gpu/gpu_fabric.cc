@@ -26,7 +26,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
       : fabric_(fabric), call_(call), deadline_(Deadline::after(fabric.options_.patience)) {}
   ~CommunicatorSetup() override {
     current_.reset();  // a call that is dropped before its end poisons its fabric
-    if (step_ == Step::kCall || !fabric_.cpu_.poisoned()) return;
+    if (step_ == Setup::kCall || !fabric_.cpu_.poisoned()) return;
     leak(std::move(gpu_infos_));  // the medium may still write to these
     leak(std::move(mine_));
     leak(std::move(votes_));
@@ -42,7 +42,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
   }
 
   Result<bool> test() override {
-    if (step_ == Step::kJoin) {
+    if (step_ == Setup::kJoin) {
       const Result<bool> over = joined();
       if (!over.ok()) return over.status();
       if (!*over) return false;
@@ -51,23 +51,23 @@ class GpuFabric::CommunicatorSetup final : public Pending {
       const Result<bool> done = current_->test();
       if (!done.ok()) return done.status();
       if (!*done) return false;
-      if (step_ == Step::kCall) return true;
+      if (step_ == Setup::kCall) return true;
       ROUNDELAY_RETURN_IF_ERROR(go_on());
-      if (step_ == Step::kJoin) return false;
+      if (step_ == Setup::kJoin) return false;
     }
   }
 
   [[nodiscard]] int waiting_for() const override { return current_ ? current_->waiting_for() : -1; }
   [[nodiscard]] bool crowded() const override { return current_ && current_->crowded(); }
   [[nodiscard]] std::string_view algorithm() const override {
-    return step_ == Step::kCall ? current_->algorithm() : std::string_view{};
+    return step_ == Setup::kCall ? current_->algorithm() : std::string_view{};
   }
-  collective::Nap idle(collective::Backoff& backoff) override {
-    return step_ == Step::kJoin ? backoff.next() : current_->idle(backoff);
+  Nap idle(Backoff& backoff) override {
+    return step_ == Setup::kJoin ? backoff.next() : current_->idle(backoff);
   }
 
  private:
-  enum class Step : unsigned char { kIntroduce, kJoin, kAgree, kCall };
+  enum class Setup : unsigned char { kIntroduce, kJoin, kAgree, kCall };
 
   [[nodiscard]] std::size_t members() const { return static_cast<std::size_t>(fabric_.group().size()); }
 
@@ -93,13 +93,13 @@ class GpuFabric::CommunicatorSetup final : public Pending {
   }
 
   Status go_on() {
-    if (step_ == Step::kAgree) return choose_and_start(why_not_joined());
+    if (step_ == Setup::kAgree) return choose_and_start(why_not_joined());
     std::vector<GpuInfo> gpu_infos(members());
     std::memcpy(gpu_infos.data(), gpu_infos_.data(), gpu_infos_.size());
     const GpuChoice choice = choose_gpu_fabric(gpu_infos, fabric_.group(), fabric_.options_.wish);
     if (choice.kind == GpuFabricKind::kStaged) return choose_and_start(choice.why);
     current_.reset();
-    step_ = Step::kJoin;
+    step_ = Setup::kJoin;
     failure_ = choice.kind == GpuFabricKind::kMpi ? try_mpi() : join_nccl(gpu_infos);
     return {};
   }
@@ -140,7 +140,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
         collective::AllreduceCall{cpu_options(deadline),
                                   {.dtype = DType::kInt64, .reduce_op = ReduceOp::kMin},
                                   {reinterpret_cast<std::byte*>(votes_.data()), 0, sizeof(std::int64_t)}}));
-    step_ = Step::kAgree;
+    step_ = Setup::kAgree;
     return true;
   }
 
@@ -181,14 +181,14 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     } else {
       fabric_.choose(std::move(over_mpi_), false);
     }
-    step_ = Step::kCall;
+    step_ = Setup::kCall;
     return start(*fabric_.chosen_, call_);
   }
 
   GpuFabric& fabric_;
   const Call call_;
   const Deadline deadline_;
-  Step step_ = Step::kIntroduce;
+  Setup step_ = Setup::kIntroduce;
   std::unique_ptr<Pending> current_;
   std::vector<std::byte> mine_, gpu_infos_;
   std::unique_ptr<platform::NcclCommunicator> communicator_;

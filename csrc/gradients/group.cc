@@ -118,7 +118,7 @@ Status GradientGroup::submit_ready(std::string_view kinds, SparseReducer& sparse
 // An operation takes the tensors of one device.
 Status GradientGroup::submit_dense(const Chosen& chosen, const std::string& name) {
   ROUNDELAY_RETURN_IF_ERROR(wait_for_producers());
-  std::vector<Part> parts;
+  std::vector<OnDevice> parts;
   for (const std::size_t index : chosen) {
     unmark(index);
     const at::Tensor parameter = gradients_[index]->parameter();
@@ -129,16 +129,16 @@ Status GradientGroup::submit_dense(const Chosen& chosen, const std::string& name
     if (!flight.ok()) return flight.status();
     const c10::Device device = (*flight)->wire().device();
     auto part =
-        std::find_if(parts.begin(), parts.end(), [&](const Part& one) { return one.device == device; });
-    if (part == parts.end()) part = parts.insert(part, Part{device, {}, {}});
+        std::find_if(parts.begin(), parts.end(), [&](const OnDevice& one) { return one.device == device; });
+    if (part == parts.end()) part = parts.insert(part, OnDevice{device, {}, {}});
     part->chosen.push_back(index);
     part->flights.push_back(std::move(flight).value());
   }
-  for (Part& part : parts) ROUNDELAY_RETURN_IF_ERROR(submit_on_one_device(part, name));
+  for (OnDevice& part : parts) ROUNDELAY_RETURN_IF_ERROR(submit_on_one_device(part, name));
   return {};
 }
 
-Status GradientGroup::submit_on_one_device(Part& part, const std::string& name) {
+Status GradientGroup::submit_on_one_device(OnDevice& part, const std::string& name) {
   std::vector<at::Tensor> wires;
   wires.reserve(part.flights.size());
   for (const auto& flight : part.flights) wires.push_back(flight->wire());

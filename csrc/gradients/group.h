@@ -114,13 +114,13 @@ class GradientGroup {
 
  private:
   using Chosen = std::vector<std::size_t>;  // indices of gradients
-  struct Part {
+  struct OnDevice {
     c10::Device device;
     Chosen chosen;
     std::vector<std::unique_ptr<DenseFlight>> flights;  // one for each
   };
   [[nodiscard]] Status submit_dense(const Chosen& chosen, const std::string& name);
-  [[nodiscard]] Status submit_on_one_device(Part& part, const std::string& name);
+  [[nodiscard]] Status submit_on_one_device(OnDevice& part, const std::string& name);
   [[nodiscard]] Status submit_sparse(std::size_t index, Kind kind, SparseReducer& sparse);
   void submitted(std::size_t index, std::unique_ptr<Flight> flight);
   void unmark(std::size_t index);

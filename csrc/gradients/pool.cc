@@ -124,7 +124,7 @@ std::int64_t GradientPool::moved_out() const {
 }
 
 Result<complete::Handle> GradientPool::allreduce(const PoolRange& range, const std::string& name,
-                                                 const adapter::Reduction& reduction, bool cast_back,
+                                                 const adapter::ReductionArguments& reduction, bool cast_back,
                                                  const TechniqueUse& technique) const {
   auto request = adapter::request_of(Operation::kAllreduce, name, reduction, process_set_);
   if (!request.ok()) return request.status();

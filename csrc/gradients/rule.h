@@ -25,7 +25,7 @@ class Compressor {
 
 // Equal on all ranks.
 struct Rule {
-  adapter::Reduction reduction;
+  adapter::ReductionArguments reduction;
   ProcessSetId process_set = 0;
   bool additive = true;                // results of several reductions of one gradient may be added
   bool sparse_as_dense = true;         // sparse gradients are made dense

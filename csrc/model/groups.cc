@@ -22,7 +22,7 @@ int Groups::count(const Stage& stage) const {
   return ranks_ / cluster_.levels[stage.level].parts;
 }
 
-int Groups::of(const Stage& stage, int rank) const {
+int Groups::group_of(const Stage& stage, int rank) const {
   if (symmetric_) return 0;
   if (stage.kind != Stage::Kind::kLink) return rank;
   if (stage.whole) return 0;

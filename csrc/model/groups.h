@@ -20,7 +20,7 @@ class Groups {
   // Returns the number of groups that carry out the stage, each by itself.
   [[nodiscard]] int count(const Stage& stage) const;
   // Returns the rank's group; -1: it takes no part.
-  [[nodiscard]] int of(const Stage& stage, int rank) const;
+  [[nodiscard]] int group_of(const Stage& stage, int rank) const;
   // Returns the group's ranks, ascending; none: the ranks of this number do not take part in the stage.
   [[nodiscard]] std::vector<int> members(const Stage& stage, int group) const;
 

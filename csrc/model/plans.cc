@@ -48,9 +48,9 @@ void list_choices(const Cluster& cluster, std::size_t level, const Limits& limit
 }
 
 // Returns the choice of these factors with the chunks that make it fastest.
-Choice with_best_chunks(const Cluster& cluster, std::vector<Factor> factors, std::size_t bytes,
+LevelChoice with_best_chunks(const Cluster& cluster, std::vector<Factor> factors, std::size_t bytes,
                         std::size_t most_shard) {
-  Choice best;
+  LevelChoice best;
   for (std::size_t shard = most_shard; shard >= kLeastShard; shard /= 2) {
     const double seconds = seconds_of(cluster, factors, bytes, shard);
     if (best.shard_bytes == 0 || seconds < best.seconds * kClearly) best = {{}, shard, seconds};
@@ -60,12 +60,12 @@ Choice with_best_chunks(const Cluster& cluster, std::vector<Factor> factors, std
 }
 
 // Returns each list of factors with its best chunks, those with the fewest stages first.
-std::vector<Choice> all_choices(const Cluster& cluster, std::size_t bytes, const Limits& limits) {
+std::vector<LevelChoice> all_choices(const Cluster& cluster, std::size_t bytes, const Limits& limits) {
   std::vector<std::vector<Factor>> lists;
   std::vector<Factor> none;
   list_choices(cluster, 0, limits, none, lists);
   std::ranges::stable_sort(lists, {}, &std::vector<Factor>::size);
-  std::vector<Choice> choices;
+  std::vector<LevelChoice> choices;
   choices.reserve(lists.size());
   for (std::vector<Factor>& factors : lists) {
     choices.push_back(with_best_chunks(cluster, std::move(factors), bytes, limits.shard_bytes));
@@ -75,17 +75,17 @@ std::vector<Choice> all_choices(const Cluster& cluster, std::size_t bytes, const
 
 }  // namespace
 
-Choice choose(const Cluster& cluster, std::size_t bytes, const Limits& limits) {
-  Choice best;
-  for (Choice& one : all_choices(cluster, bytes, limits)) {
+LevelChoice choose(const Cluster& cluster, std::size_t bytes, const Limits& limits) {
+  LevelChoice best;
+  for (LevelChoice& one : all_choices(cluster, bytes, limits)) {
     if (best.shard_bytes == 0 || one.seconds < best.seconds * kClearly) best = std::move(one);
   }
   return best;
 }
 
-std::vector<Choice> ranked(const Cluster& cluster, std::size_t bytes, const Limits& limits) {
-  std::vector<Choice> choices = all_choices(cluster, bytes, limits);
-  std::ranges::stable_sort(choices, {}, &Choice::seconds);
+std::vector<LevelChoice> ranked(const Cluster& cluster, std::size_t bytes, const Limits& limits) {
+  std::vector<LevelChoice> choices = all_choices(cluster, bytes, limits);
+  std::ranges::stable_sort(choices, {}, &LevelChoice::seconds);
   return choices;
 }
 

@@ -10,7 +10,7 @@
 namespace roundelay::model {
 
 // An allreduce over levels: its stages, and the size of its chunks.
-struct Choice {
+struct LevelChoice {
   std::vector<Factor> factors;  // innermost first, each above 1; fewer than two: levels gain nothing
   std::size_t shard_bytes = 0;  // bytes of one chunk that a rank has in the last stage
   double seconds = 0;           // the time that the formula gives
@@ -20,15 +20,15 @@ struct Choice {
 struct Limits {
   int factors = 1;              // the most stages into which a level outside the nodes is cut
   int members = 0;              // the most members of a stage between nodes, if there is a way to have fewer
-  std::size_t shard_bytes = 0;  // the most bytes of Choice::shard_bytes, at least 16 KiB
+  std::size_t shard_bytes = 0;  // the most bytes of LevelChoice::shard_bytes, at least 16 KiB
 };
 
-// Returns the fastest choice for `bytes` bytes. It may join neighbouring levels in one stage, and cut a level
-// outside the nodes. If choices are equally fast, it takes the one with the fewest stages. Levels of too many
-// parts are cut into more stages than the limit allows.
-Choice choose(const Cluster& cluster, std::size_t bytes, const Limits& limits);
+// Returns the choice that takes the least time for `bytes` bytes; of equally fast ones that with the fewest
+// stages. A stage may join neighbouring levels. A level between nodes may be cut into `limits.factors` stages,
+// and into more if a stage would have more than `limits.members` members otherwise.
+LevelChoice choose(const Cluster& cluster, std::size_t bytes, const Limits& limits);
 
 // Returns all lists of factors among which choose() chooses, each with its best chunks, the fastest first.
-std::vector<Choice> ranked(const Cluster& cluster, std::size_t bytes, const Limits& limits);
+std::vector<LevelChoice> ranked(const Cluster& cluster, std::size_t bytes, const Limits& limits);
 
 }  // namespace roundelay::model

@@ -190,7 +190,7 @@ class Simulation {
   // The rank is ready for the stage, or for a later one if it takes no part in it.
   void arrive(int run, BucketRun& bucket, BucketRun::Task task, int rank) {
     while (task.stage < bucket.stages()) {
-      task.group = groups_.of(bucket.stage(task), rank);
+      task.group = groups_.group_of(bucket.stage(task), rank);
       if (task.group >= 0) break;
       ++task.stage;
     }

@@ -32,20 +32,20 @@ void ReadyQueue::push(PendingRequest entry, std::vector<std::int32_t> absent, Ti
   if (ready_.empty()) oldest_ = now;
   const std::size_t bytes = bytes_of(entry.request);
   bytes_ += bytes;
-  const std::uint64_t fusion_class = classes_.of(entry.request, absent);
+  const std::uint64_t fusion_class = classes_.class_of(entry.request, absent);
   ready_.push_back({std::move(entry.request), bytes, fusion_class, std::move(entry.extents),
                     std::move(absent), std::move(entry.values)});
 }
 
 bool ReadyQueue::fires(bool flush, TimePoint now) const {
-  return !ready_.empty() && fires(bytes_, oldest_, now, flush, fire_);
+  return !ready_.empty() && negotiate::fires(bytes_, oldest_, now, flush, fire_);
 }
 
 Deadline ReadyQueue::next_due() const {
   return ready_.empty() ? Deadline::never() : Deadline::at(next_fire(bytes_, oldest_, false, fire_));
 }
 
-std::uint64_t ReadyQueue::Classes::of(const wire::Request& r, const std::vector<std::int32_t>& absent) {
+std::uint64_t ReadyQueue::Classes::class_of(const wire::Request& r, const std::vector<std::int32_t>& absent) {
   const bool one_dtype = std::all_of(r.others.begin(), r.others.end(),
                                      [&](const wire::TensorSpec& tensor) { return tensor.dtype == r.dtype; });
   // Adasum is not linear: fused tensors would share their coefficients. A technique treats one bucket.
@@ -70,7 +70,7 @@ std::optional<std::vector<std::vector<wire::CacheId>>> ReadyQueue::cut(const std
   for (const wire::CacheId id : ids) {
     const wire::Request* const request = cache.find(id);
     if (request == nullptr) return std::nullopt;
-    candidates.push_back({bytes_of(*request), classes.of(*request, {})});
+    candidates.push_back({bytes_of(*request), classes.class_of(*request, {})});
   }
   std::vector<std::vector<wire::CacheId>> operations;
   for (const auto& indices : plan_fusion(candidates, plan_)) {

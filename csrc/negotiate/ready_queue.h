@@ -64,7 +64,7 @@ class ReadyQueue {
   // Numbers the fusion classes of one plan: scales may change from step to step.
   class Classes {
    public:
-    std::uint64_t of(const wire::Request& request, const std::vector<std::int32_t>& absent);
+    std::uint64_t class_of(const wire::Request& request, const std::vector<std::int32_t>& absent);
 
    private:
     using Key = std::tuple<DType, DeviceType, ReduceOp, double, std::int64_t, double, std::int64_t,

@@ -32,16 +32,16 @@ class ScheduleCoordinator {
   ScheduleCoordinator(const Group& group, StallLimits limits) : group_(group), limits_(limits) {}
 
   [[nodiscard]] bool locked() const { return keeper_.locked(); }
-  // Returns true if the report was written before the last lock began. The lock has returned all that it says
-  // to its writer.
+  // Returns true if the member wrote the report before it heard of the last lock. Ignore it: the member has put
+  // all of its requests into the schedule, and negotiates anew those that do not fit.
   [[nodiscard]] bool outdated(const wire::Report& report) const { return report.last_order < locked_by_; }
 
-  // Says that so many threads of this rank have waited at once, lately.
+  // Tells the number of this rank's threads that have waited at the same time since the last call.
   void note_waiters(std::size_t waiters) { waiters_ = std::max(waiters_, waiters); }
-  // Records the operations of a negotiated order. False if the order has more in it than a schedule can
-  // repeat.
+  // Records the operations of a negotiated order. Returns false if the order also has something that no
+  // schedule can contain: an error, a join, a change of process sets.
   bool on_order(const wire::Order& order);
-  // Lets no period and no cohort go across this moment.
+  // Forgets the operations up to now: the search for a period or a cohort begins anew.
   void interrupt();
   // What the caller knows of the operations.
   struct Rules {

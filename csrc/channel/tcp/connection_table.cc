@@ -11,7 +11,7 @@ namespace {
 
 using platform::Transfer;
 using Interest = platform::Epoll::Interest;
-using Stage = Connection::Stage;
+using State = Connection::State;
 
 constexpr std::size_t kSpareStrangers = 64;
 // A rank greets at once. Its process may be stopped for a while, though, and a busy host is slow.
@@ -34,10 +34,10 @@ bool ConnectionTable::watch_listener(Interest interest) {
                      [&](const platform::Fd& fd) { return epoll_.change(fd, kListenerTag, interest).ok(); });
 }
 
-Connection* ConnectionTable::add(platform::Socket socket, Stage stage, int peer) {
+Connection* ConnectionTable::add(platform::Socket socket, State state, int peer) {
   const std::uint64_t id = next_id_++;
-  auto connection = std::make_unique<Connection>(Connection{id, std::move(socket), stage, peer});
-  const Interest interest = stage == Stage::kDialling ? Interest::kWrite : Interest::kRead;
+  auto connection = std::make_unique<Connection>(Connection{id, std::move(socket), state, peer});
+  const Interest interest = state == State::kDialling ? Interest::kWrite : Interest::kRead;
   if (!epoll_.add(connection->socket.fd(), id, interest).ok()) return nullptr;
   return connections_.emplace(id, std::move(connection)).first->second.get();
 }
@@ -69,7 +69,7 @@ void ConnectionTable::accept_all() {
       return;
     }
     if (!accepted->has_value()) return;
-    if (const Connection* stranger = add(std::move(**accepted), Stage::kOpening, -1)) {
+    if (const Connection* stranger = add(std::move(**accepted), State::kOpening, -1)) {
       strangers_.push_back({stranger->id, Deadline::after(kSilence)});
       forget_greeted();
       if (strangers_.size() > ranks_ + kSpareStrangers) drop_oldest("too many callers say nothing");
@@ -127,7 +127,7 @@ std::size_t ConnectionTable::write_frame(Connection& connection, ConstByteSpan m
   const auto header = frame_header(message.size());
   const std::array<ConstByteSpan, 2> parts = {ConstByteSpan(header), message};
   const Transfer done = connection.socket.write(parts);
-  if (connection.stage == Stage::kOpen) has_written();
+  if (connection.state == State::kOpen) has_written();
   return done.state == Transfer::State::kSome ? done.bytes : 0;
 }
 
@@ -138,7 +138,7 @@ void ConnectionTable::has_written() {
 void ConnectionTable::check_windows() {
   windows_due_ = Deadline::never();
   for (const auto& [id, connection] : connections_) {
-    if (connection->stage != Stage::kOpen) continue;
+    if (connection->state != State::kOpen) continue;
     const bool closed = connection->socket.held_back();
     if (closed != connection->window_closed) connection->socket.set_window_closed(closed);
     connection->window_closed = closed;
@@ -148,13 +148,13 @@ void ConnectionTable::check_windows() {
 
 void ConnectionTable::shutdown_output() {
   for (const auto& [id, connection] : connections_) {
-    if (connection->stage == Stage::kOpen) connection->socket.shutdown_output();
+    if (connection->state == State::kOpen) connection->socket.shutdown_output();
   }
 }
 
 bool ConnectionTable::all_acknowledged() const {
   return std::all_of(connections_.begin(), connections_.end(), [](const auto& entry) {
-    return entry.second->stage != Stage::kOpen || entry.second->socket.unacknowledged() == 0;
+    return entry.second->state != State::kOpen || entry.second->socket.unacknowledged() == 0;
   });
 }
 

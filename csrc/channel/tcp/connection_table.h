@@ -18,7 +18,7 @@
 namespace roundelay::channel {
 
 struct Connection {
-  enum class Stage : unsigned char {
+  enum class State : unsigned char {
     kDialling,  // this rank connects; TCP is not connected yet
     kOpening,   // TCP is connected; the acceptor waits for the opening, the dialler for the answer
     kGreeting,  // the peer's greeting has not arrived
@@ -27,7 +27,7 @@ struct Connection {
   };
   std::uint64_t id;
   platform::Socket socket;
-  Stage stage;
+  State state;
   int peer;  // -1: unknown
   Handshake handshake{};
   FrameReader reader{kLongestGreeting};
@@ -47,7 +47,7 @@ class ConnectionTable {
   Status listen();
 
   // Takes a socket and watches it: for output while it dials, else for input. Returns null if epoll refuses.
-  Connection* add(platform::Socket socket, Connection::Stage stage, int peer);
+  Connection* add(platform::Socket socket, Connection::State state, int peer);
   // Returns the connection with this tag; null if it is closed.
   [[nodiscard]] Connection* find(std::uint64_t id) const;
   // Closes a connection. Its descriptor is free again, so a muted listener accepts again.

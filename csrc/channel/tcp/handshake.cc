@@ -6,7 +6,7 @@
 namespace roundelay::channel {
 
 using PeerState = TcpPeer::State;
-using Stage = Connection::Stage;
+using State = Connection::State;
 
 // Closes a connection.
 void TcpLinks::drop(Connection& connection) {
@@ -52,7 +52,7 @@ void TcpLinks::dial(int peer_rank) {
       peer.last_failure = socket.status().message();
       continue;
     }
-    peer.connection = connections_.add(std::move(socket).value(), Stage::kDialling, peer_rank);
+    peer.connection = connections_.add(std::move(socket).value(), State::kDialling, peer_rank);
     if (peer.connection != nullptr) return;
     peer.last_failure = "out of epoll watches";
   }
@@ -90,7 +90,7 @@ void TcpLinks::dialled(Connection& connection) {
              !connections_.watch_input(connection)) {
     dial_failed(connection, "closed before the greeting", false);
   } else {
-    connection.stage = Stage::kOpening;
+    connection.state = State::kOpening;
   }
 }
 
@@ -98,7 +98,7 @@ void TcpLinks::dialled(Connection& connection) {
 void TcpLinks::opened(Connection& connection, ConstByteSpan bytes) {
   switch (greeter_.open(connection, bytes, peers_.size())) {
     case Greeter::Outcome::kGoesOn:
-      connection.stage = Stage::kGreeting;
+      connection.state = State::kGreeting;
       return;
     case Greeter::Outcome::kBroken:
       return ended(connection, "closed before the greeting");
@@ -142,7 +142,7 @@ void TcpLinks::greeted_by_dialler(Connection& connection, const Greeting& greeti
   if (peer.state == PeerState::kDialling && rank_ < connection.peer) {
     if (peer.parked != nullptr) drop(*peer.parked);
     peer.parked = &connection;
-    connection.stage = Stage::kParked;
+    connection.state = State::kParked;
     return;
   }
   if (!greeter_.send_greeting(connection)) {
@@ -159,7 +159,7 @@ void TcpLinks::establish(Connection& connection) {
   peer.state = PeerState::kOpen;
   peer.connection = &connection;
   if (peer.parked != nullptr) drop(*peer.parked);
-  connection.stage = Stage::kOpen;
+  connection.state = State::kOpen;
   connection.reader.set_longest(kLongestFrame);
   if (leaving_) peer.queue.push_goodbye();
   if (!peer.queue.empty()) flush(peer);

@@ -7,7 +7,7 @@ namespace roundelay::channel {
 
 using platform::Transfer;
 using PeerState = TcpPeer::State;
-using Stage = Connection::Stage;
+using State = Connection::State;
 
 void TcpLinks::add_peer(const TcpAddress& address, const std::string& own_host) {
   TcpPeer& peer = peers_.emplace_back();
@@ -54,8 +54,8 @@ std::optional<Status> TcpLinks::connect(int peer_rank) {
 void TcpLinks::handle(const platform::Epoll::Event& event) {
   Connection* const connection = connections_.find(event.tag);
   if (connection == nullptr) return;
-  if (connection->stage == Stage::kDialling) return dialled(*connection);
-  if (event.writable && connection->stage == Stage::kOpen) flush(at(connection->peer));
+  if (connection->state == State::kDialling) return dialled(*connection);
+  if (event.writable && connection->state == State::kOpen) flush(at(connection->peer));
   if (event.readable) read(event.tag);
 }
 
@@ -86,16 +86,16 @@ bool TcpLinks::read_frames(std::uint64_t id) {
       ended(*connection, frame.status().message());
     } else if (!frame->has_value()) {
       if (!connection->reader.said_goodbye()) return true;
-      if (connection->stage != Stage::kOpen) {
+      if (connection->state != State::kOpen) {
         ended(*connection, "left before the greeting");
       } else {
         leave(connection->peer);
       }
-    } else if (connection->stage == Stage::kOpen) {
+    } else if (connection->state == State::kOpen) {
       inbox_.push_back({connection->peer, std::move(**frame), {}});
-    } else if (connection->stage == Stage::kOpening) {
+    } else if (connection->state == State::kOpening) {
       opened(*connection, **frame);
-    } else if (connection->stage == Stage::kGreeting) {
+    } else if (connection->state == State::kGreeting) {
       greeted(*connection, **frame);
     } else {
       ended(*connection, "a message before the greeting");
@@ -106,7 +106,7 @@ bool TcpLinks::read_frames(std::uint64_t id) {
 
 // Called when a connection has failed or its peer has closed it.
 void TcpLinks::ended(Connection& connection, const std::string& why) {
-  if (connection.stage == Stage::kOpen) {
+  if (connection.state == State::kOpen) {
     lose(connection.peer,
          Status::aborted("connection to rank " + std::to_string(connection.peer) + " was lost: " + why));
   } else if (connection.peer >= 0 && at(connection.peer).connection == &connection) {

@@ -29,7 +29,7 @@ struct TcpPeer {
   int repeats = 0;                   // of attempts at an endpoint that was reached, but hung up
   std::string last_failure;          // the reason why the endpoint before did not work
   Connection* connection = nullptr;  // this rank's attempt, or the established connection
-  Connection* parked = nullptr;      // see Connection::Stage::kParked
+  Connection* parked = nullptr;      // see Connection::State::kParked
   SendQueue queue;                   // messages that no socket has taken yet
   Status lost;
 };

@@ -1,5 +1,5 @@
-// Carries out one allreduce over levels. It is no Task (collective/task.h): a task waits for one call at a
-// time, and here every stage has calls in progress.
+// Carries out one allreduce over levels. It is not a Task (collective/task.h), because a task waits for one
+// call at a time, and here all stages have calls in progress.
 #pragma once
 
 #include <array>

@@ -10,9 +10,9 @@
 
 namespace roundelay::collective {
 
-// One thread at a time. The bits are those of kernels/kernels.h. A call of a program that gives it memory
-// sees it done before its next transfer moves: Exchange::send() and receive() come after all work that was
-// asked for before. Errors: the transfers after it report them.
+// One thread at a time. Results have the bits of kernels/kernels.h. A program asks for work and then calls
+// Exchange::send() or receive(): the transfer begins when all work asked for before is done. Errors: the next
+// transfers report them.
 class LocalWork {
  public:
   virtual ~LocalWork() = default;

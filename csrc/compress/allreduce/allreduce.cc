@@ -21,16 +21,16 @@ class Allreduce final : public Technique {
   std::string text() const override { return text_; }
   std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
 
-  Task run(Stage& stage, Bucket bucket) const override {
-    collective::AllreduceCall sum = allreduce_of(bucket.buffer, bucket, stage);
+  Task run(Workspace& workspace, Bucket bucket) const override {
+    collective::AllreduceCall sum = allreduce_of(bucket.buffer, bucket, workspace);
     if (algorithm_ != kRule) sum.algorithm = algorithm_;
     sum.factors = factors_;
     collective::Call call = sum;
-    co_await Calling(stage.fabric(), call);
+    co_await Calling(workspace.fabric(), call);
     co_return Status{};
   }
 
-  Status give_back(Stage&, const Bucket&) const override { return {}; }  // it keeps nothing back
+  Status give_back(Workspace&, const Bucket&) const override { return {}; }  // it keeps nothing back
 
  private:
   const std::string_view algorithm_;
@@ -46,7 +46,7 @@ constexpr std::string_view kAlgorithms[] = {kRule,
 #undef ALGORITHM
 };
 constexpr Parameter kParameters[] = {
-    {"algorithm", "the algorithm of the allreduce; auto: the group's choice", Choice{kAlgorithms}},
+    {"algorithm", "the algorithm of the allreduce; auto: the group's choice", Word{kAlgorithms}},
     {"factors", "the plan over levels, one of those that the job has made; none: its first one", Numbers{}}};
 
 }  // namespace

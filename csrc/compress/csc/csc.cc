@@ -78,13 +78,13 @@ class Csc final : public Technique {
                       places(shape.count, shape.dtype).indices, options_.dense};
   }
 
-  Task run(Stage& stage, Bucket bucket) const override {
+  Task run(Workspace& workspace, Bucket bucket) const override {
     const Plan plan = plan_of(options_, shape_of(bucket), bucket.run);
-    return plan.in_place ? run_in_place(stage, bucket) : run_by_message(stage, bucket, plan);
+    return plan.in_place ? run_in_place(workspace, bucket) : run_by_message(workspace, bucket, plan);
   }
 
-  Status give_back(Stage& stage, const Bucket& bucket) const override {
-    Arithmetic& math = stage.math();
+  Status give_back(Workspace& workspace, const Bucket& bucket) const override {
+    Arithmetic& math = workspace.math();
     const DType dtype = bucket.reduction.dtype;
     ROUNDELAY_RETURN_IF_ERROR(math.give_back(bucket.buffer.data(), bucket.state.data(), bucket.count, dtype));
     const std::size_t rest = places(bucket.count, dtype).momentum;
@@ -104,11 +104,11 @@ class Csc final : public Technique {
   [[nodiscard]] std::span<float> norms_in(const Bucket& bucket) const;
   [[nodiscard]] std::span<std::uint32_t> indices_in(const Bucket& bucket, std::size_t chosen) const;
 
-  Status begin(Stage& stage, const Bucket& bucket, const Plan& plan, std::byte* message) const;
-  Status fill(Stage& stage, const Bucket& bucket, const Plan& plan, std::byte* message) const;
-  Status spread(Stage& stage, const Bucket& bucket, const Plan& plan, const std::byte* message) const;
-  Task run_in_place(Stage& stage, Bucket bucket) const;
-  Task run_by_message(Stage& stage, Bucket bucket, Plan plan) const;
+  Status begin(Workspace& workspace, const Bucket& bucket, const Plan& plan, std::byte* message) const;
+  Status fill(Workspace& workspace, const Bucket& bucket, const Plan& plan, std::byte* message) const;
+  Status spread(Workspace& workspace, const Bucket& bucket, const Plan& plan, const std::byte* message) const;
+  Task run_in_place(Workspace& workspace, Bucket bucket) const;
+  Task run_by_message(Workspace& workspace, Bucket bucket, Plan plan) const;
 
   const Options options_;
   const std::string text_;
@@ -132,11 +132,11 @@ std::span<std::uint32_t> Csc::indices_in(const Bucket& bucket, std::size_t chose
 
 std::byte* bytes_of(std::span<float> norms) { return reinterpret_cast<std::byte*>(norms.data()); }
 
-AllreduceCall sum_of(std::span<float> norms, const Stage& stage) {
+AllreduceCall sum_of(std::span<float> norms, const Workspace& workspace) {
   AllreduceCall call;
   call.dtype = DType::kFloat32;
   call.buffer = {bytes_of(norms), 0, norms.size_bytes()};
-  call.stream = stage.stream();
+  call.stream = workspace.stream();
   return call;
 }
 
@@ -155,14 +155,14 @@ Status copy_dense(Arithmetic& math, const ChunkMap& map, Make make) {
 }
 
 // Takes the dense elements into the message, and the others into the residual, whose norms it computes.
-Status Csc::begin(Stage& stage, const Bucket& bucket, const Plan& plan, std::byte* message) const {
-  Arithmetic& math = stage.math();
+Status Csc::begin(Workspace& workspace, const Bucket& bucket, const Plan& plan, std::byte* message) const {
+  Arithmetic& math = workspace.math();
   const ChunkMap map = map_in(bucket);
   std::byte* const values = bucket.buffer.data();
   const kernels::Kept kept = kept_in(bucket);
   const std::size_t size = size_of(plan.dtype), kept_size = size_of(residual_type(plan.dtype));
   if (plan.chunks_at > plan.dense_at) {
-    stage.span("dense elements");
+    workspace.span("dense elements");
     ROUNDELAY_RETURN_IF_ERROR(copy_dense(math, map, [&](const Slice& slice, std::size_t at) {
       return kernels::GpuCopy{message + (plan.dense_at + at) * size_of(plan.wire),
                               values + slice.first * size, slice.count, plan.wire, plan.dtype};
@@ -172,7 +172,7 @@ Status Csc::begin(Stage& stage, const Bucket& bucket, const Plan& plan, std::byt
                               slice.count, plan.dtype, residual_type(plan.dtype)};  // zeros
     }));
   }
-  stage.span("norms");
+  workspace.span("norms");
   const std::span<float> norms = norms_in(bucket);
   ROUNDELAY_RETURN_IF_ERROR(math.accumulate(norms, kept, values, plan.chunking, plan.dtype));
   // A chunk that is dense as a whole is not to be chosen: all others have a larger norm than zero.
@@ -191,76 +191,76 @@ Status Csc::begin(Stage& stage, const Bucket& bucket, const Plan& plan, std::byt
   return math.copy({&along, 1});
 }
 
-Status Csc::fill(Stage& stage, const Bucket& bucket, const Plan& plan, std::byte* message) const {
+Status Csc::fill(Workspace& workspace, const Bucket& bucket, const Plan& plan, std::byte* message) const {
   if (plan.chosen == 0) return {};
-  stage.span("gather");
+  workspace.span("gather");
   const std::span<const std::uint32_t> indices = indices_in(bucket, plan.chosen);
   const kernels::Kept kept = kept_in(bucket);
-  ROUNDELAY_RETURN_IF_ERROR(stage.math().gather(message + plan.chunks_at * size_of(plan.wire), kept.residual,
+  ROUNDELAY_RETURN_IF_ERROR(workspace.math().gather(message + plan.chunks_at * size_of(plan.wire), kept.residual,
                                                 plan.chunking, indices, plan.wire));
   if (kept.momentum == nullptr || !options_.masking) return {};
-  return stage.math().clear_chunks(kept.momentum, plan.chunking, indices, residual_type(plan.dtype));
+  return workspace.math().clear_chunks(kept.momentum, plan.chunking, indices, residual_type(plan.dtype));
 }
 
 // Brings the sums to their places.
-Status Csc::spread(Stage& stage, const Bucket& bucket, const Plan& plan, const std::byte* message) const {
-  stage.span("scatter");
+Status Csc::spread(Workspace& workspace, const Bucket& bucket, const Plan& plan, const std::byte* message) const {
+  workspace.span("scatter");
   std::byte* const values = bucket.buffer.data();
-  ROUNDELAY_RETURN_IF_ERROR(stage.math().scatter(values, plan.dtype,
+  ROUNDELAY_RETURN_IF_ERROR(workspace.math().scatter(values, plan.dtype,
                                                  message + plan.chunks_at * size_of(plan.wire), plan.wire,
                                                  plan.chunking, indices_in(bucket, plan.chosen)));
   if (plan.agreement == Agreement::kWith) {
     const std::span<float> norms = norms_in(bucket);
     const kernels::GpuCopy back{bytes_of(norms), message, norms.size(), DType::kFloat32, DType::kFloat32};
-    ROUNDELAY_RETURN_IF_ERROR(stage.math().copy({&back, 1}));
+    ROUNDELAY_RETURN_IF_ERROR(workspace.math().copy({&back, 1}));
   }
   if (plan.chunks_at == plan.dense_at) return {};
-  return copy_dense(stage.math(), map_in(bucket), [&](const Slice& slice, std::size_t at) {
+  return copy_dense(workspace.math(), map_in(bucket), [&](const Slice& slice, std::size_t at) {
     return kernels::GpuCopy{values + slice.first * size_of(plan.dtype),
                             message + (plan.dense_at + at) * size_of(plan.wire), slice.count, plan.dtype,
                             plan.wire};
   });
 }
 
-Task Csc::run_by_message(Stage& stage, Bucket bucket, Plan plan) const {
-  Arithmetic& math = stage.math();
+Task Csc::run_by_message(Workspace& workspace, Bucket bucket, Plan plan) const {
+  Arithmetic& math = workspace.math();
   const std::span<float> norms = norms_in(bucket);
   const std::span<std::uint32_t> indices = indices_in(bucket, plan.chosen);
-  const Result<std::byte*> memory = stage.scratch(plan.room * size_of(plan.wire));
+  const Result<std::byte*> memory = workspace.scratch(plan.room * size_of(plan.wire));
   if (!memory.ok()) co_return memory.status();
   std::byte* const message = *memory;
 
   Status bad;
   if (plan.by_last) bad = math.select(indices, norms);
-  if (bad.ok()) bad = begin(stage, bucket, plan, message);
+  if (bad.ok()) bad = begin(workspace, bucket, plan, message);
   if (!bad.ok()) co_return bad;
   collective::Call call;
   if (plan.agreement == Agreement::kBefore) {
-    call = sum_of(norms, stage);
-    co_await Calling(stage.fabric(), call, "norms");
-    stage.span("selection");
+    call = sum_of(norms, workspace);
+    co_await Calling(workspace.fabric(), call, "norms");
+    workspace.span("selection");
     bad = math.select(indices, norms);
   }
-  if (bad.ok()) bad = fill(stage, bucket, plan, message);
+  if (bad.ok()) bad = fill(workspace, bucket, plan, message);
   if (!bad.ok()) co_return bad;
   if (plan.sent > 0) {
     AllreduceCall& sum = call.emplace<AllreduceCall>(
-        allreduce_of({message, 0, plan.sent * size_of(plan.wire)}, bucket, stage));
+        allreduce_of({message, 0, plan.sent * size_of(plan.wire)}, bucket, workspace));
     sum.dtype = plan.wire;
-    co_await Calling(stage.fabric(), call, "allreduce");
-    bad = spread(stage, bucket, plan, message);
+    co_await Calling(workspace.fabric(), call, "allreduce");
+    bad = spread(workspace, bucket, plan, message);
     if (!bad.ok()) co_return bad;
   }
   if (plan.agreement == Agreement::kAfter) {
-    call = sum_of(norms, stage);
-    co_await Calling(stage.fabric(), call, "norms");
+    call = sum_of(norms, workspace);
+    co_await Calling(workspace.fabric(), call, "norms");
   }
   std::byte* const seen = bucket.buffer.data() + plan.first * size_of(plan.dtype);
   co_return math.mark_overflow(seen, plan.dtype, norms);
 }
 
-Task Csc::run_in_place(Stage& stage, Bucket bucket) const {
-  Arithmetic& math = stage.math();
+Task Csc::run_in_place(Workspace& workspace, Bucket bucket) const {
+  Arithmetic& math = workspace.math();
   Status bad;
   std::size_t at = 0;
   map_in(bucket).each_row([&](std::size_t first, std::size_t chunks) {
@@ -271,8 +271,8 @@ Task Csc::run_in_place(Stage& stage, Bucket bucket) const {
   if (bad.ok())
     bad = math.give_back(bucket.buffer.data(), bucket.state.data(), bucket.count, bucket.reduction.dtype);
   if (!bad.ok()) co_return bad;
-  collective::Call call = allreduce_of(bucket.buffer, bucket, stage);
-  co_await Calling(stage.fabric(), call, "allreduce");
+  collective::Call call = allreduce_of(bucket.buffer, bucket, workspace);
+  co_await Calling(workspace.fabric(), call, "allreduce");
   co_return Status{};
 }
 
@@ -289,8 +289,8 @@ constexpr Parameter kParameters[] = {
     {"momentum", "the factor of the momentum that each rank applies to its own gradients; 0: none",
      Real{0, 1, 0, false, true}},
     {"nesterov", "whether that momentum is Nesterov's (1) or not (0)", Whole{0, 1, 0}},
-    {"norms", "the step whose norms choose the chunks: the same one or the previous one", Choice{kNorms}},
-    {"wire", "the type in which fp32 elements travel", Choice{kWires}}};
+    {"norms", "the step whose norms choose the chunks: the same one or the previous one", Word{kNorms}},
+    {"wire", "the type in which fp32 elements travel", Word{kWires}}};
 
 TechniquePtr make(std::span<const Value> values, const std::string& text) {
   const auto whole = [&](std::size_t i) { return std::get<std::int64_t>(values[i]); };

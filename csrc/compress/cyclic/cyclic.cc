@@ -43,8 +43,8 @@ class Cyclic final : public Technique {
   }
   std::size_t kept_numbers(std::size_t count, std::span<const int>) const override { return count; }
 
-  Task run(Stage& stage, Bucket bucket) const override {
-    Arithmetic& math = stage.math();
+  Task run(Workspace& workspace, Bucket bucket) const override {
+    Arithmetic& math = workspace.math();
     const DType dtype = bucket.reduction.dtype;
     const Chunking chunking = chunking_of(bucket.count, parts_);
     const std::size_t chosen = (chunking.chunks() + parts_ - 1) / parts_;
@@ -53,9 +53,9 @@ class Cyclic final : public Technique {
     const kernels::Progression turn{static_cast<std::uint32_t>(bucket.run % parts_),
                                     static_cast<std::uint32_t>(parts_)};
 
-    const Result<std::byte*> memory = stage.scratch(chosen * sizeof(std::uint32_t));
+    const Result<std::byte*> memory = workspace.scratch(chosen * sizeof(std::uint32_t));
     if (!memory.ok()) co_return memory.status();
-    const Result<std::byte*> message = stage.scratch(chosen * chunking.chunk * size_of(dtype));
+    const Result<std::byte*> message = workspace.scratch(chosen * chunking.chunk * size_of(dtype));
     if (!message.ok()) co_return message.status();
     const std::span indices(reinterpret_cast<std::uint32_t*>(*memory), chosen);
 
@@ -67,13 +67,13 @@ class Cyclic final : public Technique {
     // The last chunk is filled with zeros. If there is one part, they come after all elements: the call is
     // then that of a dense allreduce.
     const std::size_t sent = std::min(chosen * chunking.chunk, bucket.count);
-    collective::Call call = allreduce_of({*message, 0, sent * size_of(dtype)}, bucket, stage);
-    co_await Calling(stage.fabric(), call);
+    collective::Call call = allreduce_of({*message, 0, sent * size_of(dtype)}, bucket, workspace);
+    co_await Calling(workspace.fabric(), call);
     co_return math.scatter(values, dtype, *message, dtype, chunking, indices);
   }
 
-  Status give_back(Stage& stage, const Bucket& bucket) const override {
-    return stage.math().give_back(bucket.buffer.data(), bucket.state.data(), bucket.count,
+  Status give_back(Workspace& workspace, const Bucket& bucket) const override {
+    return workspace.math().give_back(bucket.buffer.data(), bucket.state.data(), bucket.count,
                                   bucket.reduction.dtype);
   }
 

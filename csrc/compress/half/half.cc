@@ -22,26 +22,26 @@ class Half final : public Technique {
   }
   std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
 
-  Task run(Stage& stage, Bucket bucket) const override {
-    return size_of(bucket.reduction.dtype) > size_of(wire_) ? run_cast(stage, bucket)
-                                                            : run_dense(stage, bucket);
+  Task run(Workspace& workspace, Bucket bucket) const override {
+    return size_of(bucket.reduction.dtype) > size_of(wire_) ? run_cast(workspace, bucket)
+                                                            : run_dense(workspace, bucket);
   }
 
-  Status give_back(Stage&, const Bucket&) const override { return {}; }  // it keeps nothing back
+  Status give_back(Workspace&, const Bucket&) const override { return {}; }  // it keeps nothing back
 
  private:
-  Task run_dense(Stage& stage, Bucket bucket) const {
-    collective::Call call = allreduce_of(bucket.buffer, bucket, stage);
-    co_await Calling(stage.fabric(), call);
+  Task run_dense(Workspace& workspace, Bucket bucket) const {
+    collective::Call call = allreduce_of(bucket.buffer, bucket, workspace);
+    co_await Calling(workspace.fabric(), call);
     co_return Status{};
   }
 
-  Task run_cast(Stage& stage, Bucket bucket) const {
-    Arithmetic& math = stage.math();
+  Task run_cast(Workspace& workspace, Bucket bucket) const {
+    Arithmetic& math = workspace.math();
     std::byte* const values = bucket.buffer.data();
     const DType dtype = bucket.reduction.dtype;
     const std::size_t bytes = bucket.count * size_of(wire_);
-    const Result<std::byte*> message = stage.scratch(bytes);
+    const Result<std::byte*> message = workspace.scratch(bytes);
     if (!message.ok()) co_return message.status();
 
     // A prescale comes before the cast, where a half type could overflow.
@@ -52,11 +52,11 @@ class Half final : public Technique {
     if (bad.ok()) bad = math.copy({&in, 1});
     if (!bad.ok()) co_return bad;
 
-    collective::AllreduceCall sum = allreduce_of({*message, 0, bytes}, bucket, stage);
+    collective::AllreduceCall sum = allreduce_of({*message, 0, bytes}, bucket, workspace);
     sum.dtype = wire_;
     sum.prescale = {};
     collective::Call call = sum;
-    co_await Calling(stage.fabric(), call);
+    co_await Calling(workspace.fabric(), call);
     const kernels::GpuCopy out{values, *message, bucket.count, dtype, wire_};
     co_return math.copy({&out, 1});
   }
@@ -66,7 +66,7 @@ class Half final : public Technique {
 };
 
 constexpr std::string_view kWires[] = {"bf16", "fp16"};
-constexpr Parameter kParameters[] = {{"wire", "the type in which elements travel", Choice{kWires}}};
+constexpr Parameter kParameters[] = {{"wire", "the type in which elements travel", Word{kWires}}};
 
 }  // namespace
 

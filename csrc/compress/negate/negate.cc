@@ -16,18 +16,18 @@ class Negate final : public Technique {
   std::string text() const override { return "negate"; }
   std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
 
-  Task run(Stage& stage, Bucket bucket) const override {
-    Arithmetic& math = stage.math();
+  Task run(Workspace& workspace, Bucket bucket) const override {
+    Arithmetic& math = workspace.math();
     std::byte* const values = bucket.buffer.data();
     const DType dtype = bucket.reduction.dtype;
 
     if (Status bad = math.scale(values, bucket.count, dtype, kMinus); !bad.ok()) co_return bad;
-    collective::Call call = allreduce_of(bucket.buffer, bucket, stage);
-    co_await Calling(stage.fabric(), call);  // goes on when the result is in place
+    collective::Call call = allreduce_of(bucket.buffer, bucket, workspace);
+    co_await Calling(workspace.fabric(), call);  // goes on when the result is in place
     co_return math.scale(values, bucket.count, dtype, kMinus);
   }
 
-  Status give_back(Stage&, const Bucket&) const override { return {}; }  // it keeps nothing back
+  Status give_back(Workspace&, const Bucket&) const override { return {}; }  // it keeps nothing back
 };
 
 }  // namespace

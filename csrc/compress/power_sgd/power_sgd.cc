@@ -53,13 +53,13 @@ class PowerSgd final : public Technique {
   std::size_t kept_numbers(std::size_t count, std::span<const int> levels) const override {
     return shard_capacity(count, levels.empty() ? 1 : levels.front());
   }
-  Task run(Stage& stage, Bucket bucket) const override;
-  Status give_back(Stage& stage, const Bucket& bucket) const override {
+  Task run(Workspace& workspace, Bucket bucket) const override;
+  Status give_back(Workspace& workspace, const Bucket& bucket) const override {
     const DType dtype = bucket.reduction.dtype;
-    const Slice shard = shard_of(bucket.count, place_in(stage));
+    const Slice shard = shard_of(bucket.count, place_in(workspace));
     std::byte* const values = bucket.buffer.data() + shard.first * size_of(dtype);
-    ROUNDELAY_RETURN_IF_ERROR(stage.math().give_back(values, bucket.state.data(), shard.count, dtype));
-    return stage.math().clear(bucket.state.data(), bucket.state.size());
+    ROUNDELAY_RETURN_IF_ERROR(workspace.math().give_back(values, bucket.state.data(), shard.count, dtype));
+    return workspace.math().clear(bucket.state.data(), bucket.state.size());
   }
 
  private:
@@ -85,29 +85,29 @@ Status PowerSgd::check(const BucketShape& shape) const {
   return {};
 }
 
-Task PowerSgd::run(Stage& stage, Bucket bucket) const {
-  const Result<Run> made = Run::make(options_, stage, bucket);
+Task PowerSgd::run(Workspace& workspace, Bucket bucket) const {
+  const Result<Run> made = Run::make(options_, workspace, bucket);
   if (!made.ok()) co_return made.status();
   const Run& run = *made;
   collective::Call call;
 
   Status bad = run.begin();
   if (!bad.ok()) co_return bad;
-  if (Fabric* const node = stage.node(); node != nullptr) {
-    call = run.node_sums(stage);
+  if (Fabric* const node = workspace.node(); node != nullptr) {
+    call = run.node_sums(workspace);
     co_await Calling(*node, call, "node sums");
   }
-  stage.span("projection");
+  workspace.span("projection");
   bad = run.project();
   if (!bad.ok()) co_return bad;
-  call = run.sum_of_left(stage);
-  co_await Calling(stage.fabric(), call, "left factors");
-  stage.span("projection back");
+  call = run.sum_of_left(workspace);
+  co_await Calling(workspace.fabric(), call, "left factors");
+  workspace.span("projection back");
   bad = run.project_back();
   if (!bad.ok() || !run.has_matrices()) co_return bad;
-  call = run.sum_of_right(stage);
-  co_await Calling(stage.fabric(), call, "right factors");
-  stage.span("expansion");
+  call = run.sum_of_right(workspace);
+  co_await Calling(workspace.fabric(), call, "right factors");
+  workspace.span("expansion");
   co_return run.finish();
 }
 
@@ -117,7 +117,7 @@ constexpr Parameter kParameters[] = {
     {"columns", "the number of columns of each parameter's matrix; 0: the parameter goes densely", Numbers{}},
     {"rank", "the rank of approximations, at most", Whole{1, 1 << 16, 2}},
     {"seed", "the seed of the first factors", Whole{0, std::int64_t{1} << 62, 0}},
-    {"wire", "the type in which fp32 elements travel", Choice{kWires}}};
+    {"wire", "the type in which fp32 elements travel", Word{kWires}}};
 
 TechniquePtr make(std::span<const Value> values, const std::string& text) {
   Options options;

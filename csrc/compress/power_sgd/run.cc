@@ -29,36 +29,36 @@ Status each_block(const Matrix& matrix, const Slice& range, Use use) {
 
 }  // namespace
 
-Run::Run(const Options& options, Stage& stage, const Bucket& bucket)
+Run::Run(const Options& options, Workspace& workspace, const Bucket& bucket)
     : options_(options),
-      math_(stage.math()),
+      math_(workspace.math()),
       bucket_(bucket),
       layout_(layout_of(options, {bucket.count, bucket.reduction.dtype, bucket.parameters})),
       dtype_(bucket.reduction.dtype),
       real_(kernels::residual_type(dtype_)),
       wire_(dtype_ == DType::kFloat32 ? options.wire.value_or(dtype_) : dtype_),
-      place_(place_in(stage)),
+      place_(place_in(workspace)),
       shard_(shard_of(bucket.count, place_)),
       weight_(dtype_ == real_ ? 1 : place_.members) {
   const double scale = scale_of(bucket.reduction);
-  if (scale != 0) share_ = place_.members / (scale * stage.fabric().group().size());
+  if (scale != 0) share_ = place_.members / (scale * workspace.fabric().group().size());
 }
 
-Result<Run> Run::make(const Options& options, Stage& stage, const Bucket& bucket) {
-  Run run(options, stage, bucket);
+Result<Run> Run::make(const Options& options, Workspace& workspace, const Bucket& bucket) {
+  Run run(options, workspace, bucket);
   const Layout& layout = run.layout_;
-  const Result<std::byte*> factors = stage.scratch((layout.left + layout.right) * size_of(run.real_));
+  const Result<std::byte*> factors = workspace.scratch((layout.left + layout.right) * size_of(run.real_));
   if (!factors.ok()) return factors.status();
   const std::size_t longest = std::max(layout.dense_elements + layout.left, layout.right);
-  const Result<std::byte*> message = stage.scratch(longest * size_of(run.wire_));
+  const Result<std::byte*> message = workspace.scratch(longest * size_of(run.wire_));
   if (!message.ok()) return message.status();
   run.factors_ = *factors;
   run.message_ = *message;
   return run;
 }
 
-collective::AllreduceCall Run::sum_of(std::size_t elements, const Stage& stage) const {
-  collective::AllreduceCall call = allreduce_of({message_, 0, elements * size_of(wire_)}, bucket_, stage);
+collective::AllreduceCall Run::sum_of(std::size_t elements, const Workspace& workspace) const {
+  collective::AllreduceCall call = allreduce_of({message_, 0, elements * size_of(wire_)}, bucket_, workspace);
   call.dtype = wire_;
   return call;
 }

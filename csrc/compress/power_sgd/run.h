@@ -14,15 +14,15 @@ namespace roundelay::compress::power_sgd {
 // outlive it. Errors: those of Arithmetic.
 class Run {
  public:
-  // Makes the run, and takes its memory from the stage. Errors: those of Stage::scratch().
-  static Result<Run> make(const Options& options, Stage& stage, const Bucket& bucket);
+  // Makes the run, and takes its memory from the workspace. Errors: those of Workspace::scratch().
+  static Result<Run> make(const Options& options, Workspace& workspace, const Bucket& bucket);
 
   // Puts the dense elements into the first message, before the node adds up its gradients. In the first run
   // it makes random right factors.
   [[nodiscard]] Status begin() const;
   // Returns the call of the node's fabric that adds up its gradients.
-  [[nodiscard]] collective::ReducescatterCall node_sums(const Stage& stage) const {
-    return scatter_in_node(bucket_, stage, place_, {1.0, weight_});
+  [[nodiscard]] collective::ReducescatterCall node_sums(const Workspace& workspace) const {
+    return scatter_in_node(bucket_, workspace, place_, {1.0, weight_});
   }
   // Adds the residual to the shard, and puts its part of the left factors into the first message.
   [[nodiscard]] Status project() const;
@@ -32,18 +32,18 @@ class Run {
   [[nodiscard]] Status finish() const;
 
   // Return the calls that sum the first message, and the second one, over all ranks.
-  [[nodiscard]] collective::AllreduceCall sum_of_left(const Stage& stage) const {
-    return sum_of(layout_.dense_elements + layout_.left, stage);
+  [[nodiscard]] collective::AllreduceCall sum_of_left(const Workspace& workspace) const {
+    return sum_of(layout_.dense_elements + layout_.left, workspace);
   }
-  [[nodiscard]] collective::AllreduceCall sum_of_right(const Stage& stage) const {
-    return sum_of(layout_.right, stage);
+  [[nodiscard]] collective::AllreduceCall sum_of_right(const Workspace& workspace) const {
+    return sum_of(layout_.right, workspace);
   }
   [[nodiscard]] bool has_matrices() const { return layout_.right > 0; }
 
  private:
-  Run(const Options& options, Stage& stage, const Bucket& bucket);
+  Run(const Options& options, Workspace& workspace, const Bucket& bucket);
 
-  [[nodiscard]] collective::AllreduceCall sum_of(std::size_t elements, const Stage& stage) const;
+  [[nodiscard]] collective::AllreduceCall sum_of(std::size_t elements, const Workspace& workspace) const;
   [[nodiscard]] Status copy_dense(bool back) const;
   [[nodiscard]] Status send(const std::byte* factors, std::size_t count, std::size_t before) const;
   [[nodiscard]] Status receive(std::byte* factors, std::size_t count, std::size_t before) const;

@@ -24,16 +24,16 @@ kernels::Kept Shard::kept() const {
 // Returns memory for so many numbers of the residual's type.
 Result<std::byte*> Shard::zeros(std::size_t count) const {
   const std::size_t bytes = count * size_of(type());
-  Result<std::byte*> memory = stage_.scratch(bytes);
+  Result<std::byte*> memory = workspace_.scratch(bytes);
   if (!memory.ok()) return memory;
-  Status bad = stage_.math().clear(*memory, bytes);
+  Status bad = workspace_.math().clear(*memory, bytes);
   if (!bad.ok()) return bad;
   return memory;
 }
 
 // Dense elements do not go into the residual: it is zero there always.
 Status Shard::take_dense(std::byte* to) const {
-  Copies copies(stage_.math());
+  Copies copies(workspace_.math());
   for (const Slice& slice : plan_.dense) {
     const std::byte* const from = values() + slice.first * size_of(plan_.dtype);
     ROUNDELAY_RETURN_IF_ERROR(copies.add({to, from, slice.count, plan_.wire, plan_.dtype}));
@@ -49,9 +49,9 @@ Status Shard::take_dense(std::byte* to) const {
 }
 
 Status Shard::accumulate(float* overflow) const {
-  Arithmetic& math = stage_.math();
+  Arithmetic& math = workspace_.math();
   const Chunking parts{plan_.shard.count, kAccumulated};
-  const Result<std::byte*> memory = stage_.scratch(parts.chunks() * sizeof(float));
+  const Result<std::byte*> memory = workspace_.scratch(parts.chunks() * sizeof(float));
   if (!memory.ok()) return memory.status();
   const std::span norms(as<float>(*memory), parts.chunks());
   auto* const mark = reinterpret_cast<std::byte*>(overflow);
@@ -61,17 +61,17 @@ Status Shard::accumulate(float* overflow) const {
 }
 
 Result<std::span<std::int64_t>> Shard::choose() const {
-  Arithmetic& math = stage_.math();
+  Arithmetic& math = workspace_.math();
   const std::size_t chosen = plan_.chosen, count = plan_.shard.count;
-  const Result<std::byte*> memory = stage_.scratch(chosen * sizeof(std::int64_t));
+  const Result<std::byte*> memory = workspace_.scratch(chosen * sizeof(std::int64_t));
   if (!memory.ok()) return memory.status();
-  const Result<std::byte*> magnitudes = stage_.scratch(chosen * sizeof(float));
+  const Result<std::byte*> magnitudes = workspace_.scratch(chosen * sizeof(float));
   if (!magnitudes.ok()) return magnitudes.status();
-  const Result<std::byte*> scratch = stage_.scratch(math.top_k_scratch(count));
+  const Result<std::byte*> scratch = workspace_.scratch(math.top_k_scratch(count));
   if (!scratch.ok()) return scratch.status();
   std::byte* candidates = kept().residual;
   if (type() == DType::kFloat64) {  // the order of fp32 is near enough; the values stay exact
-    const Result<std::byte*> narrow = stage_.scratch(count * sizeof(float));
+    const Result<std::byte*> narrow = workspace_.scratch(count * sizeof(float));
     if (!narrow.ok()) return narrow.status();
     const kernels::GpuCopy all{*narrow, candidates, count, DType::kFloat32, DType::kFloat64};
     Status bad = math.copy({&all, 1});
@@ -88,14 +88,14 @@ Result<std::span<std::int64_t>> Shard::choose() const {
 }
 
 Status Shard::fill(std::byte* message) const {
-  stage_.span("selection");
+  workspace_.span("selection");
   ROUNDELAY_RETURN_IF_ERROR(take_dense(MessageLayout::dense(message)));
   ROUNDELAY_RETURN_IF_ERROR(accumulate(MessageLayout::overflow(message)));
   const Result<std::span<std::int64_t>> indices = choose();
   if (!indices.ok()) return indices.status();
   kernels::Kept from = kept();
   if (!options_.masking) from.momentum = nullptr;  // it goes on
-  return stage_.math().take_pairs(plan_.message.pairs(message), from, *indices);
+  return workspace_.math().take_pairs(plan_.message.pairs(message), from, *indices);
 }
 
 Result<Shard::Sums> Shard::begin_sums() const {
@@ -107,7 +107,7 @@ Result<Shard::Sums> Shard::begin_sums() const {
   }
   const Result<std::byte*> dense = zeros(plan_.dense_count);
   if (!dense.ok()) return dense.status();
-  const Result<std::byte*> wide = stage_.scratch(plan_.dense_count * size_of(type()));
+  const Result<std::byte*> wide = workspace_.scratch(plan_.dense_count * size_of(type()));
   if (!wide.ok()) return wide.status();
   sums.dense = *dense;
   sums.wide = *wide;
@@ -115,7 +115,7 @@ Result<Shard::Sums> Shard::begin_sums() const {
 }
 
 Status Shard::add(std::byte* message, const Sums& sums) const {
-  Arithmetic& math = stage_.math();
+  Arithmetic& math = workspace_.math();
   const Scale prescale = bucket_.reduction.prescale;
   if (plan_.dense_count > 0) {
     const kernels::GpuCopy widened{sums.wide, MessageLayout::dense(message), plan_.dense_count, type(),
@@ -129,7 +129,7 @@ Status Shard::add(std::byte* message, const Sums& sums) const {
 }
 
 Status Shard::put_dense(const Sums& sums) const {
-  Copies copies(stage_.math());
+  Copies copies(workspace_.math());
   const std::byte* from = sums.dense;
   for (const Slice& slice : plan_.dense) {
     std::byte* const to = sums.shard + slice.first * size_of(type());
@@ -140,11 +140,11 @@ Status Shard::put_dense(const Sums& sums) const {
 }
 
 Status Shard::sum(std::byte* messages, std::size_t count, Scale scale) const {
-  stage_.span("sum");
-  Arithmetic& math = stage_.math();
+  workspace_.span("sum");
+  Arithmetic& math = workspace_.math();
   const Result<Sums> sums = begin_sums();
   if (!sums.ok()) return sums.status();
-  const Result<std::byte*> memory = stage_.scratch(count * sizeof(float));
+  const Result<std::byte*> memory = workspace_.scratch(count * sizeof(float));
   if (!memory.ok()) return memory.status();
   Copies marks(math);
   for (std::size_t node = 0; node < count; ++node) {

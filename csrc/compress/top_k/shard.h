@@ -11,11 +11,11 @@
 namespace roundelay::compress::top_k {
 
 // One run on one rank. The constructor's arguments outlive it. Call fill(), then sum(). Errors: those of
-// Stage::scratch() and of Arithmetic.
+// Workspace::scratch() and of Arithmetic.
 class Shard {
  public:
-  Shard(const Options& options, const Plan& plan, Stage& stage, const Bucket& bucket)
-      : options_(options), plan_(plan), stage_(stage), bucket_(bucket) {}
+  Shard(const Options& options, const Plan& plan, Workspace& workspace, const Bucket& bucket)
+      : options_(options), plan_(plan), workspace_(workspace), bucket_(bucket) {}
 
   // Precondition: the shard has the sums over the node. Adds them to the residual, moves the largest elements
   // of the residual and the dense elements into the message, and clears the shard.
@@ -46,7 +46,7 @@ class Shard {
 
   const Options& options_;
   const Plan& plan_;
-  Stage& stage_;
+  Workspace& workspace_;
   const Bucket& bucket_;
 };
 

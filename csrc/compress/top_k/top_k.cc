@@ -89,16 +89,16 @@ class TopK final : public Technique {
     const std::size_t residual = shard_capacity(count, levels.empty() ? 1 : levels.front());
     return options_.momentum.factor != 0 ? 2 * residual : residual;
   }
-  Task run(Stage& stage, Bucket bucket) const override {
-    Plan plan = plan_of(options_, {bucket.count, bucket.reduction.dtype, bucket.parameters}, place_in(stage),
+  Task run(Workspace& workspace, Bucket bucket) const override {
+    Plan plan = plan_of(options_, {bucket.count, bucket.reduction.dtype, bucket.parameters}, place_in(workspace),
                         bucket.run);
-    return plan.in_place ? run_in_place(stage, bucket) : run_by_message(stage, bucket, std::move(plan));
+    return plan.in_place ? run_in_place(workspace, bucket) : run_by_message(workspace, bucket, std::move(plan));
   }
-  Status give_back(Stage& stage, const Bucket& bucket) const override;
+  Status give_back(Workspace& workspace, const Bucket& bucket) const override;
 
  private:
-  Task run_in_place(Stage& stage, Bucket bucket) const;
-  Task run_by_message(Stage& stage, Bucket bucket, Plan plan) const;
+  Task run_in_place(Workspace& workspace, Bucket bucket) const;
+  Task run_by_message(Workspace& workspace, Bucket bucket, Plan plan) const;
 
   const Options options_;
   const std::string text_;
@@ -117,51 +117,51 @@ Status TopK::check(const BucketShape& shape) const {
                          std::to_string(options_.dense.back()));
 }
 
-Status TopK::give_back(Stage& stage, const Bucket& bucket) const {
-  const Place place = place_in(stage);
+Status TopK::give_back(Workspace& workspace, const Bucket& bucket) const {
+  const Place place = place_in(workspace);
   const DType dtype = bucket.reduction.dtype;
   const Slice shard = shard_of(bucket.count, place);
   std::byte* const residual = bucket.state.data();
   const Scale inside = collective::scales_of_levels(bucket.reduction, place.members).inside;
   // This rank's part is divided with those of the others in its node.
   const Scale back{static_cast<double>(inside.divisor), 1};
-  ROUNDELAY_RETURN_IF_ERROR(stage.math().scale(residual, shard.count, residual_type(dtype), back));
-  ROUNDELAY_RETURN_IF_ERROR(stage.math().give_back(bucket.buffer.data() + shard.first * size_of(dtype),
+  ROUNDELAY_RETURN_IF_ERROR(workspace.math().scale(residual, shard.count, residual_type(dtype), back));
+  ROUNDELAY_RETURN_IF_ERROR(workspace.math().give_back(bucket.buffer.data() + shard.first * size_of(dtype),
                                                    residual, shard.count, dtype));
-  return stage.math().clear(residual, bucket.state.size());
+  return workspace.math().clear(residual, bucket.state.size());
 }
 
-Task TopK::run_in_place(Stage& stage, Bucket bucket) const {
-  Status bad = give_back(stage, bucket);
+Task TopK::run_in_place(Workspace& workspace, Bucket bucket) const {
+  Status bad = give_back(workspace, bucket);
   if (!bad.ok()) co_return bad;
-  Call call = allreduce_of(bucket.buffer, bucket, stage);
-  co_await Calling(stage.fabric(), call, "allreduce");
+  Call call = allreduce_of(bucket.buffer, bucket, workspace);
+  co_await Calling(workspace.fabric(), call, "allreduce");
   co_return Status{};
 }
 
-Task TopK::run_by_message(Stage& stage, Bucket bucket, Plan plan) const {
-  Fabric* const node = stage.node();
-  const Place place = place_in(stage);
+Task TopK::run_by_message(Workspace& workspace, Bucket bucket, Plan plan) const {
+  Fabric* const node = workspace.node();
+  const Place place = place_in(workspace);
   const LevelScales scales = collective::scales_of_levels(bucket.reduction, place.members);
   std::byte* const own = bucket.buffer.data() + plan.shard.first * size_of(plan.dtype);
   std::vector<std::size_t> shards;
   Call call;
   if (node != nullptr) {
     collective::ReducescatterCall& scatter =
-        call.emplace<collective::ReducescatterCall>(scatter_in_node(bucket, stage, place, scales.inside));
+        call.emplace<collective::ReducescatterCall>(scatter_in_node(bucket, workspace, place, scales.inside));
     shards = scatter.shard_bytes;
     co_await Calling(*node, call, "reduce-scatter");
   }
   if (plan.sends()) {  // alike in all nodes
-    const std::span<Fabric* const> levels = stage.across();
-    const Result<std::byte*> memory = stage.scratch(Messages::count_over(levels) * plan.message.bytes());
+    const std::span<Fabric* const> levels = workspace.across();
+    const Result<std::byte*> memory = workspace.scratch(Messages::count_over(levels) * plan.message.bytes());
     if (!memory.ok()) co_return memory.status();
     Messages messages(levels, *memory, plan.message.bytes());
-    const Shard shard(options_, plan, stage, bucket);
+    const Shard shard(options_, plan, workspace, bucket);
     Status bad = shard.fill(messages.own());
     if (!bad.ok()) co_return bad;
     for (Fabric* level : levels) {
-      call = messages.gather(level->group(), stage.stream());
+      call = messages.gather(level->group(), workspace.stream());
       co_await Calling(*level, call, "gather of pairs");
     }
     bad = shard.sum(messages.all(), messages.count(), scales.between);
@@ -173,7 +173,7 @@ Task TopK::run_by_message(Stage& stage, Bucket bucket, Plan plan) const {
     gather.output = {bucket.buffer.data(), bucket.buffer.bytes};
     gather.receive_bytes = shards;
     gather.region = bucket.buffer.region;
-    gather.stream = stage.stream();
+    gather.stream = workspace.stream();
     co_await Calling(*node, call, "all-gather");
   }
   co_return Status{};
@@ -188,15 +188,15 @@ constexpr Parameter kParameters[] = {
     {"before", "the number of elements in the buckets before this one", Whole{0, kMost, 0}},
     {"dense", "the parameters of the bucket that always go densely", Indices{}},
     {"density", "the part of the elements that a step sends", Real{0, 1, 0.01, true, false}},
-    {"index_bits", "the bits of an index on the wire", Choice{kIndexBits}},
+    {"index_bits", "the bits of an index on the wire", Word{kIndexBits}},
     {"masking", "whether the momentum is cleared where it was sent (1) or goes on (0)", Whole{0, 1, 1}, true},
     {"momentum", "the factor of the momentum that is applied to the sums of a node; 0: none",
      Real{0, 1, 0, false, true}},
     {"nesterov", "whether that momentum is Nesterov's (1) or not (0)", Whole{0, 1, 0}},
     {"samplings", "the steps of MSTopK's bisection", Whole{1, 1 << 30, 20}},
     {"seed", "the start of MSTopK's random run", Whole{0, kMost, 0}},
-    {"select", "how elements are chosen", Choice{kSelects}},
-    {"wire", "the type in which fp32 elements travel", Choice{kWires}}};
+    {"select", "how elements are chosen", Word{kSelects}},
+    {"wire", "the type in which fp32 elements travel", Word{kWires}}};
 
 TechniquePtr make(std::span<const Value> values, const std::string& text) {
   const auto whole = [&](std::size_t i) { return std::get<std::int64_t>(values[i]); };

@@ -4,26 +4,26 @@
 
 #include "execute/lane_recorder.h"
 #include "execute/operations/operations.h"
-#include "execute/technique_stage.h"
+#include "execute/technique_workspace.h"
 
 namespace roundelay::execute {
 namespace {
 
 using collective::Task;
 
-// Holds a stage, and gives it back. If the task's frame is leaked, the stage is too: the medium may write to
+// Holds a workspace, and gives it back. If the task's frame is leaked, the workspace is too: the medium may write to
 // its memory.
 class StageUse {
  public:
-  explicit StageUse(DeviceBuffers& buffers) : buffers_(buffers), stage_(buffers.take_stage()) {}
-  ~StageUse() { buffers_.return_stage(std::move(stage_)); }
+  explicit StageUse(DeviceBuffers& buffers) : buffers_(buffers), workspace_(buffers.take_stage()) {}
+  ~StageUse() { buffers_.return_stage(std::move(workspace_)); }
   StageUse(const StageUse&) = delete;
   StageUse& operator=(const StageUse&) = delete;
-  [[nodiscard]] TechniqueStage& stage() const { return *stage_; }
+  [[nodiscard]] TechniqueWorkspace& workspace() const { return *workspace_; }
 
  private:
   DeviceBuffers& buffers_;
-  std::unique_ptr<TechniqueStage> stage_;
+  std::unique_ptr<TechniqueWorkspace> workspace_;
 };
 
 compress::Bucket bucket_of(const Batch& batch, int members) {
@@ -49,20 +49,20 @@ collective::Task run_technique(DeviceBuffers& buffers, Batch& batch) {
   const compress::Bucket bucket = bucket_of(batch, buffers.fabric().group().size());
   Task inner;
   if (taken.flush) {
-    Status given = taken.technique->give_back(use.stage(), bucket);
+    Status given = taken.technique->give_back(use.workspace(), bucket);
     if (!given.ok()) co_return given;
     inner = batch.steps->run(buffers, batch);
   } else {
-    inner = taken.technique->run(use.stage(), bucket);
+    inner = taken.technique->run(use.workspace(), bucket);
   }
-  use.stage().record_to(batch.recorder);
+  use.workspace().record_to(batch.recorder);
   for (inner.resume(); !inner.done(); inner.resume()) {
-    const Task::Step step = inner.step();
-    use.stage().end_span();
-    co_await collective::Calling(*step.fabric, *step.call);
-    if (batch.recorder != nullptr && !step.name.empty()) batch.recorder->record_call(batch, step.name);
+    const Task::Awaited awaited = inner.awaited();
+    use.workspace().end_span();
+    co_await collective::Calling(*awaited.fabric, *awaited.call);
+    if (batch.recorder != nullptr && !awaited.name.empty()) batch.recorder->record_call(batch, awaited.name);
   }
-  use.stage().end_span();
+  use.workspace().end_span();
   if (inner.status().ok() && taken.outcome != nullptr) *taken.outcome = {true, batch.called_bytes};
   co_return inner.status();
 }

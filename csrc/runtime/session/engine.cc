@@ -66,7 +66,7 @@ void Engine::negotiate(const std::function<void()>& task) {
 }
 
 void Engine::coordinate() {
-  collective::Backoff backoff(true);
+  Backoff backoff(true);
   while (!stopping_.load(std::memory_order_acquire)) {
     bool moved = false;
     Deadline due = Deadline::never();
@@ -131,12 +131,12 @@ bool Engine::drive_lane(execute::Lane& lane, complete::Handle handle, Deadline d
   // This may take long. Meanwhile the background reports what was submitted, and sees the flush.
   if (lane.take_unreported()) wake();
   // Where several threads take turns, one of this rank or of a peer may need this core.
-  collective::Backoff backoff(crowded_ || lane.table().gathers());
+  Backoff backoff(crowded_ || lane.table().gathers());
   while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {
     if (lanes_.step(lane)) {
       backoff.reset();
     } else {
-      lane.idle(backoff).take();
+      lane.idle(backoff).wait();
     }
   }
   return true;
@@ -160,7 +160,7 @@ bool Engine::drive_negotiation(execute::Lane& lane, complete::Handle handle, Dea
     } else if (negotiates()) {
       // Asked again, because the step may have taken the wake-up that came with new work of the lane.
       channel_.wait_polling(deadline.sooner(negotiator_.next_due()),
-                            crowded_ ? Duration{0} : collective::Backoff::kSpin);
+                            crowded_ ? Duration{0} : Backoff::kSpin);
     }
   }
   // The coordination thread must look now if this thread has taken a wake-up that was meant for it, or if

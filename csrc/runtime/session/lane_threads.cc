@@ -118,14 +118,14 @@ void LaneThreads::run(const LaneThread& lane_thread) const {
   execute::Lane& lane = *lane_thread.lane;
   // The thread never spins, because backward runs on these cores. A caller that waits drives the lane itself,
   // and may spin.
-  collective::Backoff backoff(true);
+  Backoff backoff(true);
   while (!lane_thread.leaving.load(std::memory_order_acquire)) {
     if (!lane.has_work() && !lane.may_enter()) {
       backoff.reset();
       lane.wait_for_work(lane.watches_device() ? Deadline::after(kDeviceWatch) : Deadline::never());
       if (!lane.watches_device()) continue;
     }
-    collective::Nap nap;
+    Nap nap;
     {
       execute::BackgroundHold hold(lane.token());
       if (step(lane)) {
@@ -134,7 +134,7 @@ void LaneThreads::run(const LaneThread& lane_thread) const {
         nap = lane.idle(backoff);
       }
     }
-    nap.take();
+    nap.wait();
   }
 }
 

@@ -110,7 +110,7 @@ Result<AlgorithmChoice> AlgorithmChoice::create(const Config& config, const std:
   return choice;
 }
 
-Select AlgorithmChoice::of(const Group& group) const {
+Select AlgorithmChoice::select_for(const Group& group) const {
   if (!tuning_) return untuned_;
   const auto found = by_level_.find(level_of(group, topology_));
   return found == by_level_.end() ? untuned_ : found->second;

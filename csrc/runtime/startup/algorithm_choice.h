@@ -35,7 +35,7 @@ class AlgorithmChoice {
                                         const bootstrap::Topology& topology, std::string_view fabric);
 
   // Returns the rule for the algorithms of a group's fabric.
-  [[nodiscard]] collective::Select of(const Group& group) const;
+  [[nodiscard]] collective::Select select_for(const Group& group) const;
   // Returns the rule for calls on GPUs' memory: that of a level "gpu", if the tuning has one.
   [[nodiscard]] collective::Select on_device() const;
   // Returns the tuning; nothing if there is none.

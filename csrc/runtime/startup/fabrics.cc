@@ -97,7 +97,7 @@ std::string Fabrics::why_not_shm(const Group& group) const {
 }
 
 Result<Fabrics::FabricPtr> Fabrics::between(const Group& group) {
-  return backend_->fabric(group, config_, algorithms_.of(group));
+  return backend_->fabric(group, config_, algorithms_.select_for(group));
 }
 
 Result<execute::TrackFabrics> Fabrics::make(const Group& group) {

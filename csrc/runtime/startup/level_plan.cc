@@ -12,7 +12,7 @@ namespace {
 
 namespace levels = collective::levels;
 using levels::Tree;
-using model::Choice;
+using model::LevelChoice;
 using model::Cluster;
 using model::Factor;
 
@@ -123,15 +123,15 @@ bool alike_in_nodes(const std::vector<Factor>& one, const std::vector<Factor>& o
 
 // Returns whether a choice has stages of as many members: it is then the same plan, as a level of one part
 // joins nothing.
-bool has(const std::vector<Choice>& choices, const std::vector<Factor>& factors) {
-  return std::ranges::any_of(choices, [&](const Choice& one) {
+bool has(const std::vector<LevelChoice>& choices, const std::vector<Factor>& factors) {
+  return std::ranges::any_of(choices, [&](const LevelChoice& one) {
     return std::ranges::equal(one.factors, factors, {}, &Factor::members, &Factor::members);
   });
 }
 
-Result<std::vector<Choice>> forced(const FactorLists& lists, const Cluster& cluster,
+Result<std::vector<LevelChoice>> forced(const FactorLists& lists, const Cluster& cluster,
                                    const bootstrap::Topology& topology) {
-  std::vector<Choice> choices;
+  std::vector<LevelChoice> choices;
   for (const Factors& each : lists.each) {
     auto factors = assigned(each, cluster);
     if (!factors) {
@@ -148,13 +148,13 @@ Result<std::vector<Choice>> forced(const FactorLists& lists, const Cluster& clus
   return choices;
 }
 
-Result<std::vector<Choice>> chosen(const Cluster& cluster, const PlanWishes& wishes) {
+Result<std::vector<LevelChoice>> chosen(const Cluster& cluster, const PlanWishes& wishes) {
   model::Limits limits{wishes.measured.empty() ? 1 : kMostFactors, collective::kOnePlaceMembers,
                        levels::kShardBytes};
-  std::vector<Choice> choices = {model::choose(cluster, kUsualBytes, limits)};
+  std::vector<LevelChoice> choices = {model::choose(cluster, kUsualBytes, limits)};
   if (!wishes.several || choices.front().factors.size() < 2) return choices;
   limits.factors = kMostFactors;
-  for (Choice& other : model::ranked(cluster, kUsualBytes, limits)) {
+  for (LevelChoice& other : model::ranked(cluster, kUsualBytes, limits)) {
     if (choices.size() > kMostOthers) break;
     const bool alike = alike_in_nodes(other.factors, choices.front().factors);
     if (alike && !has(choices, other.factors)) choices.push_back(std::move(other));
@@ -187,7 +187,7 @@ Result<std::vector<LevelPlan>> plan_levels(const Group& group, const bootstrap::
       wishes.forced.each.empty() ? chosen(cluster, wishes) : forced(wishes.forced, cluster, topology);
   if (!choices.ok()) return choices.status();
   std::vector<LevelPlan> plans;
-  for (Choice& choice : *choices) {
+  for (LevelChoice& choice : *choices) {
     LevelPlan& made = plans.emplace_back();
     made.plan = levels::plan_of_member(tree_of_factors(levels, choice.factors), group.index);
     // The usual links are too coarse to tell what is best for two levels; this was measured (LevelsCut).

@@ -48,7 +48,7 @@ AllreduceWays ways_of(const Config& config, const AlgorithmChoice& algorithms,
   }
   collective::AllreduceCall call;
   call.buffer.bytes = collective::levels::kShardBytes;
-  ways.algorithm = algorithms.of(last)(call, last.size()).name;
+  ways.algorithm = algorithms.select_for(last)(call, last.size()).name;
   return ways;
 }
 

@@ -34,7 +34,7 @@ class CountedCall final : public collective::Pending {
   CountedCall& operator=(const CountedCall&) = delete;
   Result<bool> test() override { return inner_->test(); }
   [[nodiscard]] int waiting_for() const override { return inner_->waiting_for(); }
-  collective::Nap idle(collective::Backoff& backoff) override { return inner_->idle(backoff); }
+  Nap idle(Backoff& backoff) override { return inner_->idle(backoff); }
 
  private:
   const std::unique_ptr<Pending> inner_;

@@ -23,9 +23,9 @@ class ThroughLevels final : public compress::Technique {
   [[nodiscard]] std::string_view name() const override { return "levels"; }
   [[nodiscard]] std::string text() const override { return "levels"; }
   [[nodiscard]] std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
-  collective::Task run(compress::Stage& stage, compress::Bucket bucket) const override {
-    Fabric& inside = *stage.levels().front();
-    Fabric& between = *stage.levels().back();
+  collective::Task run(compress::Workspace& workspace, compress::Bucket bucket) const override {
+    Fabric& inside = *workspace.levels().front();
+    Fabric& between = *workspace.levels().back();
     const auto members = static_cast<std::size_t>(inside.group().size());
     const auto mine = static_cast<std::size_t>(inside.group().index);
     std::vector<std::size_t> shards(members, bucket.count / members * sizeof(float));
@@ -41,7 +41,7 @@ class ThroughLevels final : public compress::Technique {
     collective::Call call = scatter;
     co_await collective::Calling(inside, call);
 
-    call = compress::allreduce_of({shard, 0, shards[mine]}, bucket, stage);
+    call = compress::allreduce_of({shard, 0, shards[mine]}, bucket, workspace);
     co_await collective::Calling(between, call);
 
     collective::AllgatherCall gather;
@@ -53,7 +53,7 @@ class ThroughLevels final : public compress::Technique {
     co_await collective::Calling(inside, call);
     co_return Status{};
   }
-  Status give_back(compress::Stage&, const compress::Bucket&) const override { return {}; }
+  Status give_back(compress::Workspace&, const compress::Bucket&) const override { return {}; }
 };
 
 // Integers, so that every order of additions gives the same bits.

@@ -14,7 +14,7 @@ namespace roundelay::contract {
 namespace {
 
 using compress::Bucket;
-using compress::Stage;
+using compress::Workspace;
 using compress::TechniquePtr;
 using runtime::Session;
 
@@ -172,20 +172,20 @@ class ManyCalls final : public compress::Technique {
   [[nodiscard]] std::string_view name() const override { return "many"; }
   [[nodiscard]] std::string text() const override { return "many"; }
   [[nodiscard]] std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
-  collective::Task run(Stage& stage, Bucket bucket) const override {
-    const Result<std::byte*> memory = stage.scratch(bucket.buffer.bytes);
+  collective::Task run(Workspace& workspace, Bucket bucket) const override {
+    const Result<std::byte*> memory = workspace.scratch(bucket.buffer.bytes);
     if (!memory.ok()) co_return memory.status();
     std::memset(*memory, 0, bucket.buffer.bytes);
     for (int i = 0; i < 3; ++i) {
-      collective::Call call = compress::allreduce_of({*memory, 0, bucket.buffer.bytes}, bucket, stage);
-      co_await collective::Calling(stage.fabric(), call);
+      collective::Call call = compress::allreduce_of({*memory, 0, bucket.buffer.bytes}, bucket, workspace);
+      co_await collective::Calling(workspace.fabric(), call);
     }
     co_return Status{};
   }
-  Status give_back(compress::Stage&, const Bucket&) const override { return {}; }
+  Status give_back(compress::Workspace&, const Bucket&) const override { return {}; }
 };
 
-TEST_CASE("a rank that dies in any stage of a technique is named, and nothing hangs",
+TEST_CASE("a rank that dies in any workspace of a technique is named, and nothing hangs",
           "[session][technique][slow]") {
   require_the_dead_is_named(std::make_shared<const ManyCalls>(), GENERATE(0, 1, 2), GENERATE(false, true));
 }

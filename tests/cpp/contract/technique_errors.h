@@ -28,19 +28,19 @@ class Watched final : public compress::Technique {
                                         std::span<const int> levels) const override {
     return inner_->state_bytes(count, dtype, levels);
   }
-  collective::Task run(compress::Stage& stage, compress::Bucket bucket) const override {
-    collective::Task inner = inner_->run(stage, bucket);
+  collective::Task run(compress::Workspace& workspace, compress::Bucket bucket) const override {
+    collective::Task inner = inner_->run(workspace, bucket);
     int calls = 0;
     for (inner.resume(); !inner.done(); inner.resume()) {
       before_(calls++);
-      const collective::Task::Step step = inner.step();
-      co_await collective::Calling(*step.fabric, *step.call);
+      const collective::Task::Awaited awaited = inner.awaited();
+      co_await collective::Calling(*awaited.fabric, *awaited.call);
     }
     before_(calls);
     co_return inner.status();
   }
-  Status give_back(compress::Stage& stage, const compress::Bucket& bucket) const override {
-    return inner_->give_back(stage, bucket);
+  Status give_back(compress::Workspace& workspace, const compress::Bucket& bucket) const override {
+    return inner_->give_back(workspace, bucket);
   }
 
  private:
@@ -48,11 +48,11 @@ class Watched final : public compress::Technique {
   const std::function<void(int)> before_;
 };
 
-// Of three ranks, stops one before the technique's call of number `stage`, silently or with its connections.
+// Of three ranks, stops one before the technique's call of number `workspace`, silently or with its connections.
 // The other two must get one error that names it.
-inline void require_the_dead_is_named(const compress::TechniquePtr& technique, int stage,
+inline void require_the_dead_is_named(const compress::TechniquePtr& technique, int workspace,
                                       bool connection_lost) {
-  INFO("stage " << stage << (connection_lost ? ", connection lost" : ", silent"));
+  INFO("workspace " << workspace << (connection_lost ? ", connection lost" : ", silent"));
   Config config;
   config.progress_timeout = std::chrono::milliseconds(150);
   config.log_level = LogLevel::kError;
@@ -63,7 +63,7 @@ inline void require_the_dead_is_named(const compress::TechniquePtr& technique, i
   std::vector<std::unique_ptr<TechniqueBucket>> buckets(kSize);
   world.run([&](runtime::Session& session, int rank) -> std::string {
     const auto before = [&, rank](int call) {
-      if (rank != kDead || call != stage || died) return;
+      if (rank != kDead || call != workspace || died) return;
       world.stop(kDead);
       if (connection_lost) world.data->fail(kDead);
       died = true;

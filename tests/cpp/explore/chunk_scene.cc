@@ -147,7 +147,7 @@ ConstByteSpan bytes_of_all(const std::vector<T>& elements) {
 
 }  // namespace
 
-void nap(Rounds& rounds, collective::shm::Doorbell& /*own*/) { rounds.nap(std::chrono::seconds(1)).take(); }
+void nap(Rounds& rounds, collective::shm::Doorbell& /*own*/) { rounds.nap(std::chrono::seconds(1)).wait(); }
 
 ChunkScene::ChunkScene(Script script)
     : script_(std::move(script)),

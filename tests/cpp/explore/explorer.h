@@ -4,9 +4,9 @@
 // Members run on stacks of their own, in one thread. The search replays an order from the start up to the
 // point at which it differs from the last one. It does not continue from a state that it has seen before.
 //
-// Two states are equal if all bytes that members share or write are equal, and each member came the same way.
-// The way has the words that the member read, but of their values only the last one and those that it keeps:
-// a wait that is over is over, whatever the value was. So code under test must not use a value that it has
+// Two states are equal if all bytes that members share or write are equal, and each member has read the same
+// words in the same sequence. Of the values that it read, only the last one counts, and those that it stores:
+// which value ended a wait makes no difference later. So code under test must not use a value that it has
 // waited for after its next access.
 //
 // Memory is sequentially consistent here. TSan and the random schedules of the contract tests look for what

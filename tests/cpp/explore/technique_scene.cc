@@ -84,9 +84,9 @@ class ExploredFabric final : public collective::Fabric {
   std::uint64_t calls_ = 0;
 };
 
-class ExploredStage final : public compress::Stage {
+class ExploredWorkspace final : public compress::Workspace {
  public:
-  ExploredStage(collective::Fabric& fabric, std::span<float> memory) : fabric_(fabric), memory_(memory) {}
+  ExploredWorkspace(collective::Fabric& fabric, std::span<float> memory) : fabric_(fabric), memory_(memory) {}
   collective::Fabric& fabric() override { return fabric_; }
   [[nodiscard]] GpuStream stream() const override { return nullptr; }
   compress::Arithmetic& math() override { return math_; }
@@ -106,11 +106,11 @@ class ExploredStage final : public compress::Stage {
   FramePool frames_;
 };
 
-collective::Task dense(compress::Stage& stage, compress::Bucket bucket, std::vector<int> absent) {
-  collective::AllreduceCall reduce = compress::allreduce_of(bucket.buffer, bucket, stage);
+collective::Task dense(compress::Workspace& workspace, compress::Bucket bucket, std::vector<int> absent) {
+  collective::AllreduceCall reduce = compress::allreduce_of(bucket.buffer, bucket, workspace);
   reduce.absent = std::move(absent);
   Call call = std::move(reduce);
-  co_await collective::Calling(stage.fabric(), call);
+  co_await collective::Calling(workspace.fabric(), call);
   co_return Status{};
 }
 
@@ -130,7 +130,7 @@ class TechniqueScene::Worker {
  public:
   Worker(const TechniqueScene& scene, Own& own, int member)
       : fabric_(scene.segment(), member, scene.script_.within_node),
-        stage_(fabric_, own.scratch),
+        workspace_(fabric_, own.scratch),
         technique_(*scene.script_.technique) {
     parameters_ = {{0, own.elements.size()}};
     bucket_.reduction.dtype = DType::kFloat32;
@@ -143,25 +143,25 @@ class TechniqueScene::Worker {
 
   void run(const TechniqueRun& how) {
     using Kind = TechniqueRun::Kind;
-    if (how.kind == Kind::kFlush && !technique_.give_back(stage_, bucket_).ok())
+    if (how.kind == Kind::kFlush && !technique_.give_back(workspace_, bucket_).ok())
       return fail("the technique keeps what it has");
     collective::Task task =
-        how.kind == Kind::kTechnique ? technique_.run(stage_, bucket_) : dense(stage_, bucket_, how.absent);
+        how.kind == Kind::kTechnique ? technique_.run(workspace_, bucket_) : dense(workspace_, bucket_, how.absent);
     for (task.resume(); !task.done(); task.resume()) {
-      const auto call = fabric_.start(*task.step().call);
+      const auto call = fabric_.start(*task.awaited().call);
       if (!call.ok()) return fail("a call could not start");
       while (!*(*call)->test()) stall();
       back_at(fabric_.calls());  // it keeps what memory() has and its history, the same in every order
     }
     if (!task.status().ok()) return fail("the technique failed");
-    stage_.end();
+    workspace_.end();
     if (how.kind == Kind::kTechnique) ++bucket_.run;
     if (how.kind == Kind::kFlush) bucket_.run = 0;
   }
 
  private:
   ExploredFabric fabric_;
-  ExploredStage stage_;
+  ExploredWorkspace workspace_;
   const compress::Technique& technique_;
   std::vector<compress::Slice> parameters_;
   compress::Bucket bucket_;

@@ -31,18 +31,18 @@ class Wrong final : public compress::Technique {
   [[nodiscard]] std::string_view name() const override { return "wrong"; }
   [[nodiscard]] std::string text() const override { return "wrong"; }
   [[nodiscard]] std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
-  collective::Task run(compress::Stage& stage, compress::Bucket bucket) const override {
+  collective::Task run(compress::Workspace& workspace, compress::Bucket bucket) const override {
     const std::size_t half = bucket.buffer.bytes / 2;
-    collective::Call call = compress::allreduce_of({bucket.buffer.data(), 0, half}, bucket, stage);
-    co_await collective::Calling(stage.fabric(), call);
-    if (kUneven && stage.fabric().group().index == 1) co_return Status{};
+    collective::Call call = compress::allreduce_of({bucket.buffer.data(), 0, half}, bucket, workspace);
+    co_await collective::Calling(workspace.fabric(), call);
+    if (kUneven && workspace.fabric().group().index == 1) co_return Status{};
     std::byte* const rest = bucket.buffer.data() + half;
-    call = compress::allreduce_of({rest, 0, half}, bucket, stage);
-    co_await collective::Calling(stage.fabric(), call);
+    call = compress::allreduce_of({rest, 0, half}, bucket, workspace);
+    co_await collective::Calling(workspace.fabric(), call);
     if (!kUneven) std::memset(rest, 0, half);
     co_return Status{};
   }
-  Status give_back(compress::Stage&, const compress::Bucket&) const override { return {}; }
+  Status give_back(compress::Workspace&, const compress::Bucket&) const override { return {}; }
 };
 
 TEST_CASE("techniques in every order", "[explore]") {
@@ -66,7 +66,7 @@ TEST_CASE("a technique before and after a join in every order", "[explore]") {
   every_order({technique(text), 20, {{}, joined, {}, kFlush}});
 }
 
-TEST_CASE("a member that dies in any stage of a technique, in every order", "[explore]") {
+TEST_CASE("a member that dies in any workspace of a technique, in every order", "[explore]") {
   const int dies = GENERATE(0, 1);
   const bool in_region = GENERATE(false, true);
   const std::string text =

@@ -38,7 +38,7 @@ std::string choice_for(const AlgorithmChoice& choice, std::vector<int> ranks) {
   collective::AllreduceCall call;
   call.buffer.bytes = 1 << 20;
   const int size = static_cast<int>(ranks.size());
-  return choice.of(group_of(std::move(ranks)))(call, size).name;
+  return choice.select_for(group_of(std::move(ranks)))(call, size).name;
 }
 
 TEST_CASE("a group is on the level of the smallest part that has all members", "[tuning]") {

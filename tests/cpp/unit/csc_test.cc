@@ -199,7 +199,7 @@ TEST_CASE("a chunk that is larger than the bucket costs no more than the bucket"
       group.run(*technique);
       for (auto& member : group.members) {
         REQUIRE(member->called_bytes == 60 * bytes + (in_place ? 0 : sizeof(float)));
-        REQUIRE(member->stage.most_bytes <= 64 * sizeof(float));
+        REQUIRE(member->workspace.most_bytes <= 64 * sizeof(float));
         REQUIRE(element(*member, 59) > 0);
       }
     }

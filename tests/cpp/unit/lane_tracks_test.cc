@@ -45,8 +45,8 @@ class GatedCall final : public collective::Pending {
     return true;
   }
   [[nodiscard]] int waiting_for() const override { return 1; }
-  collective::Nap idle(collective::Backoff& backoff) override {
-    return gate_.sleeps ? collective::Nap(std::chrono::seconds(1)) : backoff.next();
+  Nap idle(Backoff& backoff) override {
+    return gate_.sleeps ? Nap(std::chrono::seconds(1)) : backoff.next();
   }
 
  private:
@@ -237,15 +237,15 @@ TEST_CASE("the batch whose deadline passes is reported as stuck, on any track", 
 TEST_CASE("with two batches under way no sleep is longer than a back-off's", "[lane][tracks]") {
   TwoTracks lane;
   lane.gates[0].sleeps = true;  // until a peer moves this batch
-  collective::Backoff backoff;
+  Backoff backoff;
   lane.order("a");
   lane.settle();
   CHECK(lane.rank->lane.idle(backoff).length() == std::chrono::seconds(1));
   lane.order("b");
   lane.settle();
-  CHECK(lane.rank->lane.idle(backoff).length() <= collective::Backoff::kLongest);
+  CHECK(lane.rank->lane.idle(backoff).length() <= Backoff::kLongest);
   lane.gates[1].sleeps = true;
-  CHECK(lane.rank->lane.idle(backoff).length() == collective::Backoff::kLongest);
+  CHECK(lane.rank->lane.idle(backoff).length() == Backoff::kLongest);
 }
 
 }  // namespace

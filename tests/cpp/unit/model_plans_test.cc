@@ -18,7 +18,7 @@ double time_of(const Levels& levels, const List& stages, std::size_t bytes, std:
   return seconds_of(with_shared_ends(levels), stages, bytes, shard_bytes);
 }
 
-Choice choice_of(const Levels& levels, std::size_t bytes, int most_factors) {
+LevelChoice choice_of(const Levels& levels, std::size_t bytes, int most_factors) {
   return choose(with_shared_ends(levels), bytes, {most_factors, 64, kMostShard});
 }
 
@@ -95,7 +95,7 @@ struct Row {
   Levels levels;
   std::size_t bytes;
   int most_factors;
-  Choice choice;
+  LevelChoice choice;
 };
 // What the planner chose before `roundelay plan` and the gate had its formula.
 const std::vector<Row> kBefore = {
@@ -180,7 +180,7 @@ const std::vector<Row> kBefore = {
 TEST_CASE("plans and their times stay the same", "[model]") {
   for (const Row& row : kBefore) {
     CAPTURE(row.levels.size(), row.bytes, row.choice.seconds);
-    const Choice found = choice_of(row.levels, row.bytes, row.most_factors);
+    const LevelChoice found = choice_of(row.levels, row.bytes, row.most_factors);
     CHECK(found.factors == row.choice.factors);
     CHECK(found.shard_bytes == row.choice.shard_bytes);
     CHECK(found.seconds == Approx(row.choice.seconds).epsilon(1e-14));  // other machines may fuse operations

@@ -32,18 +32,18 @@ class Calls final : public compress::Technique {
   [[nodiscard]] std::string_view name() const override { return "calls"; }
   [[nodiscard]] std::string text() const override { return "calls"; }
   [[nodiscard]] std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
-  collective::Task run(compress::Stage& stage, compress::Bucket bucket) const override {
-    const Result<std::byte*> memory = stage.scratch(bucket.buffer.bytes);
+  collective::Task run(compress::Workspace& workspace, compress::Bucket bucket) const override {
+    const Result<std::byte*> memory = workspace.scratch(bucket.buffer.bytes);
     if (!memory.ok()) co_return memory.status();
     std::memset(*memory, 0, bucket.buffer.bytes);
     for (int i = 0; i < kCalls; ++i) {
-      collective::Call call = compress::allreduce_of({*memory, 0, bucket.buffer.bytes}, bucket, stage);
-      co_await collective::Calling(stage.fabric(), call);
+      collective::Call call = compress::allreduce_of({*memory, 0, bucket.buffer.bytes}, bucket, workspace);
+      co_await collective::Calling(workspace.fabric(), call);
       ++ended_;
     }
     co_return Status{};
   }
-  Status give_back(compress::Stage&, const compress::Bucket&) const override { return {}; }
+  Status give_back(compress::Workspace&, const compress::Bucket&) const override { return {}; }
 
  private:
   int& ended_;

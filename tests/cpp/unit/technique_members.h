@@ -17,10 +17,10 @@
 
 namespace roundelay::compress {
 
-// A stage in host memory. Its scratch memory is full of garbage.
-class TestStage final : public Stage {
+// A workspace in host memory. Its scratch memory is full of garbage.
+class TestWorkspace final : public Workspace {
  public:
-  explicit TestStage(collective::Fabric& fabric) : fabric_(fabric) {}
+  explicit TestWorkspace(collective::Fabric& fabric) : fabric_(fabric) {}
   collective::Fabric& fabric() override { return fabric_; }
   [[nodiscard]] GpuStream stream() const override { return nullptr; }
   Arithmetic& math() override { return math_; }
@@ -68,7 +68,7 @@ class CountingTransport final : public collective::Transport {
 struct TechniqueMember {
   // `make` makes the fabric, which adds the bytes that it sends to a number.
   explicit TechniqueMember(const std::function<std::unique_ptr<collective::Fabric>(std::size_t&)>& make)
-      : fabric(make(wire_bytes)), stage(*fabric) {}
+      : fabric(make(wire_bytes)), workspace(*fabric) {}
   static std::unique_ptr<collective::Fabric> make_fabric(const std::shared_ptr<collective::InprocHub>& hub,
                                                          const Group& group, std::size_t& sent) {
     auto state = std::make_shared<collective::FabricState>();
@@ -95,7 +95,7 @@ struct TechniqueMember {
 
   std::size_t wire_bytes = 0;  // sent over the medium
   const std::unique_ptr<collective::Fabric> fabric;
-  TestStage stage;
+  TestWorkspace workspace;
   Bytes bytes;
   std::vector<double> state;
   Bucket bucket;
@@ -125,7 +125,7 @@ class TechniqueMembers {
   void run(const Technique& technique) {
     for (auto& member : members) {
       member->called_bytes = 0;
-      member->task = technique.run(member->stage, member->bucket);
+      member->task = technique.run(member->workspace, member->bucket);
     }
     finish();
     for (auto& member : members) ++member->bucket.run;
@@ -134,10 +134,10 @@ class TechniqueMembers {
   void run_dense(const Technique* flush = nullptr) {
     for (auto& member : members) {
       if (flush != nullptr) {
-        REQUIRE(flush->give_back(member->stage, member->bucket).ok());
+        REQUIRE(flush->give_back(member->workspace, member->bucket).ok());
         member->bucket.run = 0;
       }
-      member->task = dense(member->stage, member->bucket);
+      member->task = dense(member->workspace, member->bucket);
     }
     finish();
   }
@@ -145,9 +145,9 @@ class TechniqueMembers {
   std::vector<std::unique_ptr<TechniqueMember>> members;
 
  private:
-  static collective::Task dense(Stage& stage, Bucket bucket) {
-    collective::Call call = allreduce_of(bucket.buffer, bucket, stage);
-    co_await collective::Calling(stage.fabric(), call);
+  static collective::Task dense(Workspace& workspace, Bucket bucket) {
+    collective::Call call = allreduce_of(bucket.buffer, bucket, workspace);
+    co_await collective::Calling(workspace.fabric(), call);
     co_return Status{};
   }
   static void move(TechniqueMember& member) {
@@ -159,7 +159,7 @@ class TechniqueMembers {
       member.task.resume();
     }
     if (member.task.done()) return;
-    const collective::Task::Step& step = member.task.step();
+    const collective::Task::Awaited& step = member.task.awaited();
     member.called_bytes += collective::given_bytes(*step.call, step.fabric->group().index);
     auto started = step.fabric->start(*step.call);
     REQUIRE(started.ok());
@@ -180,7 +180,7 @@ class TechniqueMembers {
       INFO(member->task.status().message());
       REQUIRE(member->task.status().ok());
       member->task = {};
-      member->stage.end();
+      member->workspace.end();
     }
   }
 };

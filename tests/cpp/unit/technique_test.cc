@@ -141,7 +141,7 @@ std::vector<double> kept(TechniqueMembers& group, const Technique& technique) {
     Bucket copy = member->bucket;
     copy.buffer = {zeros.data(), 0, zeros.size()};
     copy.state = {reinterpret_cast<std::byte*>(state.data()), member->bucket.state.size()};
-    REQUIRE(technique.give_back(member->stage, copy).ok());
+    REQUIRE(technique.give_back(member->workspace, copy).ok());
     for (std::size_t i = 0; i < sum.size(); ++i)
       sum[i] += static_cast<double>(reinterpret_cast<float*>(zeros.data())[i]);
   }
@@ -233,8 +233,8 @@ TEST_CASE("a technique without memory ends with the reason and makes no call", "
   const TechniquePtr technique = make("cyclic");
   group.set_up(*technique, {}, 10);
   TechniqueMember& member = *group.members.front();
-  member.stage.no_memory = true;
-  member.task = technique->run(member.stage, member.bucket);
+  member.workspace.no_memory = true;
+  member.task = technique->run(member.workspace, member.bucket);
   member.task.resume();
   REQUIRE(member.task.done());
   CHECK(member.task.status() == Status::unavailable("no memory"));

@@ -12,11 +12,11 @@
 
 namespace roundelay::execute {
 
-// compress::Stage describes the functions.
-class TechniqueStage final : public compress::Stage {
+// compress::Workspace describes the functions.
+class TechniqueWorkspace final : public compress::Workspace {
  public:
-  // `buffers` outlives the stage.
-  explicit TechniqueStage(DeviceBuffers& buffers) : buffers_(buffers) {}
+  // `buffers` outlives the workspace.
+  explicit TechniqueWorkspace(DeviceBuffers& buffers) : buffers_(buffers) {}
 
   [[nodiscard]] collective::Fabric& fabric() override { return buffers_.fabric(); }
   [[nodiscard]] GpuStream stream() const override { return buffers_.stream(); }
