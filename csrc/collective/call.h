@@ -90,7 +90,8 @@ struct SingleWork {
 // - sizes(): references to its vectors of sizes by member;
 // - single_work(): its work in a group of one, but for a scattered buffer;
 // - result_bytes(): the size of the result on this member;
-// - given_bytes(member): the size of this member's input; `member` is its index in the group.
+// - given_bytes(member): the size of this member's input; `member` is its index in the group;
+// - agreed_bytes(): a bound for the bytes of the call's messages, the same on all members.
 
 struct AllreduceCall : CallOptions, Reduction {
   static constexpr Operation kOperation = Operation::kAllreduce;
@@ -108,6 +109,10 @@ struct AllreduceCall : CallOptions, Reduction {
 
   [[nodiscard]] std::size_t result_bytes() const { return buffer.bytes; }
   [[nodiscard]] std::size_t given_bytes(int /*member*/) const { return buffer.bytes; }
+  [[nodiscard]] std::size_t agreed_bytes() const {
+    const bool widened = reduce_op == ReduceOp::kAdasum && size_of(dtype) == 2;  // it travels as fp32
+    return buffer.bytes * (widened ? 2 : 1);
+  }
 };
 
 struct BroadcastCall : CallOptions {
@@ -120,6 +125,7 @@ struct BroadcastCall : CallOptions {
 
   [[nodiscard]] std::size_t result_bytes() const { return buffer.size(); }
   [[nodiscard]] std::size_t given_bytes(int member) const { return member == root ? buffer.size() : 0; }
+  [[nodiscard]] std::size_t agreed_bytes() const { return buffer.size(); }
 };
 
 struct BarrierCall : CallOptions {
@@ -129,6 +135,7 @@ struct BarrierCall : CallOptions {
 
   [[nodiscard]] static std::size_t result_bytes() { return 0; }
   [[nodiscard]] static std::size_t given_bytes(int /*member*/) { return 0; }
+  [[nodiscard]] static std::size_t agreed_bytes() { return 0; }
 };
 
 // The next three structs have vectors of sizes, with one entry for each member of the group, 0 for absent
@@ -148,6 +155,7 @@ struct AllgatherCall : CallOptions {
   [[nodiscard]] std::size_t given_bytes(int member) const {
     return receive_bytes[static_cast<std::size_t>(member)];
   }
+  [[nodiscard]] std::size_t agreed_bytes() const { return output.size(); }
 };
 
 struct AlltoallCall : CallOptions {
@@ -164,6 +172,8 @@ struct AlltoallCall : CallOptions {
   [[nodiscard]] std::size_t given_bytes(int /*member*/) const {
     return std::accumulate(send_bytes.begin(), send_bytes.end(), std::size_t{0});
   }
+  // Each member knows its own part only.
+  [[nodiscard]] static std::size_t agreed_bytes() { return SIZE_MAX; }
 };
 
 struct ReducescatterCall : CallOptions, Reduction {
@@ -178,6 +188,9 @@ struct ReducescatterCall : CallOptions, Reduction {
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
   [[nodiscard]] std::size_t given_bytes(int /*member*/) const {
+    return agreed_bytes();
+  }
+  [[nodiscard]] std::size_t agreed_bytes() const {
     return std::accumulate(shard_bytes.begin(), shard_bytes.end(), std::size_t{0});
   }
 };
@@ -204,6 +217,11 @@ inline std::size_t result_bytes(const Call& call) {
 // Returns the size of this member's input. `member` is its index in the group.
 inline std::size_t given_bytes(const Call& call, int member) {
   return std::visit([member](const auto& one) { return one.given_bytes(member); }, call);
+}
+
+// Returns a bound for the bytes of the call's messages, the same on all members. SIZE_MAX: there is none.
+inline std::size_t agreed_bytes(const Call& call) {
+  return std::visit([](const auto& one) { return one.agreed_bytes(); }, call);
 }
 
 }  // namespace roundelay::collective

@@ -1,7 +1,6 @@
 #include "collective/tuning/select.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -43,18 +42,6 @@ constexpr Row kTable[] = {
 #undef ALGORITHM
 };
 
-std::size_t agreed(const AllreduceCall& call) {
-  const bool widened = call.reduce_op == ReduceOp::kAdasum && size_of(call.dtype) == 2;
-  return call.buffer.bytes * (widened ? 2 : 1);  // Adasum's halves travel as fp32
-}
-std::size_t agreed(const BroadcastCall& call) { return call.buffer.size(); }
-std::size_t agreed(const BarrierCall& /*call*/) { return 0; }
-std::size_t agreed(const AllgatherCall& call) { return call.output.size(); }
-std::size_t agreed(const AlltoallCall& /*call*/) { return SIZE_MAX; }
-std::size_t agreed(const ReducescatterCall& call) {
-  return std::accumulate(call.shard_bytes.begin(), call.shard_bytes.end(), std::size_t{0});
-}
-
 // Returns the only algorithm that can carry out the call; null: the table has the choice.
 const Algorithm* only_one(const Call& call, int size) {
   if (size == 1) return &kSingle;
@@ -72,10 +59,6 @@ const Algorithm* algorithm_named(Operation operation, std::string_view name) {
 }
 
 }  // namespace
-
-std::size_t agreed_bytes(const Call& call) {
-  return std::visit([](const auto& one) { return agreed(one); }, call);
-}
 
 Result<Select> Select::by_name(std::string_view name) {
   if (name == "auto") return Select();

@@ -12,10 +12,6 @@
 
 namespace roundelay::collective {
 
-// Returns a bound for the bytes of the call's messages, the same on all members. SIZE_MAX for an alltoall:
-// each member knows only its own part.
-std::size_t agreed_bytes(const Call& call);
-
 // The most members of a group in which all parts of an element come to one place and are added in the order
 // of members, so that sums depend neither on the size nor on fusion. Larger groups would have too many
 // partners.
