@@ -19,12 +19,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/announcements.h"
 #include "base/backoff.h"
 #include "base/group.h"
 #include "base/region.h"
 #include "base/status.h"
 #include "collective/call.h"
+#include "lock/announcements.h"
 
 namespace roundelay::collective {
 
@@ -103,7 +103,7 @@ struct FabricCapabilities {
   // outlive the fabric. Any thread may call it.
   RegionMaker make_region = make_private_region;
   // Shows members at once what the others announce. May outlive the fabric.
-  std::shared_ptr<Announcements> announcements{};
+  std::shared_ptr<lock::Announcements> announcements{};
   // Counts this member's work. May outlive the fabric.
   std::shared_ptr<const FabricCounters> counters{};
 };

@@ -68,7 +68,6 @@ class Negotiator {
   void on_lost(int from, const Status& why);
   void send_report(const LaneControl& lane, wire::Report report, TimePoint now);
 
-  // negotiator_orders.cc
   bool hand_over_orders(TimePoint now);
   void hand_over(LaneId id, const LaneControl& lane, wire::Order order);
   void on_order(const wire::Order& order);

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "base/announcements.h"
 #include "base/futex.h"
+#include "lock/announcements.h"
 
 namespace roundelay::execute {
 namespace {
@@ -42,7 +42,7 @@ bool LaneSchedule::enter() {
   return any;
 }
 
-void LaneSchedule::run(submit::Entered entered) {
+void LaneSchedule::run(lock::Entered entered) {
   if (!entered.fault.ok()) {
     if (!std::exchange(faulted_, true)) reports_.fault(entered.fault);
     return;
@@ -55,7 +55,7 @@ void LaneSchedule::run(submit::Entered entered) {
 }
 
 Nap LaneSchedule::driver_nap() {
-  constexpr auto kWho = Announcements::Sleeper::kDriver;
+  constexpr auto kWho = lock::Announcements::Sleeper::kDriver;
   const auto& announcements = waker_.announcements();
   const std::uint32_t seen = announcements->arm(kWho);
   if (may_enter() || !open()) return {};
@@ -66,7 +66,7 @@ Nap LaneSchedule::driver_nap() {
 }
 
 void LaneSchedule::sleep(Deadline deadline) {
-  constexpr auto kWho = Announcements::Sleeper::kBackground;
+  constexpr auto kWho = lock::Announcements::Sleeper::kBackground;
   const auto& announcements = waker_.announcements();
   const std::uint32_t seen = announcements->arm(kWho);
   if (waker_.take_woken() || queue_.has_work() || may_enter() || !table_.scheduled()) return;

@@ -1,4 +1,4 @@
-// A lane under a schedule lock (submit/schedule_lock.h): it queues the operations that all members have
+// A lane under a schedule lock (lock/schedule_lock.h): it queues the operations that all members have
 // announced, without an order from the coordinator.
 #pragma once
 
@@ -60,7 +60,7 @@ class LaneSchedule {
   void begin_watch();
   void end_watch();
 
-  void run(submit::Entered entered) REQUIRES(entering_);
+  void run(lock::Entered entered) REQUIRES(entering_);
   std::optional<Deadline> look();
 
   submit::TensorTable& table_;

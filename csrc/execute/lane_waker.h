@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/annotations.h"
-#include "base/announcements.h"
 #include "base/clock.h"
 #include "collective/fabric.h"
 #include "execute/batch_queue.h"
+#include "lock/announcements.h"
 
 namespace roundelay::execute {
 
@@ -19,7 +19,7 @@ class LaneWaker {
  public:
   // `fabrics`: the wakers of the fabrics whose calls sleep; they live until detach_fabrics().
   // `announcements`: null without a schedule lock.
-  LaneWaker(std::vector<collective::Waker*> fabrics, std::shared_ptr<Announcements> announcements)
+  LaneWaker(std::vector<collective::Waker*> fabrics, std::shared_ptr<lock::Announcements> announcements)
       : announcements_(std::move(announcements)), fabrics_(std::move(fabrics)) {}
 
   // Ends every sleep for the lane, also one that is about to begin. Any thread.
@@ -31,12 +31,12 @@ class LaneWaker {
   [[nodiscard]] bool take_woken() EXCLUDES(mutex_);
 
   // Returns the group's announcements, which live as long as the waker. Null: the group has no schedule lock.
-  [[nodiscard]] const std::shared_ptr<Announcements>& announcements() const { return announcements_; }
+  [[nodiscard]] const std::shared_ptr<lock::Announcements>& announcements() const { return announcements_; }
   // Lets later calls of wake() leave the fabrics alone. Call it before they are freed.
   void detach_fabrics() EXCLUDES(mutex_);
 
  private:
-  const std::shared_ptr<Announcements> announcements_;
+  const std::shared_ptr<lock::Announcements> announcements_;
   Mutex mutex_;  // also held while wake() is in a fabric, so that detach_fabrics() waits for its return
   CondVar changed_;
   bool was_woken_ GUARDED_BY(mutex_) = false;

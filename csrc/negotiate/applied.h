@@ -38,7 +38,7 @@ struct Execution {
   friend bool operator==(const Execution&, const Execution&) = default;
 };
 
-// A schedule lock that begins (submit/schedule_lock.h).
+// A schedule lock that begins (lock/schedule_lock.h).
 struct Schedule {
   std::uint64_t number = 0;  // the lock's number
   // One period: the tensors of each operation, in buffer order. An agreement has its base as values.

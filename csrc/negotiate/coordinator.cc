@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "negotiate/lockable.h"
+#include "lock/lockable.h"
 #include "negotiate/validate.h"
 #include "wire/describe.h"
 
@@ -199,8 +199,9 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   closed_ = left || removed;
   if (!locks_schedules_ || !schedule_.on_order(order) || !may_lock()) return order;
   const auto request_of = [&](wire::CacheId id) -> const wire::Request& { return *cache_.find(id); };
-  const ScheduleCoordinator::Rules rules{[&](const auto& ids) { return ready_.cut(ids, cache_); },
-                                         [&](const auto& period) { return lockable(period, request_of); }};
+  const lock::ScheduleCoordinator::Rules rules{
+      [&](const auto& ids) { return ready_.cut(ids, cache_); },
+      [&](const auto& period) { return lock::lockable(period, request_of); }};
   if (schedule_.begin_if_periodic(order, rules)) {
     table_.clear();  // each member takes back its requests
     flush_ = false;
@@ -263,5 +264,7 @@ Deadline Coordinator::next_due() const {
   if (closed_) return Deadline::never();
   return ready_.next_due().sooner(stall_.next_due(table_)).sooner(schedule_.next_due());
 }
+
+std::optional<wire::Abort> Coordinator::take_fault(TimePoint now) const { return schedule_.fault(now); }
 
 }  // namespace roundelay::negotiate

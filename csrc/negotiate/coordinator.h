@@ -20,13 +20,13 @@
 
 #include "base/clock.h"
 #include "base/group.h"
+#include "lock/schedule_coordinator.h"
 #include "negotiate/applied_orders.h"
 #include "negotiate/fusion_plan.h"
 #include "negotiate/join_tracker.h"
 #include "negotiate/ready_queue.h"
 #include "negotiate/request_table.h"
 #include "negotiate/response_cache.h"
-#include "negotiate/schedule_coordinator.h"
 #include "negotiate/stall_clock.h"
 #include "wire/messages.h"
 
@@ -76,7 +76,7 @@ class Coordinator {
   // Returns a note for each tensor that became ready since the last call; none in a group of one rank.
   std::vector<ReadyNote> take_ready_notes() { return std::exchange(notes_, {}); }
   // Returns a fault if a member has not answered a freeze for the stall abort time.
-  [[nodiscard]] std::optional<wire::Abort> take_fault(TimePoint now) const { return schedule_.fault(now); }
+  [[nodiscard]] std::optional<wire::Abort> take_fault(TimePoint now) const;
 
   // Returns the number of requests that are not ready yet: some member waits for another one's report.
   [[nodiscard]] std::size_t waiting() const { return table_.size() + joins_.deferred(); }
@@ -112,7 +112,7 @@ class Coordinator {
   AppliedOrders applied_;
   ResponseCache cache_;
   ReadyQueue ready_;
-  ScheduleCoordinator schedule_;
+  lock::ScheduleCoordinator schedule_;
   // The largest number of an unnamed use that became ready or failed; by operation.
   std::array<std::uint64_t, kOperationCount> unnamed_{};
   std::vector<wire::Failure> failures_;  // the next order takes them

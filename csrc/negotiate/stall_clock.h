@@ -8,15 +8,11 @@
 
 #include "base/clock.h"
 #include "base/group.h"
+#include "base/stall_limits.h"
 #include "negotiate/join_tracker.h"
 #include "negotiate/request_table.h"
 
 namespace roundelay::negotiate {
-
-struct StallLimits {
-  Duration warning{0};  // zero: no warnings
-  Duration abort{0};    // zero: gives nothing up
-};
 
 class StallClock {
  public:

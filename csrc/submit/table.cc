@@ -40,7 +40,7 @@ std::string TensorTable::refusal_of(const wire::Request& request) const {
 }
 
 Result<complete::Handle> TensorTable::add(Entry entry, complete::HandleTable& handles) {
-  MutexLock lock(mutex_);
+  MutexLock held(mutex_);
   wire::Request& request = entry.request;
   if (!closed_.ok())
     return Status(closed_.code(), closed_.message() + " (" + wire::describe(request) + " was not started)");
@@ -65,43 +65,43 @@ Result<complete::Handle> TensorTable::add(Entry entry, complete::HandleTable& ha
 }
 
 void TensorTable::add_error(wire::Request request) {
-  MutexLock lock(mutex_);
+  MutexLock held(mutex_);
   if (!closed_.ok() || !refusal_of(request).empty()) return;
   name_if_unnamed(request);
   take_in(request, {});
 }
 
 void TensorTable::joined(const std::vector<std::uint64_t>& counters) {
-  MutexLock lock(mutex_);
+  MutexLock held(mutex_);
   for (std::size_t i = 0; i < std::min(counters.size(), unnamed_.size()); ++i) unnamed_[i] = counters[i];
   joined_ = false;
 }
 
 void TensorTable::join_failed(const std::vector<std::uint64_t>& counters) {
-  MutexLock lock(mutex_);
+  MutexLock held(mutex_);
   for (std::size_t i = 0; i < std::min(counters.size(), unnamed_.size()); ++i)
     unnamed_[i] = std::max(unnamed_[i], counters[i]);
 }
 
 void TensorTable::drain(std::vector<wire::Use>& out) {
   out.clear();
-  MutexLock lock(mutex_);
+  MutexLock held(mutex_);
   std::swap(out, queue_);
 }
 
 bool TensorTable::anything_queued() const {
-  MutexLock lock(mutex_);
+  MutexLock held(mutex_);
   return !queue_.empty();
 }
 
 std::shared_ptr<Entry> TensorTable::extract(const std::string& name) {
-  MutexLock lock(mutex_);
+  MutexLock held(mutex_);
   const auto found = entries_.find(name);
   return found == entries_.end() ? nullptr : std::move(found->second);
 }
 
 void TensorTable::release(const std::string& name) {
-  MutexLock lock(mutex_);
+  MutexLock held(mutex_);
   const auto found = entries_.find(name);
   if (found == entries_.end() || found->second != nullptr) return;
   entries_.erase(found);
@@ -109,7 +109,7 @@ void TensorTable::release(const std::string& name) {
 }
 
 std::vector<std::shared_ptr<Entry>> TensorTable::close(Status why) {
-  MutexLock lock(mutex_);
+  MutexLock held(mutex_);
   if (closed_.ok()) closed_ = std::move(why);
   std::vector<std::shared_ptr<Entry>> all;
   all.reserve(entries_.size());
@@ -118,13 +118,95 @@ std::vector<std::shared_ptr<Entry>> TensorTable::close(Status why) {
   }
   queue_.clear();
   schedule_.end();
-  announce();
   return all;
 }
 
+// The submitting thread calls it after it has filed the entry: so the table has an entry before a rank can
+// enter it.
+void TensorTable::take_in(const wire::Request& request, const std::string& values) {
+  if (!schedule_.file(request, values)) queue_.emplace_back(request, values);
+}
+
 std::size_t TensorTable::in_flight() const {
-  MutexLock lock(mutex_);
+  MutexLock held(mutex_);
   return entries_.size();
+}
+
+// -- the schedule lock
+
+bool TensorTable::can_lock() const {
+  MutexLock held(mutex_);
+  return schedule_.can_lock();
+}
+
+void TensorTable::begin_schedule(std::uint64_t number, const lock::ScheduleLock::Operations& operations,
+                                 std::vector<wire::Use> returned, bool gathers) {
+  MutexLock held(mutex_);
+  if (!closed_.ok()) return;
+  schedule_.begin(number, operations, gathers);
+  returned.insert(returned.end(), queue_.begin(), queue_.end());
+  queue_.clear();
+  for (const wire::Use& use : returned) take_in(use.request, use.values);
+}
+
+void TensorTable::freeze() {
+  MutexLock held(mutex_);
+  schedule_.freeze();
+}
+
+std::optional<std::uint64_t> TensorTable::frozen_after() const {
+  MutexLock held(mutex_);
+  return schedule_.frozen_after();
+}
+
+void TensorTable::end_schedule() {
+  MutexLock held(mutex_);
+  const std::vector<wire::Use> waiting = schedule_.end();
+  queue_.insert(queue_.begin(), waiting.begin(), waiting.end());
+}
+
+Duration TensorTable::patience(complete::Handle handle) const {
+  if (!gathers()) return Duration{0};
+  MutexLock held(mutex_);
+  return blocked(handle) ? schedule_.patience() : Duration{0};
+}
+
+bool TensorTable::waited_for(complete::Handle handle) {
+  MutexLock held(mutex_);
+  if (!blocked(handle)) return false;
+  schedule_.freeze();
+  return true;
+}
+
+// Returns whether the operation comes after one that is not wholly submitted here.
+bool TensorTable::blocked(complete::Handle handle) const {
+  if (!schedule_.any_blocked()) return false;
+  return std::any_of(entries_.begin(), entries_.end(), [&](const auto& filed) {
+    const auto& [name, entry] = filed;
+    return entry != nullptr && entry->handle == handle && schedule_.blocked(name);
+  });
+}
+
+bool TensorTable::may_enter() const {
+  if (!scheduled()) return false;
+  MutexLock held(mutex_);
+  return schedule_.may_enter();
+}
+
+std::optional<lock::Entered> TensorTable::enter() {
+  if (!scheduled()) return std::nullopt;
+  MutexLock held(mutex_);
+  return schedule_.enter();
+}
+
+std::optional<lock::Entered> TensorTable::enter_before(std::uint64_t until) {
+  MutexLock held(mutex_);
+  return schedule_.enter_before(until);
+}
+
+Deadline TensorTable::look(TimePoint now) {
+  MutexLock held(mutex_);
+  return schedule_.look(now);
 }
 
 }  // namespace roundelay::submit

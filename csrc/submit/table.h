@@ -14,22 +14,14 @@
 #include <vector>
 
 #include "base/annotations.h"
-#include "base/announcements.h"
 #include "base/status.h"
 #include "complete/handles.h"
 #include "complete/waiters.h"
+#include "lock/announced_schedule.h"
 #include "submit/entry.h"
-#include "submit/schedule_lock.h"
 #include "wire/use.h"
 
 namespace roundelay::submit {
-
-// A position of a locked schedule that this rank has entered.
-struct Entered {
-  ScheduleLock::Names names;       // its operation's tensors, in buffer order
-  std::optional<Agreed> agreed{};  // an agreement's result
-  Status fault{};                  // kInternal: the members' cells are broken, and the job has to end
-};
 
 inline constexpr const char* kJoinName = "<join>";  // the name of every join; no other operation may have it
 
@@ -37,14 +29,15 @@ inline constexpr const char* kJoinName = "<join>";  // the name of every join; n
 // (execute/progress_token.h) drains the requests. A lane or the completer extracts an entry to complete
 // it. An entry leaves the table exactly once: so it is completed exactly once.
 //
-// Under a schedule lock (submit/schedule_lock.h), add() does not queue a request that belongs to the
+// Under a schedule lock (lock/schedule_lock.h), add() does not queue a request that belongs to the
 // schedule: it announces the request to the peers instead.
 class TensorTable {
  public:
   // `announcements` are those of the lane's group. Null: the table never announces. `ranks`: the world ranks
   // of the group.
-  explicit TensorTable(std::shared_ptr<Announcements> announcements = nullptr, std::vector<int> ranks = {})
-      : announcements_(std::move(announcements)), ranks_(std::move(ranks)) {}
+  explicit TensorTable(std::shared_ptr<lock::Announcements> announcements = nullptr,
+                       std::vector<int> ranks = {})
+      : schedule_(std::move(announcements), std::move(ranks), flags_) {}
 
   // Files the entry, gives it a handle of `handles` and queues (or announces) its request. Any thread.
   // Names an unnamed request before all checks: an error must not put the counters of ranks out of step.
@@ -81,11 +74,11 @@ class TensorTable {
 
   // The next five functions negotiate the schedule lock. Only the holder of the negotiation token calls them.
   // Returns whether members can announce. Without that begin_schedule() makes a frozen schedule.
-  [[nodiscard]] bool can_lock() const { return announcements_ != nullptr; }
+  [[nodiscard]] bool can_lock() const EXCLUDES(mutex_);
   // Begins schedule `number`, whose period is `operations`, and files `returned` again: the uses that
   // were drained and have neither been ordered nor failed. Uses of one name are in the order of their
   // submission.
-  void begin_schedule(std::uint64_t number, const ScheduleLock::Operations& operations,
+  void begin_schedule(std::uint64_t number, const lock::ScheduleLock::Operations& operations,
                       std::vector<wire::Use> returned, bool gathers = false) EXCLUDES(mutex_);
   // Stops announcing: later requests are queued.
   void freeze() EXCLUDES(mutex_);
@@ -96,13 +89,13 @@ class TensorTable {
 
   // Any thread may call the rest. LaneSchedule calls enter() and enter_before(), one at a time.
   // True from begin_schedule() to end_schedule().
-  [[nodiscard]] bool scheduled() const { return scheduled_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool scheduled() const { return flags_.scheduled.load(std::memory_order_acquire); }
   // Returns true while the schedule is not frozen.
-  [[nodiscard]] bool schedule_open() const { return schedule_open_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool schedule_open() const { return flags_.open.load(std::memory_order_acquire); }
   // Counts the threads that wait for this table's operations.
   [[nodiscard]] complete::Waiters& waiters() { return waiters_; }
   // Returns whether several threads of this rank submit what the schedule has.
-  [[nodiscard]] bool gathers() const { return schedule_gathers_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool gathers() const { return flags_.gathers.load(std::memory_order_acquire); }
   // Returns how long a caller that waits for this handle sleeps before it calls waited_for(): other threads
   // of this rank may submit what comes before the operation. Zero: it need not sleep.
   [[nodiscard]] Duration patience(complete::Handle handle) const EXCLUDES(mutex_);
@@ -112,24 +105,22 @@ class TensorTable {
   // Returns whether all ranks have announced the next operation.
   [[nodiscard]] bool may_enter() const EXCLUDES(mutex_);
   // Enters the next operation. Nothing: not all ranks have announced it.
-  std::optional<Entered> enter() EXCLUDES(mutex_);
+  std::optional<lock::Entered> enter() EXCLUDES(mutex_);
   // Enters the next operation if its position is before `until`, whether or not this rank sees that all have
   // announced it.
-  std::optional<Entered> enter_before(std::uint64_t until) EXCLUDES(mutex_);
-  // Freezes the schedule if an operation has waited for ScheduleLock::kPatience. Returns when to call again.
-  // Never: the next submission sets a flag. The submitting thread takes it with take_unwatched(), and wakes
-  // the lane's thread, which calls look().
+  std::optional<lock::Entered> enter_before(std::uint64_t until) EXCLUDES(mutex_);
+  // Freezes the schedule if an operation has waited for lock::ScheduleLock::kPatience. Returns when to call
+  // again. Never: the next submission sets a flag. The submitting thread takes it with take_unwatched(), and
+  // wakes the lane's thread, which calls look().
   Deadline look(TimePoint now) EXCLUDES(mutex_);
   // Returns whether the first submission after a look() that said "never" came, and clears the flag.
   [[nodiscard]] bool take_unwatched() {
-    return unwatched_submission_.load(std::memory_order_relaxed) && unwatched_submission_.exchange(false);
+    return flags_.unwatched.load(std::memory_order_relaxed) && flags_.unwatched.exchange(false);
   }
 
  private:
   void take_in(const wire::Request& request, const std::string& values) REQUIRES(mutex_);
   [[nodiscard]] bool blocked(complete::Handle handle) const REQUIRES(mutex_);
-  void announce() REQUIRES(mutex_);
-  std::optional<Entered> with_result(std::optional<ScheduleLock::Names> names) REQUIRES(mutex_);
   void name_if_unnamed(wire::Request& request) REQUIRES(mutex_);
   [[nodiscard]] std::string refusal_of(const wire::Request& request) const REQUIRES(mutex_);
 
@@ -140,16 +131,8 @@ class TensorTable {
   std::unordered_map<std::string, std::shared_ptr<Entry>> entries_ GUARDED_BY(mutex_);  // null: extracted
   std::vector<wire::Use> queue_ GUARDED_BY(mutex_);
 
-  const std::shared_ptr<Announcements> announcements_;
-  const std::vector<int> ranks_;
-  ScheduleLock schedule_ GUARDED_BY(mutex_);
-  std::uint64_t announced_ GUARDED_BY(mutex_) = 0;  // the positions that the peers were told
-  bool watched_ GUARDED_BY(mutex_) = true;          // the last look() named a time
-  // Copies of the schedule's state, for readers without the lock.
-  std::atomic<bool> scheduled_{false};
-  std::atomic<bool> schedule_open_{false};
-  std::atomic<bool> schedule_gathers_{false};
-  std::atomic<bool> unwatched_submission_{false};
+  lock::ScheduleFlags flags_;  // any thread reads them
+  lock::AnnouncedSchedule schedule_ GUARDED_BY(mutex_);
   complete::Waiters waiters_;
 };
 

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/announcements.h"
+#include "lock/announcements.h"
 
 namespace roundelay {
 
-class AnnouncedWords : public Announcements {
+class AnnouncedWords : public lock::Announcements {
  public:
   // The words and cells of all members.
   class Words {
@@ -18,11 +18,11 @@ class AnnouncedWords : public Announcements {
     explicit Words(std::size_t members, std::uint64_t word = 0) : words_(members, word), cells_(members) {}
     [[nodiscard]] std::size_t size() const { return words_.size(); }
     std::uint64_t& operator[](std::size_t member) { return words_[member]; }
-    Cell& cell(std::size_t member, std::size_t number) { return cells_[member][number]; }
+    lock::Cell& cell(std::size_t member, std::size_t number) { return cells_[member][number]; }
 
    private:
     std::vector<std::uint64_t> words_;
-    std::vector<std::array<Cell, kCells>> cells_;
+    std::vector<std::array<lock::Cell, lock::kCells>> cells_;
   };
   AnnouncedWords(std::shared_ptr<Words> words, int member)
       : words_(std::move(words)), member_(static_cast<std::size_t>(member)) {}
@@ -32,8 +32,8 @@ class AnnouncedWords : public Announcements {
     return (*words_)[static_cast<std::size_t>(member)];
   }
   void announce(std::uint64_t word) override { (*words_)[member_] = word; }
-  void show(std::size_t number, const Cell& cell) override { words_->cell(member_, number) = cell; }
-  [[nodiscard]] Cell cell(int member, std::size_t number) const override {
+  void show(std::size_t number, const lock::Cell& cell) override { words_->cell(member_, number) = cell; }
+  [[nodiscard]] lock::Cell cell(int member, std::size_t number) const override {
     return words_->cell(static_cast<std::size_t>(member), number);
   }
   std::uint32_t arm(Sleeper) override { return 0; }

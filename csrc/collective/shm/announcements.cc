@@ -5,7 +5,7 @@
 namespace roundelay::collective::shm {
 namespace {
 
-class SegmentAnnouncements final : public Announcements {
+class SegmentAnnouncements final : public lock::Announcements {
  public:
   SegmentAnnouncements(std::shared_ptr<std::byte> memory, int member, int members)
       : memory_(std::move(memory)), segment_(memory_.get(), members), member_(member) {}
@@ -33,16 +33,16 @@ class SegmentAnnouncements final : public Announcements {
     }
   }
 
-  void show(std::size_t number, const Cell& cell) override {
+  void show(std::size_t number, const lock::Cell& cell) override {
     SharedCell& own = segment_.cells(member_).all[number];
     for (std::size_t i = 0; i < cell.words.size(); ++i)
       own.words[i].store(cell.words[i], std::memory_order_relaxed);
     own.use.store(cell.use, std::memory_order_release);
   }
 
-  [[nodiscard]] Cell cell(int member, std::size_t number) const override {
+  [[nodiscard]] lock::Cell cell(int member, std::size_t number) const override {
     const SharedCell& shown = segment_.cells(member).all[number];
-    Cell cell{shown.use.load(std::memory_order_acquire), {}};
+    lock::Cell cell{shown.use.load(std::memory_order_acquire), {}};
     for (std::size_t i = 0; i < cell.words.size(); ++i)
       cell.words[i] = shown.words[i].load(std::memory_order_relaxed);
     return cell;
@@ -78,8 +78,8 @@ class SegmentAnnouncements final : public Announcements {
 
 }  // namespace
 
-std::shared_ptr<Announcements> make_announcements(std::shared_ptr<std::byte> memory, int member,
-                                                  int members) {
+std::shared_ptr<lock::Announcements> make_announcements(std::shared_ptr<std::byte> memory, int member,
+                                                        int members) {
   return std::make_shared<SegmentAnnouncements>(std::move(memory), member, members);
 }
 

@@ -10,10 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/announcements.h"
 #include "base/bytes.h"
 #include "base/futex.h"
 #include "base/shared_word.h"
+#include "lock/announcements.h"
 
 namespace roundelay::collective::shm {
 
@@ -45,18 +45,18 @@ struct alignas(128) Doorbell {
 // Shows how far a member has come in a locked schedule, and wakes its threads that wait for the others. It
 // is apart from what collectives write, because members announce while collectives run.
 struct alignas(128) Announced {
-  SharedWord<Word> word{0};  // the word of base/announcements.h
-  Doorbell doorbells[Announcements::kSleepers];
+  SharedWord<Word> word{0};  // the word of lock/announcements.h
+  Doorbell doorbells[lock::Announcements::kSleepers];
 };
 
-// A Cell of base/announcements.h.
+// A Cell of lock/announcements.h.
 struct alignas(64) SharedCell {
   SharedWord<Word> use{0};  // stored last: a reader that sees it sees the words
   SharedWord<Word> words[7]{};
 };
 // The cells of one member.
 struct Cells {
-  SharedCell all[kCells];
+  SharedCell all[lock::kCells];
 };
 
 // The pieces of a call's work that members have taken: (call << kRoundBits) + pieces. Members with time take

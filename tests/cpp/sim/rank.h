@@ -97,7 +97,7 @@ class Rank final : public control::NegotiationSink {
     return true;
   }
 
-  void enter(LaneId id, submit::Entered entered) {
+  void enter(LaneId id, lock::Entered entered) {
     if (!entered.fault.ok()) ++counts.broken_cells;
     negotiate::Execution execution;
     execution.names = std::move(entered.names);

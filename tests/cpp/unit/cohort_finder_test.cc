@@ -1,4 +1,4 @@
-#include "negotiate/cohort_finder.h"
+#include "lock/cohort_finder.h"
 
 #include <string>
 
@@ -9,11 +9,11 @@ namespace roundelay::negotiate {
 namespace {
 
 // Each letter is an operation with one tensor.
-void see(CohortFinder& finder, const std::string& letters, std::size_t waiters = 4) {
+void see(lock::CohortFinder& finder, const std::string& letters, std::size_t waiters = 4) {
   for (const char letter : letters) finder.saw({static_cast<wire::CacheId>(letter)}, waiters);
 }
 
-std::string found(const CohortFinder& finder) {
+std::string found(const lock::CohortFinder& finder) {
   std::string letters;
   const auto cohort = finder.cohort();
   if (!cohort) return "-";
@@ -22,7 +22,7 @@ std::string found(const CohortFinder& finder) {
 }
 
 TEST_CASE("tensors that come equally often in any sequence are a cohort", "[schedule]") {
-  CohortFinder finder;
+  lock::CohortFinder finder;
   see(finder, "abcbcacabba");
   CHECK(found(finder) == "-");
   see(finder, "c");
@@ -32,7 +32,7 @@ TEST_CASE("tensors that come equally often in any sequence are a cohort", "[sche
 }
 
 TEST_CASE("tensors of which one comes ten times as often as another are no cohort", "[schedule]") {
-  CohortFinder finder;
+  lock::CohortFinder finder;
   for (int i = 0; i < 30; ++i) {
     see(finder, "aaaaaaaaaab");
     CHECK(found(finder) == "-");
@@ -41,17 +41,17 @@ TEST_CASE("tensors of which one comes ten times as often as another are no cohor
 }
 
 TEST_CASE("a cohort counts each tensor of fused operations", "[schedule]") {
-  CohortFinder finder;
+  lock::CohortFinder finder;
   for (int i = 0; i < 2; ++i) {
     finder.saw({2, 1}, 3);
     finder.saw({3, 1, 2}, 3);
     finder.saw({3}, 3);
   }
-  CHECK(finder.cohort() == CohortFinder::Ids{1, 2, 3});
+  CHECK(finder.cohort() == lock::CohortFinder::Ids{1, 2, 3});
 }
 
 TEST_CASE("a tensor that comes more rarely is in no cohort, and hides none for long", "[schedule]") {
-  CohortFinder finder;
+  lock::CohortFinder finder;
   see(finder, "abababmababab");
   CHECK(found(finder) == "-");
   see(finder, "abababababababababab");
@@ -59,45 +59,45 @@ TEST_CASE("a tensor that comes more rarely is in no cohort, and hides none for l
 }
 
 TEST_CASE("a cohort has no more tensors than threads wait at once", "[schedule]") {
-  CohortFinder finder;
+  lock::CohortFinder finder;
   see(finder, "abcdabcdabcdabcd", 3);  // one of three threads has two tensors: it would wait for itself
   CHECK(found(finder) == "-");
   CHECK_FALSE(finder.may_come());
 
-  CohortFinder alone;
+  lock::CohortFinder alone;
   see(alone, "abababababababab", 1);
   CHECK(found(alone) == "-");
   CHECK_FALSE(alone.may_come());
 
-  CohortFinder one_name;
+  lock::CohortFinder one_name;
   see(one_name, "aaaaaaaaaaaaaaaa", 4);
   CHECK(found(one_name) == "-");
 }
 
 TEST_CASE("more tensors than a cohort may have are none", "[schedule]") {
-  CohortFinder finder;
+  lock::CohortFinder finder;
   for (int round = 0; round < 20; ++round) {
-    for (wire::CacheId id = 0; id <= CohortFinder::kMostTensors; ++id) {
-      finder.saw({id}, CohortFinder::kMostTensors + 4);
+    for (wire::CacheId id = 0; id <= lock::CohortFinder::kMostTensors; ++id) {
+      finder.saw({id}, lock::CohortFinder::kMostTensors + 4);
       CHECK_FALSE(finder.cohort());
     }
   }
 }
 
 TEST_CASE("a lock that ends soon asks for more repetitions, and one that lasts for few", "[schedule]") {
-  CohortFinder finder;
+  lock::CohortFinder finder;
   see(finder, "abababab");
   CHECK(found(finder) == "ab");
   finder.unlocked(3);
-  CHECK(finder.times_needed() == 2 * CohortFinder::kLeastTimes);
+  CHECK(finder.times_needed() == 2 * lock::CohortFinder::kLeastTimes);
   see(finder, "abababab");
   CHECK(found(finder) == "-");
   see(finder, "abababab");
   CHECK(found(finder) == "ab");
   for (int i = 0; i < 20; ++i) finder.unlocked(3);
-  CHECK(finder.times_needed() == CohortFinder::kMostTimes);
+  CHECK(finder.times_needed() == lock::CohortFinder::kMostTimes);
   finder.unlocked(100'000);
-  CHECK(finder.times_needed() == CohortFinder::kLeastTimes);
+  CHECK(finder.times_needed() == lock::CohortFinder::kLeastTimes);
 }
 
 // Both ranks sum each letter in turn, "c" in fp64 and the others in fp32. Returns the lock that comes, if one

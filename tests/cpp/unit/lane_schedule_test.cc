@@ -13,15 +13,15 @@ namespace roundelay::execute {
 namespace {
 
 // Remembers whether the lane's thread is spared, and counts rings.
-class Doorbells final : public Announcements {
+class Doorbells final : public lock::Announcements {
  public:
   [[nodiscard]] int members() const override { return 2; }
   [[nodiscard]] std::uint64_t word(int member) const override {
     return words[static_cast<std::size_t>(member)];
   }
   void announce(std::uint64_t word) override { words[0] = word; }
-  void show(std::size_t number, const Cell& cell) override { cells[0][number] = cell; }
-  [[nodiscard]] Cell cell(int member, std::size_t number) const override {
+  void show(std::size_t number, const lock::Cell& cell) override { cells[0][number] = cell; }
+  [[nodiscard]] lock::Cell cell(int member, std::size_t number) const override {
     return cells[static_cast<std::size_t>(member)][number];
   }
   std::uint32_t arm(Sleeper) override { return 0; }
@@ -30,7 +30,8 @@ class Doorbells final : public Announcements {
   void wake() override { ++rings; }
 
   std::vector<std::uint64_t> words{0, 0};
-  std::vector<std::array<Cell, kCells>> cells = std::vector<std::array<Cell, kCells>>(2);
+  std::vector<std::array<lock::Cell, lock::kCells>> cells =
+      std::vector<std::array<lock::Cell, lock::kCells>>(2);
   bool spared = false;
   int rings = 0;
 
@@ -80,7 +81,7 @@ struct Scheduled {
     entry.results = &results;
     REQUIRE(table.add(std::move(entry), handles).ok());
   }
-  void peer_announces(std::uint64_t count) { doorbells->words[1] = announcement(1, count); }
+  void peer_announces(std::uint64_t count) { doorbells->words[1] = lock::announcement(1, count); }
 
   const std::shared_ptr<Doorbells> doorbells;
   complete::HandleTable handles;
@@ -122,7 +123,7 @@ TEST_CASE("an agreement is complete when it is entered, without a batch", "[lane
   Scheduled rank({agreement(), "k"});
   AgreedValues results;
   rank.agree(results, "l");
-  submit::LockedAgreement peer(1, 0, {agreement(), "k"});
+  lock::LockedAgreement peer(1, 0, {agreement(), "k"});
   REQUIRE(peer.file("z"));
   rank.doorbells->cells[1][peer.cell_number()] = peer.cell();
   CHECK_FALSE(rank.schedule.enter());

@@ -1,5 +1,5 @@
 // Agreements under a schedule lock: their cells, the table, and the coordinator's part.
-#include "submit/locked_agreement.h"
+#include "lock/locked_agreement.h"
 
 #include <memory>
 #include <string>
@@ -32,10 +32,10 @@ struct Pair {
   explicit Pair(const std::string& base) {
     for (int i = 0; i < 2; ++i) members.emplace_back(7, 3, wire::Use(agreement_of("n", kFields), base));
   }
-  std::vector<Cell> cells() const { return {members[0].cell(), members[1].cell()}; }
+  std::vector<lock::Cell> cells() const { return {members[0].cell(), members[1].cell()}; }
   Result<Agreed> enter(std::size_t member) { return members[member].enter(cells(), {4, 5}); }
 
-  std::vector<LockedAgreement> members;
+  std::vector<lock::LockedAgreement> members;
 };
 
 TEST_CASE("members that show their changes get one result, and one base for the next",
@@ -49,8 +49,8 @@ TEST_CASE("members that show their changes get one result, and one base for the 
     all[51 + use] = 'b';
     std::vector<Difference> differences;
     if (use % 2 == 1) differences = {{0, 4, 5, "=", "!"}};
-    const std::vector<Cell> cells = pair.cells();
-    for (LockedAgreement& member : pair.members) {
+    const std::vector<lock::Cell> cells = pair.cells();
+    for (lock::LockedAgreement& member : pair.members) {
       const Result<Agreed> agreed = member.enter(cells, {4, 5});
       REQUIRE(agreed.ok());
       CHECK(*agreed == Agreed{all, differences, {}});
@@ -61,7 +61,7 @@ TEST_CASE("members that show their changes get one result, and one base for the 
 TEST_CASE("a change fits up to the size of a cell, and no use before the last is entered",
           "[schedule][agreement]") {
   Pair pair;
-  LockedAgreement& member = pair.members[0];
+  lock::LockedAgreement& member = pair.members[0];
   std::string values = values_of('=');
   values.replace(1, 54, std::string(54, 'x'));  // with the count, the offset and the length
   CHECK_FALSE(member.file(values));
@@ -73,11 +73,11 @@ TEST_CASE("a change fits up to the size of a cell, and no use before the last is
 
 TEST_CASE("a cell of another use or lock, or with other bytes, is an error", "[schedule][agreement]") {
   Pair pair;
-  for (LockedAgreement& member : pair.members) REQUIRE(member.file(values_of('=', 3, 'a')));
-  std::vector<Cell> cells = pair.cells();
-  SECTION("the use before") { cells[1].use = announcement(7, 0); }
-  SECTION("the use after") { cells[1].use = announcement(7, 2); }
-  SECTION("another lock") { cells[1].use = announcement(6, 1); }
+  for (lock::LockedAgreement& member : pair.members) REQUIRE(member.file(values_of('=', 3, 'a')));
+  std::vector<lock::Cell> cells = pair.cells();
+  SECTION("the use before") { cells[1].use = lock::announcement(7, 0); }
+  SECTION("the use after") { cells[1].use = lock::announcement(7, 2); }
+  SECTION("another lock") { cells[1].use = lock::announcement(6, 1); }
   SECTION("no change") { cells[1].words[0] = UINT64_MAX; }
   SECTION("a change past the values") { cells[1].words[0] = 0x78016401; }  // one run at 100, of one 'x'
   SECTION("nothing was shown") { cells[1] = {}; }
@@ -92,9 +92,9 @@ TEST_CASE("values that change little by little fit for ever", "[schedule][agreem
   std::string values = values_of('=');
   for (std::size_t at = 1; at < values.size(); ++at) {
     values[at] = 'x';
-    for (LockedAgreement& member : pair.members) REQUIRE(member.file(values));
-    const std::vector<Cell> cells = pair.cells();
-    for (LockedAgreement& member : pair.members) CHECK(member.enter(cells, {4, 5})->values == values);
+    for (lock::LockedAgreement& member : pair.members) REQUIRE(member.file(values));
+    const std::vector<lock::Cell> cells = pair.cells();
+    for (lock::LockedAgreement& member : pair.members) CHECK(member.enter(cells, {4, 5})->values == values);
   }
 }
 
@@ -167,7 +167,7 @@ TEST_CASE("a table shows the cell before it announces the position", "[schedule]
   complete::HandleTable handles;
   table.begin_schedule(1, {{{agreement_of("n", kFields), values_of('=')}}}, {});
   REQUIRE(table.add(entry_of(values_of('!')), handles).ok());
-  CHECK(words->shown == std::vector<std::uint64_t>{announcement(1, 1)});
+  CHECK(words->shown == std::vector<std::uint64_t>{lock::announcement(1, 1)});
 }
 
 TEST_CASE("values that do not fit freeze the schedule, and are negotiated after it",
@@ -224,14 +224,14 @@ TEST_CASE("agreements that change in each step begin a lock, with their last res
 }
 
 TEST_CASE("more agreements than there are cells begin no lock", "[schedule][agreement]") {
-  const std::size_t names = GENERATE(kLockedAgreements, kLockedAgreements + 1);
+  const std::size_t names = GENERATE(lock::kLockedAgreements, lock::kLockedAgreements + 1);
   Room room = locking_room(2);
   bool locked = false;
   for (std::size_t step = 0; step < 8 * names && !locked; ++step) {
     room.agree(agreement_of("n" + std::to_string(step % names)), {std::string(4, 'x'), std::string(4, 'y')});
     locked = locks(room);
   }
-  CHECK(locked == (names == kLockedAgreements));
+  CHECK(locked == (names == lock::kLockedAgreements));
 }
 
 // Under the lock the members' results are other ones than the coordinator knows.
@@ -254,7 +254,7 @@ TEST_CASE("the end of a lock makes all bases zeros", "[schedule][agreement]") {
 TEST_CASE("an order that locks agreements without cells ends the job", "[schedule][agreement]") {
   Room room = locking_room(1);
   wire::Lock lock{1, {}, false};
-  const std::size_t names = kLockedAgreements + 1;
+  const std::size_t names = lock::kLockedAgreements + 1;
   std::vector<wire::CacheId> ids;
   for (std::size_t i = 0; i < names; ++i) {
     room.agree(agreement_of("n" + std::to_string(i)), {std::string(4, 'x')});

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/announcements.h"
-#include "negotiate/schedule_keeper.h"
-#include "submit/schedule_lock.h"
+#include "lock/announcements.h"
+#include "lock/schedule_keeper.h"
+#include "lock/schedule_lock.h"
 #include "tests/cpp/agreement_reference.h"
 #include "tests/cpp/catch.h"
 
@@ -24,7 +24,7 @@ using Uses = std::vector<wire::Use>;
 
 struct Case {
   std::vector<Uses> scripts;  // by member
-  ScheduleLock::Operations operations;
+  lock::ScheduleLock::Operations operations;
   bool impatient = false;  // a member may decide at any time that it has waited for too long
   // Protocols that are wrong.
   bool word_first = false;  // a member announces an agreement before it shows the cell
@@ -77,11 +77,11 @@ class Explorer {
     friend bool operator==(const Order&, const Order&) = default;
   };
   struct Member {
-    ScheduleLock lock;
-    std::uint64_t word = 0;             // the word that the others see
-    std::map<std::size_t, Cell> cells;  // the cells that the others see
+    lock::ScheduleLock lock;
+    std::uint64_t word = 0;                   // the word that the others see
+    std::map<std::size_t, lock::Cell> cells;  // the cells that the others see
     // What it still has to write of its last submission.
-    std::optional<std::pair<std::size_t, Cell>> cell_to_show;
+    std::optional<std::pair<std::size_t, lock::Cell>> cell_to_show;
     std::optional<std::uint64_t> word_to_announce;
     std::size_t submitted = 0;  // uses of its script
     std::uint64_t entered = 0;  // positions, over all locks
@@ -94,7 +94,7 @@ class Explorer {
   };
   struct World {
     std::vector<Member> members;
-    negotiate::ScheduleKeeper keeper;
+    lock::ScheduleKeeper keeper;
     std::optional<std::uint64_t> end;  // as the order says
   };
 
@@ -118,10 +118,10 @@ class Explorer {
       std::uint64_t& word = filed && request.operation == Operation::kAgreement
                                 ? member.word_to_announce.emplace()
                                 : member.word;
-      word = announcement(1, member.lock.announced());
+      word = lock::announcement(1, member.lock.announced());
     }
     if (member.word_to_announce) {
-      const LockedAgreement& agreement = *member.lock.agreement(request.name);
+      const lock::LockedAgreement& agreement = *member.lock.agreement(request.name);
       member.cell_to_show.emplace(cell_number(agreement), agreement.cell());
     }
     visit(std::move(world));
@@ -147,11 +147,11 @@ class Explorer {
 
   std::uint64_t least(const World& world) const {
     std::uint64_t least = UINT64_MAX;
-    for (const Member& member : world.members) least = std::min(least, announced_under(1, member.word));
+    for (const Member& member : world.members) least = std::min(least, lock::announced_under(1, member.word));
     return least;
   }
 
-  std::size_t cell_number(const LockedAgreement& agreement) const {
+  std::size_t cell_number(const lock::LockedAgreement& agreement) const {
     return case_.one_cell ? agreement.cell_number() & ~std::size_t{1} : agreement.cell_number();
   }
 
@@ -161,9 +161,9 @@ class Explorer {
     const auto names = member.lock.enter(until);
     if (!names) return false;
     const std::uint64_t position = member.entered++;
-    LockedAgreement* const agreement = member.lock.agreement(names->front());
+    lock::LockedAgreement* const agreement = member.lock.agreement(names->front());
     if (agreement == nullptr) return true;
-    std::vector<Cell> cells;
+    std::vector<lock::Cell> cells;
     for (Member& other : world.members) cells.push_back(other.cells[cell_number(*agreement)]);
     const Result<Agreed> agreed = agreement->enter(cells, ranks_);
     if (!agreed.ok() || !(*agreed == expected(names->front(), position))) ++wrong_results_;
@@ -195,7 +195,7 @@ class Explorer {
   }
 
   void lose_patience(const World& before, std::size_t m) {
-    const ScheduleLock& lock = before.members[m].lock;
+    const lock::ScheduleLock& lock = before.members[m].lock;
     const bool waits = lock.entered() < lock.announced() || lock.any_blocked();
     if (!case_.impatient || !lock.open() || !waits) return;
     World world = before;
@@ -301,7 +301,7 @@ class Explorer {
     }
     put(world.end.value_or(999));
     for (const int silent : world.keeper.silent()) put(static_cast<std::uint64_t>(silent));
-    negotiate::ScheduleKeeper next = world.keeper;
+    lock::ScheduleKeeper next = world.keeper;
     put(next.take_freeze() ? 1 : 0);
     put(next.take_unlock().value_or(998));
     return key;

@@ -1,4 +1,4 @@
-#include "negotiate/schedule_finder.h"
+#include "lock/schedule_finder.h"
 
 #include <string>
 
@@ -7,14 +7,14 @@
 namespace roundelay::negotiate {
 namespace {
 
-using Ids = ScheduleFinder::Ids;
+using Ids = lock::ScheduleFinder::Ids;
 
 // Each letter is an operation with one member.
-void see(ScheduleFinder& finder, const std::string& letters) {
+void see(lock::ScheduleFinder& finder, const std::string& letters) {
   for (const char letter : letters) finder.saw({static_cast<wire::CacheId>(letter)});
 }
 
-std::string found(const ScheduleFinder& finder) {
+std::string found(const lock::ScheduleFinder& finder) {
   std::string letters;
   const auto period = finder.period();
   if (!period) return "-";
@@ -23,7 +23,7 @@ std::string found(const ScheduleFinder& finder) {
 }
 
 TEST_CASE("three equal periods are a schedule, which goes on from where it is", "[schedule]") {
-  ScheduleFinder finder;
+  lock::ScheduleFinder finder;
   CHECK(found(finder) == "-");
   see(finder, "xyabcabcab");
   CHECK(found(finder) == "-");
@@ -36,7 +36,7 @@ TEST_CASE("three equal periods are a schedule, which goes on from where it is", 
 }
 
 TEST_CASE("an operation may come several times in a period, and periods may nest", "[schedule]") {
-  ScheduleFinder finder;
+  lock::ScheduleFinder finder;
   see(finder, "aabaabaab");
   CHECK(found(finder) == "aab");
   finder.interrupted();
@@ -50,7 +50,7 @@ TEST_CASE("an operation may come several times in a period, and periods may nest
 }
 
 TEST_CASE("the same tensors in other operations are another sequence", "[schedule]") {
-  ScheduleFinder finder;
+  lock::ScheduleFinder finder;
   for (int i = 0; i < 5; ++i) {
     finder.saw({1, 2});
     finder.saw({3});
@@ -60,7 +60,7 @@ TEST_CASE("the same tensors in other operations are another sequence", "[schedul
 }
 
 TEST_CASE("no period goes across an interruption", "[schedule]") {
-  ScheduleFinder finder;
+  lock::ScheduleFinder finder;
   see(finder, "abab");
   finder.interrupted();
   see(finder, "abab");
@@ -70,22 +70,23 @@ TEST_CASE("no period goes across an interruption", "[schedule]") {
 }
 
 TEST_CASE("the longest period is found, a longer one is not", "[schedule]") {
-  for (const std::size_t length : {ScheduleFinder::kLongestPeriod, ScheduleFinder::kLongestPeriod + 1}) {
-    ScheduleFinder finder;
+  for (const std::size_t length :
+       {lock::ScheduleFinder::kLongestPeriod, lock::ScheduleFinder::kLongestPeriod + 1}) {
+    lock::ScheduleFinder finder;
     for (std::size_t i = 0; i < 4 * length; ++i) finder.saw({static_cast<wire::CacheId>(1 + i % length)});
-    CHECK(finder.period().has_value() == (length == ScheduleFinder::kLongestPeriod));
+    CHECK(finder.period().has_value() == (length == lock::ScheduleFinder::kLongestPeriod));
   }
 }
 
 TEST_CASE("operations that never come again are forgotten", "[schedule]") {
-  ScheduleFinder finder;
+  lock::ScheduleFinder finder;
   for (wire::CacheId id = 1; id < 100'000; ++id) finder.saw({id});
   see(finder, "aaa");
   CHECK(found(finder) == "a");
 }
 
 TEST_CASE("a lock that does not last asks for more evidence, one that does for less", "[schedule]") {
-  ScheduleFinder finder;
+  lock::ScheduleFinder finder;
   see(finder, "ababab");
   REQUIRE(found(finder) == "ab");
   finder.unlocked(2, 3);
@@ -97,7 +98,7 @@ TEST_CASE("a lock that does not last asks for more evidence, one that does for l
   finder.unlocked(2, 2 * 6 * 8);
   CHECK(finder.periods_needed() == 3);
   for (int i = 0; i < 20; ++i) finder.unlocked(2, 0);
-  CHECK(finder.periods_needed() == ScheduleFinder::kMostPeriods);
+  CHECK(finder.periods_needed() == lock::ScheduleFinder::kMostPeriods);
 }
 
 }  // namespace

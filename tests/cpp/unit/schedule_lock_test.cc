@@ -1,4 +1,4 @@
-#include "submit/schedule_lock.h"
+#include "lock/schedule_lock.h"
 
 #include <memory>
 
@@ -11,19 +11,19 @@ namespace roundelay::submit {
 namespace {
 
 using negotiate::request_of;
-using Names = ScheduleLock::Names;
+using Names = lock::ScheduleLock::Names;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr TimePoint kStart{std::chrono::hours(1)};
 
 // A period: two buckets in one operation, then the agreement round, twice.
-ScheduleLock::Operations operations() {
+lock::ScheduleLock::Operations operations() {
   return {{request_of("a"), request_of("b")}, {request_of("n")}, {request_of("c")}, {request_of("n")}};
 }
 
-ScheduleLock lock() {
-  ScheduleLock lock;
+lock::ScheduleLock lock() {
+  lock::ScheduleLock lock;
   lock.begin(1, operations());
   return lock;
 }
@@ -35,7 +35,7 @@ Names names_of(const std::vector<wire::Use>& uses) {
 }
 
 TEST_CASE("a position is announced when its members and those before it are here", "[schedule]") {
-  ScheduleLock schedule = lock();
+  lock::ScheduleLock schedule = lock();
   CHECK(schedule.open());
   CHECK(schedule.file(request_of("n")));
   CHECK(schedule.file(request_of("b")));
@@ -48,7 +48,7 @@ TEST_CASE("a position is announced when its members and those before it are here
 }
 
 TEST_CASE("a position is entered when all ranks have announced it, in order", "[schedule]") {
-  ScheduleLock schedule = lock();
+  lock::ScheduleLock schedule = lock();
   for (const char* name : {"a", "b", "n"}) CHECK(schedule.file(request_of(name)));
   CHECK_FALSE(schedule.enter(0));
   CHECK(schedule.enter(1) == Names{"a", "b"});
@@ -57,49 +57,49 @@ TEST_CASE("a position is entered when all ranks have announced it, in order", "[
   CHECK_FALSE(schedule.enter(9));  // the others are ahead of this rank
 }
 
-ScheduleLock gathering_lock() {
-  ScheduleLock lock;
+lock::ScheduleLock gathering_lock() {
+  lock::ScheduleLock lock;
   lock.begin(1, {{request_of("a"), request_of("b")}, {request_of("c")}}, true);
   return lock;
 }
 
 TEST_CASE("a schedule that gathers is as patient as what it has saved", "[schedule]") {
-  ScheduleLock schedule = gathering_lock();
+  lock::ScheduleLock schedule = gathering_lock();
   const auto round = [&](TimePoint begin, Duration gathering) {
     CHECK(schedule.file(request_of("c"), begin));
     CHECK(schedule.file(request_of("b"), begin));
     CHECK(schedule.file(request_of("a"), begin + gathering));
   };
-  const Duration least = ScheduleLock::kGathering, most = least + ScheduleLock::kMostSaved;
+  const Duration least = lock::ScheduleLock::kGathering, most = least + lock::ScheduleLock::kMostSaved;
   CHECK(schedule.patience() == most);  // threads may do other things when a lock begins
   round(kStart, milliseconds(50));
   CHECK(schedule.patience() == least);  // it never owes anything
   round(kStart + milliseconds(50), microseconds(100));
-  CHECK(schedule.patience() == least + 3 * ScheduleLock::kSaved - microseconds(100));
+  CHECK(schedule.patience() == least + 3 * lock::ScheduleLock::kSaved - microseconds(100));
   CHECK(lock().patience() == Duration{0});
 }
 
 // A thread that has waited since before the lock asks nobody for patience.
 TEST_CASE("a schedule that gathers ends soon if its first period does not come", "[schedule]") {
-  ScheduleLock schedule = gathering_lock();
+  lock::ScheduleLock schedule = gathering_lock();
   CHECK(schedule.file(request_of("a"), kStart));
-  const TimePoint end = kStart + ScheduleLock::kBeginning;
+  const TimePoint end = kStart + lock::ScheduleLock::kBeginning;
   CHECK(schedule.look(kStart) == Deadline::at(end));
   CHECK(schedule.look(end - microseconds(1)) == Deadline::at(end));
   CHECK(schedule.open());
   CHECK(schedule.look(end) == Deadline::never());
   CHECK_FALSE(schedule.open());
 
-  ScheduleLock later = gathering_lock();
+  lock::ScheduleLock later = gathering_lock();
   for (const char* name : {"a", "b", "c"}) CHECK(later.file(request_of(name), kStart));
   CHECK(later.enter(2));
   CHECK(later.enter(2));
   CHECK(later.file(request_of("a"), kStart));
-  CHECK(later.look(kStart) == Deadline::at(kStart + ScheduleLock::kPatience));
+  CHECK(later.look(kStart) == Deadline::at(kStart + lock::ScheduleLock::kPatience));
 }
 
 TEST_CASE("uses of one name go to its positions in order, period after period", "[schedule]") {
-  ScheduleLock schedule = lock();
+  lock::ScheduleLock schedule = lock();
   for (int round = 0; round < 50; ++round) {
     for (const Names& names : {Names{"a", "b"}, Names{"n"}, Names{"c"}, Names{"n"}}) {
       for (const std::string& name : names) CHECK(schedule.file(request_of(name)));
@@ -110,7 +110,7 @@ TEST_CASE("uses of one name go to its positions in order, period after period", 
 }
 
 TEST_CASE("a surprise freezes, and what was not entered comes back in order", "[schedule]") {
-  ScheduleLock schedule = lock();
+  lock::ScheduleLock schedule = lock();
   for (const char* name : {"c", "n", "a", "b"}) CHECK(schedule.file(request_of(name)));
   CHECK(schedule.enter(1));
   SECTION("another name") { CHECK_FALSE(schedule.file(request_of("metric"))); }
@@ -127,14 +127,14 @@ TEST_CASE("a surprise freezes, and what was not entered comes back in order", "[
 
 TEST_CASE("what waits for a second is a surprise, what runs is not, and nothing is watched for nothing",
           "[schedule]") {
-  ScheduleLock schedule = lock();
-  CHECK(schedule.look(kStart) == Deadline::at(kStart + ScheduleLock::kPatience));
+  lock::ScheduleLock schedule = lock();
+  CHECK(schedule.look(kStart) == Deadline::at(kStart + lock::ScheduleLock::kPatience));
   CHECK(schedule.look(kStart + milliseconds(1000)) == Deadline::never());
   CHECK(schedule.file(request_of("a")));
   const TimePoint later = kStart + milliseconds(5000);
-  CHECK(schedule.look(later) == Deadline::at(later + ScheduleLock::kPatience));
+  CHECK(schedule.look(later) == Deadline::at(later + lock::ScheduleLock::kPatience));
   CHECK(schedule.file(request_of("b")));
-  CHECK(schedule.look(later + milliseconds(999)) == Deadline::at(later + ScheduleLock::kPatience));
+  CHECK(schedule.look(later + milliseconds(999)) == Deadline::at(later + lock::ScheduleLock::kPatience));
   CHECK(schedule.open());
   CHECK(schedule.enter(1));
   CHECK(schedule.look(later + milliseconds(1000)) != Deadline::never());
@@ -147,12 +147,12 @@ TEST_CASE("what waits for a second is a surprise, what runs is not, and nothing 
 }
 
 TEST_CASE("announcements of another lock do not count", "[schedule]") {
-  const auto words = std::make_shared<AnnouncedWords::Words>(3, announcement(2, 5));
+  const auto words = std::make_shared<AnnouncedWords::Words>(3, lock::announcement(2, 5));
   const AnnouncedWords mine(words, 0);
   CHECK(mine.least(2) == 5);
   CHECK(mine.least(1) == 0);
   CHECK(mine.least(3) == 0);
-  (*words)[1] = announcement(3, 1);
+  (*words)[1] = lock::announcement(3, 1);
   CHECK(mine.least(2) == 0);
 }
 
@@ -178,10 +178,10 @@ TEST_CASE("a table announces what belongs to the schedule and queues the rest", 
   // Uses that were reported come back, and uses that were queued meanwhile belong to the schedule too.
   table.begin_schedule(7, operations(), {request_of("a")});
   CHECK(table.schedule_open());
-  CHECK((*words)[0] == announcement(7, 1));
+  CHECK((*words)[0] == lock::announcement(7, 1));
   CHECK(drained(table).empty());
   CHECK_FALSE(table.may_enter());
-  (*words)[1] = announcement(7, 1);
+  (*words)[1] = lock::announcement(7, 1);
   CHECK(table.may_enter());
   CHECK(table.enter()->names == Names{"a", "b"});
   CHECK_FALSE(table.enter());
@@ -220,7 +220,7 @@ TEST_CASE("a table asks for patience while other threads may submit what blocks 
 
   table.begin_schedule(2, {{request_of("a"), request_of("b")}}, {}, true);
   CHECK(table.gathers());
-  CHECK(table.patience(*alone) >= ScheduleLock::kGathering);
+  CHECK(table.patience(*alone) >= lock::ScheduleLock::kGathering);
   const auto last = table.add(entry_of("b"), handles);
   CHECK(table.patience(*alone) == Duration{0});
   CHECK(table.patience(*last) == Duration{0});

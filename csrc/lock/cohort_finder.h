@@ -11,7 +11,7 @@
 
 #include "wire/messages.h"
 
-namespace roundelay::negotiate {
+namespace roundelay::lock {
 
 class CohortFinder {
  public:
@@ -46,4 +46,4 @@ class CohortFinder {
   std::size_t needed_ = kLeastTimes;
 };
 
-}  // namespace roundelay::negotiate
+}  // namespace roundelay::lock

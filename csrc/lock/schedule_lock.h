@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "submit/locked_agreement.h"
+#include "lock/locked_agreement.h"
 #include "wire/use.h"
 
-namespace roundelay::submit {
+namespace roundelay::lock {
 
 class ScheduleLock {
  public:
@@ -114,4 +114,4 @@ class ScheduleLock {
   std::optional<TimePoint> waits_since_;        // the first look() that saw a use wait at this position
 };
 
-}  // namespace roundelay::submit
+}  // namespace roundelay::lock

@@ -1,6 +1,6 @@
 // The coordinator's side of the schedule lock: begins a lock when orders repeat exactly, or when they have
 // a cohort, and ends it when a member freezes. Under a lock members need no orders. Pure. The members' side
-// is in participant_lock.cc.
+// is in announced_schedule.h.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 
 #include "base/clock.h"
 #include "base/group.h"
+#include "base/stall_limits.h"
 #include "base/status.h"
-#include "negotiate/cohort_finder.h"
-#include "negotiate/schedule_finder.h"
-#include "negotiate/schedule_keeper.h"
-#include "negotiate/stall_clock.h"
+#include "lock/cohort_finder.h"
+#include "lock/schedule_finder.h"
+#include "lock/schedule_keeper.h"
 #include "wire/messages.h"
 
-namespace roundelay::negotiate {
+namespace roundelay::lock {
 
 class ScheduleCoordinator {
  public:
@@ -32,8 +32,8 @@ class ScheduleCoordinator {
   ScheduleCoordinator(const Group& group, StallLimits limits) : group_(group), limits_(limits) {}
 
   [[nodiscard]] bool locked() const { return keeper_.locked(); }
-  // Returns true if the member wrote the report before it heard of the last lock. Ignore it: the member has put
-  // all of its requests into the schedule, and negotiates anew those that do not fit.
+  // Returns true if the member wrote the report before it heard of the last lock. Ignore it: the member has
+  // put all of its requests into the schedule, and negotiates anew those that do not fit.
   [[nodiscard]] bool outdated(const wire::Report& report) const { return report.last_order < locked_by_; }
 
   // Tells the number of this rank's threads that have waited at the same time since the last call.
@@ -47,7 +47,7 @@ class ScheduleCoordinator {
   struct Rules {
     // Cuts the tensors of a cohort into fused operations. Nothing: an id is not in the response cache.
     std::function<std::optional<Operations>(const Ids& cohort)> cut;
-    // Says whether members can lock this period (negotiate/lockable.h).
+    // Says whether members can lock this period (lock/lockable.h).
     std::function<bool(const Operations& period)> lockable;
   };
   // Begins a lock with `order` if the operations up to it repeat or have a cohort. True if it does.
@@ -84,4 +84,4 @@ class ScheduleCoordinator {
   TimePoint warned_{};           // the last warning of silent members; when they were asked if there was none
 };
 
-}  // namespace roundelay::negotiate
+}  // namespace roundelay::lock

@@ -1,7 +1,7 @@
 // One agreement of a locked schedule, on one member of the group. Pure.
 //
 // Under a schedule lock no order carries the result of an agreement. Instead each member shows all others
-// what its values change in the last result, in a cell beside its announcement word (base/announcements.h).
+// what its values change in the last result, in a cell beside its announcement word (lock/announcements.h).
 // Each member merges the cells of all members when it enters the agreement's position. So all get the same
 // result, and the same base for the next use.
 //
@@ -23,11 +23,11 @@
 #include <vector>
 
 #include "base/agreement.h"
-#include "base/announcements.h"
 #include "base/status.h"
+#include "lock/announcements.h"
 #include "wire/use.h"
 
-namespace roundelay::submit {
+namespace roundelay::lock {
 
 class LockedAgreement {
  public:
@@ -60,4 +60,4 @@ class LockedAgreement {
   std::uint64_t entered_ = 0;
 };
 
-}  // namespace roundelay::submit
+}  // namespace roundelay::lock

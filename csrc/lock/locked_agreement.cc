@@ -1,4 +1,4 @@
-#include "submit/locked_agreement.h"
+#include "lock/locked_agreement.h"
 
 #include <cassert>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "wire/reader.h"
 #include "wire/writer.h"
 
-namespace roundelay::submit {
+namespace roundelay::lock {
 namespace {
 
 // Writes the change into the cell. False: it does not fit.
@@ -65,4 +65,4 @@ Result<Agreed> LockedAgreement::enter(const std::vector<Cell>& cells, const std:
   return agreed;
 }
 
-}  // namespace roundelay::submit
+}  // namespace roundelay::lock

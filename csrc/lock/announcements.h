@@ -1,9 +1,9 @@
 // Shows the progress of each member of a group in the group's locked schedule: a sequence of operations that
 // repeats without end. A position is an index in that sequence. A member announces a position when it has
 // submitted all tensors of the operation there. It enters a position, that is, it starts the operation, when
-// all members have announced it (submit/schedule_lock.h).
+// all members have announced it (lock/schedule_lock.h).
 // Each member has one shared word: only it increases the word, and the others see the new value at once. It
-// has cells too, in which it shows what its values of agreements change (submit/locked_agreement.h).
+// has cells too, in which it shows what its values of agreements change (lock/locked_agreement.h).
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 #include "base/futex.h"
 
-namespace roundelay {
+namespace roundelay::lock {
 
 // A member's word holds the number of a schedule lock (high bits) and the count of positions that the member
 // has announced under that lock (low bits). A lane numbers its schedule locks from 1.
@@ -80,4 +80,4 @@ class Announcements {
   }
 };
 
-}  // namespace roundelay
+}  // namespace roundelay::lock

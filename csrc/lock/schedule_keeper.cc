@@ -1,9 +1,9 @@
-#include "negotiate/schedule_keeper.h"
+#include "lock/schedule_keeper.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace roundelay::negotiate {
+namespace roundelay::lock {
 
 void ScheduleKeeper::begin(std::size_t members) {
   ++number_;
@@ -41,4 +41,4 @@ std::vector<int> ScheduleKeeper::silent() const {
   return members;
 }
 
-}  // namespace roundelay::negotiate
+}  // namespace roundelay::lock

@@ -1,9 +1,9 @@
-#include "submit/schedule_lock.h"
+#include "lock/schedule_lock.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace roundelay::submit {
+namespace roundelay::lock {
 
 void ScheduleLock::begin(std::uint64_t number, const Operations& operations, bool gathers) {
   *this = ScheduleLock();
@@ -119,4 +119,4 @@ std::vector<wire::Use> ScheduleLock::end() {
   return uses;
 }
 
-}  // namespace roundelay::submit
+}  // namespace roundelay::lock

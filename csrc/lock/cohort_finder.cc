@@ -1,12 +1,12 @@
-#include "negotiate/cohort_finder.h"
+#include "lock/cohort_finder.h"
 
 #include <algorithm>
 
-namespace roundelay::negotiate {
+namespace roundelay::lock {
 namespace {
 
 // A lock lasted if the cohort came so many times as often as it had to before the lock.
-constexpr std::uint64_t kLasting = 16;
+constexpr std::uint64_t kLastingCohort = 16;
 
 }  // namespace
 
@@ -44,8 +44,8 @@ std::optional<CohortFinder::Ids> CohortFinder::cohort() const {
 }
 
 void CohortFinder::unlocked(std::uint64_t times) {
-  needed_ = times >= kLasting * needed_ ? kLeastTimes : std::min(needed_ * 2, kMostTimes);
+  needed_ = times >= kLastingCohort * needed_ ? kLeastTimes : std::min(needed_ * 2, kMostTimes);
   interrupted();
 }
 
-}  // namespace roundelay::negotiate
+}  // namespace roundelay::lock

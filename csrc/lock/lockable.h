@@ -4,10 +4,10 @@
 #include <set>
 #include <vector>
 
-#include "base/announcements.h"
+#include "lock/announcements.h"
 #include "wire/messages.h"
 
-namespace roundelay::negotiate {
+namespace roundelay::lock {
 
 // Returns whether members have cells for the agreements of this period, which has the ids of each operation.
 // An agreement has an operation of its own. `request_of(id)`: the id's request.
@@ -25,4 +25,4 @@ template <typename RequestOf>
   return agreements.size() <= kLockedAgreements;
 }
 
-}  // namespace roundelay::negotiate
+}  // namespace roundelay::lock

@@ -8,7 +8,7 @@
 
 #include "wire/messages.h"
 
-namespace roundelay::negotiate {
+namespace roundelay::lock {
 
 // A period is a sequence of operations that repeats. Its longest length bounds the memory and the cost of
 // saw().
@@ -46,4 +46,4 @@ class ScheduleFinder {
   std::size_t needed_ = kLeastPeriods;
 };
 
-}  // namespace roundelay::negotiate
+}  // namespace roundelay::lock

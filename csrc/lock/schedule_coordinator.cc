@@ -1,11 +1,11 @@
-#include "negotiate/schedule_coordinator.h"
+#include "lock/schedule_coordinator.h"
 
 #include <utility>
 #include <vector>
 
 #include "wire/describe.h"
 
-namespace roundelay::negotiate {
+namespace roundelay::lock {
 
 // A schedule consists of operations that every member knows by id alone.
 bool ScheduleCoordinator::on_order(const wire::Order& order) {
@@ -111,4 +111,4 @@ std::optional<wire::Abort> ScheduleCoordinator::fault(TimePoint now) const {
                                          "stopped, overloaded or unreachable"};
 }
 
-}  // namespace roundelay::negotiate
+}  // namespace roundelay::lock

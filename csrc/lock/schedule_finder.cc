@@ -1,8 +1,8 @@
-#include "negotiate/schedule_finder.h"
+#include "lock/schedule_finder.h"
 
 #include <algorithm>
 
-namespace roundelay::negotiate {
+namespace roundelay::lock {
 namespace {
 
 constexpr std::size_t kMostSymbols = 4 * ScheduleFinder::kLongestPeriod;
@@ -50,4 +50,4 @@ void ScheduleFinder::unlocked(std::size_t period, std::uint64_t positions) {
   interrupted();
 }
 
-}  // namespace roundelay::negotiate
+}  // namespace roundelay::lock

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-namespace roundelay::negotiate {
+namespace roundelay::lock {
 
 class ScheduleKeeper {
  public:
@@ -42,4 +42,4 @@ class ScheduleKeeper {
   TimePoint asked_{};
 };
 
-}  // namespace roundelay::negotiate
+}  // namespace roundelay::lock
