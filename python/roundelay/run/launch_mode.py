@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Mapping
 
-from roundelay import _backend
+from roundelay._internal import backend
 from roundelay.run import mpi
 from roundelay.run.errors import UsageError
 from roundelay.run.hosts import Host
@@ -39,7 +39,7 @@ def use_mpi(
         return True
     if any(environment.get(name) == "mpi" for name in _TELLING) or not (one_machine or named):
         return True
-    usable = _backend.mpi_module() is not None and bool(mpi.candidates(environment))
+    usable = backend.mpi_module() is not None and bool(mpi.candidates(environment))
     return usable and not (one_machine and can_share_memory(given.num_proc))
 
 

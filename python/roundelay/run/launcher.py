@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import IO
 
-from roundelay import error_report
+from roundelay._internal import error_report
 from roundelay.run import agent, signals
 from roundelay.run.link import Listener, Peer
 from roundelay.run.output import Output, Stream

@@ -10,7 +10,7 @@ import socket
 import struct
 import time
 
-from roundelay import _trust
+from roundelay._internal import trust
 from roundelay.run import interfaces
 from roundelay.run.agent import notice_death
 from roundelay.run.errors import UsageError
@@ -30,7 +30,7 @@ class Listener:
 
     def __init__(self, addresses: list[str], agents: int = 1) -> None:
         """addresses: where to listen for other hosts; empty: on this machine only. agents: their number."""
-        self.secret = _trust.new_secret()
+        self.secret = trust.new_secret()
         self.strangers = 0  # that were dropped
         self._unproven: list[Peer] = []  # oldest first
         self._is_full = False  # no more files may be open

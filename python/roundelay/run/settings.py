@@ -6,13 +6,13 @@ import ctypes
 import os
 from collections.abc import Mapping
 
-from roundelay import _backend
+from roundelay._internal import backend
 from roundelay.run.errors import UsageError
 
 
 def check(environment: Mapping[str, str]) -> None:
     """Raises UsageError for the first variable that init() would refuse."""
-    path = _backend.launcher_module()
+    path = backend.launcher_module()
     if path is None:
         raise UsageError("this build of Roundelay has no launcher module: install it again")
     refusal = ctypes.CDLL(path).roundelay_refusal

@@ -9,7 +9,8 @@ import secrets
 import socket
 
 ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
-# Below the ports that systems give to connections, and above those that steps of Slurm get (_launch.py).
+# Below the ports that systems give to connections, and above those that steps of Slurm get
+# (_internal/launch_detection.py).
 _PORTS = range(30000, 32768)
 
 

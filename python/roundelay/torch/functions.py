@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from roundelay import _core, _trust
+from roundelay import _core
+from roundelay._internal import trust
 from roundelay.errors import HorovodInternalError, MismatchError
 from roundelay.torch import operations
 from roundelay.torch.operations.common import Call, row_of_this_rank
@@ -196,11 +197,11 @@ class _Payload:
 
     def _mac(self, name: str, sender: int) -> list[int]:
         """Returns the MAC of the bytes as numbers; zeros if the job has no secret."""
-        secret = _trust.secret()
-        if secret == _trust.NO_SECRET:
-            return list(_MAC.unpack(_trust.NO_SECRET))
+        secret = trust.secret()
+        if secret == trust.NO_SECRET:
+            return list(_MAC.unpack(trust.NO_SECRET))
         parts = (name.encode(), sender.to_bytes(4, "little"), self.data.numpy().data)
-        return list(_MAC.unpack(_trust.mac(secret, "object", *parts)))
+        return list(_MAC.unpack(trust.mac(secret, "object", *parts)))
 
     def raise_error(self, sender: int) -> None:
         if self.cause is not None:

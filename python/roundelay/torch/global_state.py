@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from roundelay import _backend, _core, _gpu, _launch, _subset, _trust, tuning_file
+from roundelay import _core, tuning_file
+from roundelay._internal import backend, gpu, launch_detection, subset, trust
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.operations.handles import forget_handles
 from roundelay.torch.optimizer import restart_scopes
@@ -40,7 +41,7 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
     "dynamic" changes nothing. Raises RuntimeError with the cure if the launcher and the build do not fit,
     ValueError for a variable with a bad value, and for a bad ``comm`` or process set.
     """
-    subset = _subset.read(comm)
+    chosen = subset.read(comm)
     wanted = _checked_sets(process_sets)
     if _core.is_initialized():
         outside = [one for one in wanted if one.process_set_id is None]
@@ -48,20 +49,20 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
             raise ValueError(f"init was called before: use hvd.add_process_set({outside[0].ranks})")
         return
     config = _core.load_config()
-    path, store = _subset.choose(subset, config.bootstrap)
+    path, store = subset.choose(chosen, config.bootstrap)
     check_variable()
-    _gpu.load()
+    gpu.load()
     rendezvous = None if store is None else _core.Rendezvous(**dataclasses.asdict(store))
     tuning, tuning_error = _tuning(config.tuning)
     _core.init(
         path,
         rendezvous,
-        list(subset.ranks),
-        subset.communicator,
-        _launch.rack(os.environ),
+        list(chosen.ranks),
+        chosen.communicator,
+        launch_detection.rack(os.environ),
         tuning,
         tuning_error,
-        _trust.secret(),
+        trust.secret(),
     )
     restart_scopes()
     _ExceptionReport.install()
@@ -149,40 +150,40 @@ os.register_at_fork(after_in_child=_core.after_fork)
 
 def mpi_built() -> bool:
     """Returns whether this build has the module that speaks MPI."""
-    return _backend.mpi_module() is not None
+    return backend.mpi_module() is not None
 
 
 def mpi_enabled() -> bool:
     """Returns whether this process uses MPI, or would: this build has it, and an MPI launcher is here."""
-    path, launch = _backend.choose(_core.load_config().bootstrap)
+    path, launch = backend.choose(_core.load_config().bootstrap)
     return path is not None and launch.bootstrap == "mpi"
 
 
 def mpi_threads_supported() -> bool:
     """Returns whether MPI has MPI_THREAD_MULTIPLE. Call it after ``init``."""
     _core.size()  # raises ValueError before init
-    path = _backend.mpi_module()
+    path = backend.mpi_module()
     return path is not None and mpi_enabled() and "MPI_THREAD_MULTIPLE" in _core.backend_description(path)
 
 
 def cuda_built() -> bool:
     """Returns whether this build has the module for NVIDIA's GPUs."""
-    return _backend.cuda_module() is not None
+    return backend.cuda_module() is not None
 
 
 def nccl_built() -> int:
     """Returns the version code of the NCCL to use, such as 23007; 0 without NCCL or CUDA."""
-    return _core.nccl_version(_gpu.nccl_library()) if cuda_built() else 0
+    return _core.nccl_version(gpu.nccl_library()) if cuda_built() else 0
 
 
 def gloo_built() -> bool:
     """Returns whether this build can use PyTorch's Gloo, for ranks that MPI did not start."""
-    return _backend.c10d_module() is not None
+    return backend.c10d_module() is not None
 
 
 def gloo_enabled() -> bool:
     """Returns whether this process finds its peers through PyTorch's store, as under torchrun."""
-    return _backend.choose(_core.load_config().bootstrap)[1].bootstrap == "store"
+    return backend.choose(_core.load_config().bootstrap)[1].bootstrap == "store"
 
 
 def _not_built() -> bool:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from roundelay import _gpu
+from roundelay._internal import gpu
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.basics import HorovodBasics as _HorovodBasics
 from roundelay.torch.compression import Compression
@@ -40,7 +40,7 @@ _basics = _HorovodBasics()
 
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
     """Returns whether this process sees a GPU; False for a framework other than ``torch``."""
-    return ext_base_name == "torch" and _gpu.is_available()
+    return ext_base_name == "torch" and gpu.is_available()
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:

@@ -7,7 +7,8 @@ from typing import Final, Literal
 
 import torch
 
-from roundelay import _core, _gpu
+from roundelay import _core
+from roundelay._internal import gpu
 
 Select = Literal["mstopk", "radix", "auto"]
 
@@ -45,7 +46,7 @@ def mstopk(
     """
     _check_tensor(tensor)
     if tensor.device.type != "cpu":
-        _gpu.load()
+        gpu.load()
     k = _integer("k", k, 0, tensor.numel(), f" (the tensor has {tensor.numel()} values)")
     samplings = min(_integer("samplings", samplings, 1, None), 1 << 30)
     seed = _integer("seed", seed, 0, 2**64 - 1)

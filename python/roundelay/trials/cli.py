@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from roundelay.json_objects import WrongPartError
+from roundelay._internal.json_objects import WrongPartError
 from roundelay.trials.log import Tried, read
 
 _WIDTH = 120  # columns of a table that does not go to a terminal

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from roundelay.json_objects import WrongPartError, object_
+from roundelay._internal.json_objects import WrongPartError, object_
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from roundelay import __version__, output_file, tuning_file
+from roundelay import __version__, tuning_file
+from roundelay._internal import output_file
 from roundelay.layers.times import LayerTimes
 from roundelay.run import hosts
 from roundelay.run.errors import UsageError

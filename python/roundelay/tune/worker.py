@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 import roundelay.torch as hvd
-from roundelay import _core, _gpu
+from roundelay import _core
+from roundelay._internal import gpu
 from roundelay.tune import groups, measure
 from roundelay.tune.fit import SHARED_MEMORY
 from roundelay.tune.groups import Series
@@ -113,7 +114,7 @@ def _series_on_gpus() -> list[Series]:
     """
     if os.environ.get("ROUNDELAY_GPU_FABRIC") != "mpi":
         return []
-    seen = hvd.allgather(torch.tensor([_gpu.devices() or 0]), name="tune.gpus").tolist()
+    seen = hvd.allgather(torch.tensor([gpu.devices() or 0]), name="tune.gpus").tolist()
     if 0 in seen:
         raise RuntimeError(f"ROUNDELAY_GPU_FABRIC=mpi, but rank {seen.index(0)} can use no GPU; unset it")
     hvd.allreduce_(torch.zeros(1, device=measure.own_gpu()), name="tune.try")

@@ -82,7 +82,8 @@ import dataclasses, faulthandler, os, sys, time
 from pathlib import Path
 faulthandler.dump_traceback_later(80, exit=True)
 import torch
-from roundelay import _backend, _core
+from roundelay._internal import backend
+from roundelay import _core
 
 here = Path(sys.argv[1])
 (here / f"here.{os.environ['RANK']}").touch()
@@ -91,7 +92,7 @@ while len(list(here.glob("here.*"))) < int(os.environ["WORLD_SIZE"]):
 
 def attempt(interface="", patience="30"):
     os.environ.update(ROUNDELAY_INTERFACE=interface, ROUNDELAY_START_TIMEOUT=patience)
-    path, launch = _backend.choose("auto")
+    path, launch = backend.choose("auto")
     try:
         _core.init(path, _core.Rendezvous(**dataclasses.asdict(launch.rendezvous)))
     except (RuntimeError, ValueError) as error:

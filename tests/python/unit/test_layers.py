@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from roundelay import tuning_file
-from roundelay.json_objects import WrongPartError
+from roundelay._internal.json_objects import WrongPartError
 from roundelay.layers import sampling, times, timing
 from roundelay.layers.kernels import (
     BACKWARD,

@@ -21,7 +21,7 @@ import pytest
 from in_time import crowd, expect_within, three_tries, wait_until
 from launch_job import PROMISED_S, state_of
 from ranks import ROOT
-from roundelay import _trust, error_report
+from roundelay._internal import error_report, trust
 from roundelay.run import affinity, agent, link
 from roundelay.run.frames import HEADER
 from roundelay.run.link import Listener, Peer
@@ -210,13 +210,13 @@ def test_ends_its_program_when_the_launcher_is_gone(listener: Listener) -> None:
 
 def say_as_an_agent(listener: Listener, secret: bytes, *after: bytes) -> tuple[Peer, bytes]:
     """Goes through the handshake with this secret; returns the launcher's end and all that was said."""
-    mine = _trust.new_secret()
+    mine = trust.new_secret()
     stranger = agent.dial(listener.address)
     stranger.sendall(mine)
     peer = caller(listener)
     assert peer.receive() == []
-    theirs = stranger.recv(2 * _trust.BYTES)[: _trust.BYTES]
-    said = _trust.proof(secret, "call", "launcher", mine, theirs) + b"".join(after)
+    theirs = stranger.recv(2 * trust.BYTES)[: trust.BYTES]
+    said = trust.proof(secret, "call", "launcher", mine, theirs) + b"".join(after)
     stranger.sendall(said)
     stranger.shutdown(socket.SHUT_WR)
     return peer, mine + said
@@ -235,11 +235,11 @@ def expect_a_stranger(listener: Listener, said: bytes) -> None:
 def sealed(secret: bytes, kind: bytes, payload: bytes) -> bytes:
     """A frame with a MAC that fits no connection."""
     header = HEADER.pack(kind, len(payload))
-    return header + payload + _trust.mac(secret, "frame", bytes(8), header, payload)
+    return header + payload + trust.mac(secret, "frame", bytes(8), header, payload)
 
 
 def test_a_caller_without_the_secret_is_refused(listener: Listener) -> None:
-    peer, _ = say_as_an_agent(listener, _trust.new_secret(), sealed(bytes(32), agent.EXIT, b"{}"))
+    peer, _ = say_as_an_agent(listener, trust.new_secret(), sealed(bytes(32), agent.EXIT, b"{}"))
     assert list(frames(peer)) == []
     assert not peer.is_proven
 
@@ -297,7 +297,7 @@ def test_callers_make_room_where_no_more_files_may_be_open() -> None:
 
 
 def test_a_launcher_without_the_secret_is_none(listener: Listener) -> None:
-    with start(listener, "true", **{agent.SECRET: _trust.new_secret().hex()}) as process:
+    with start(listener, "true", **{agent.SECRET: trust.new_secret().hex()}) as process:
         peer = caller(listener)
         assert list(frames(peer)) == []
         assert process.wait(LIMIT_S) == 1

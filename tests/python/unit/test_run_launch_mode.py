@@ -15,7 +15,7 @@ from roundelay.run.hosts import Host
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """One with an MPI that this build can use, and shared memory."""
-    monkeypatch.setattr("roundelay._backend.mpi_module", lambda: "_mpi.so")
+    monkeypatch.setattr("roundelay._internal.backend.mpi_module", lambda: "_mpi.so")
     monkeypatch.setattr("roundelay.run.mpi.candidates", lambda _environment: [("mpirun", "on PATH")])
     return monkeypatch
 

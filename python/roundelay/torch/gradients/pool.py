@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from roundelay import _core, _gpu
+from roundelay import _core
+from roundelay._internal import gpu
 from roundelay.buckets import Cuts, Extent, cut, out_of_place
 from roundelay.torch.compression import Compression
 from roundelay.torch.gradients.gradient import Gradient, Reduction
@@ -39,7 +40,7 @@ def wire_dtype(gradient: Gradient) -> torch.dtype | None:
     """Returns the type that a gradient has in a pool; None if it cannot be in one."""
     rule, parameter = gradient.rule, gradient.core.parameter
     known = rule.compression in (Compression.none, Compression.fp16, Compression.bf16)
-    if parameter is None or not known or not _gpu.serves(parameter.device):
+    if parameter is None or not known or not gpu.serves(parameter.device):
         return None
     if parameter.layout != torch.strided or parameter.numel() == 0:
         return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from roundelay import _core, _gpu
+from roundelay import _core
+from roundelay._internal import gpu
 from roundelay.torch.operations.common import Call
 from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
 
@@ -25,7 +26,7 @@ def join(device: Any = -1, process_set: ProcessSet = global_process_set) -> int:
     result is a world rank, the same on all ranks.
     """
     with Call("join", None, process_set) as call:
-        count = _gpu.devices()
+        count = gpu.devices()
         number = isinstance(device, int) and not isinstance(device, bool)
         if count is not None and number and not -1 <= device < count:
             raise call.wrong(f"device is {device}, but this process sees GPUs 0 to {count - 1} (-1: none)")

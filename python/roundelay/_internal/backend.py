@@ -6,12 +6,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from roundelay import _launch
-from roundelay._launch import Launch
+from roundelay._internal import launch_detection
+from roundelay._internal.launch_detection import Launch
+
+_PACKAGE = Path(__file__).parent.parent  # the modules lie beside `roundelay/__init__.py`
 
 
 def _module(name: str) -> str | None:
-    return next((str(path) for path in sorted(Path(__file__).parent.glob(f"{name}*.so"))), None)
+    return next((str(path) for path in sorted(_PACKAGE.glob(f"{name}*.so"))), None)
 
 
 def mpi_module() -> str | None:
@@ -45,7 +47,7 @@ def choose(bootstrap: str, environment: Mapping[str, str] = os.environ) -> tuple
     bootstrap: ``auto``, ``mpi``, ``store`` or ``single`` (ROUNDELAY_BOOTSTRAP).
     Raises RuntimeError where the environment is not clear, or this build lacks what it asks for.
     """
-    launch = _launch.detect(environment, bootstrap)
+    launch = launch_detection.detect(environment, bootstrap)
     if launch.bootstrap == "single":
         return None, launch
     if launch.bootstrap == "mpi":

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 
-from roundelay import _backend, _core
+from roundelay import _core
+from roundelay._internal import backend
 
 
 @dataclass
@@ -30,7 +31,7 @@ def use(path: str, device_type: str) -> None:
 
 def module() -> str | None:
     """Returns the module's path, or None if this build has none."""
-    return _module.path or _backend.cuda_module()
+    return _module.path or backend.cuda_module()
 
 
 def nccl_library() -> str:

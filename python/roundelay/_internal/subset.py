@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roundelay import _backend, _core, _launch
+from roundelay import _core
+from roundelay._internal import backend
+from roundelay._internal.launch_detection import Rendezvous
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def read(comm: Any) -> Subset:
 
 
 def _check_same_mpi() -> None:
-    path = _backend.mpi_module()
+    path = backend.mpi_module()
     if path is None:
         raise RuntimeError(
             "init(comm=...) with a communicator needs MPI, but this build of Roundelay has no MPI module"
@@ -55,14 +57,14 @@ def _check_same_mpi() -> None:
         )
 
 
-def choose(subset: Subset, bootstrap: str) -> tuple[str | None, _launch.Rendezvous | None]:
+def choose(subset: Subset, bootstrap: str) -> tuple[str | None, Rendezvous | None]:
     """Returns the module to load at init, and the store where the subset's ranks find each other without MPI.
 
     Raises ValueError for ranks that were not started, RuntimeError where they cannot find each other.
     """
     if subset.communicator is not None and bootstrap == "auto":
         bootstrap = "mpi"  # MPI made the communicator, whatever started the process
-    path, launch = _backend.choose(bootstrap)
+    path, launch = backend.choose(bootstrap)
     if subset.communicator is not None and launch.bootstrap != "mpi":
         raise RuntimeError(
             f"init(comm=...) with a communicator needs MPI, but {launch.why}: give a list of ranks"
@@ -74,7 +76,7 @@ def choose(subset: Subset, bootstrap: str) -> tuple[str | None, _launch.Rendezvo
     return path, launch.rendezvous
 
 
-def _keys_apart(all_ranks: _launch.Rendezvous, ranks: tuple[int, ...]) -> _launch.Rendezvous:
+def _keys_apart(all_ranks: Rendezvous, ranks: tuple[int, ...]) -> Rendezvous:
     """Returns the store of a subset: that of all ranks, with keys of its own."""
     if max(ranks) >= all_ranks.size:
         raise ValueError(
