@@ -21,10 +21,12 @@ class Command:
 
 COMMANDS = {
     "run": Command("start a program as the ranks of a job (the same as roundelayrun)", "roundelay.run.cli"),
-    "tune": Command("measure this cluster's algorithms, and write a tuning file", "roundelay.tune.cli"),
+    "tune": Command(
+        "measure this cluster's algorithms, and write a tuning file", "roundelay.tuning.cluster.cli"
+    ),
     "timeline": Command("sum up and draw a job's timeline", "roundelay.timeline.cli"),
     "trials": Command(
-        "sum up and draw what a job has tried (ROUNDELAY_AUTOTUNE_LOG)", "roundelay.trials.cli"
+        "sum up and draw what a job has tried (ROUNDELAY_AUTOTUNE_LOG)", "roundelay.tuning.trials.cli"
     ),
     "plan": Command("predict training on other machines, and what pays there", "roundelay.plan.cli"),
     "doctor": Command("check this installation, and say how to cure what is wrong", "roundelay.doctor"),

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from roundelay import horovod_shim, tuning_file
+from roundelay import horovod_shim
 from roundelay._internal import backend, output_file
 from roundelay.run.errors import UsageError
+from roundelay.tuning import file as tuning_file
 
 
 def check_program(program: str) -> None:

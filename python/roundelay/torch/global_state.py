@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from roundelay import _core, tuning_file
+from roundelay import _core
 from roundelay._internal import backend, gpu, launch_detection, subset, trust
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.operations.handles import forget_handles
@@ -19,6 +19,7 @@ from roundelay.torch.optimizer import restart_scopes
 from roundelay.torch.optimizer.arguments import check_variable
 from roundelay.torch.process_sets import ProcessSet, add_process_set, forget_process_sets
 from roundelay.torch.tuning import calibration
+from roundelay.tuning import file as tuning_file
 
 is_initialized = _core.is_initialized
 # csrc/bootstrap/rank_info.h describes these numbers. ValueError before init().

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from roundelay import _core, tuning_file
-from roundelay.tuning_file import TuningFileError
+from roundelay import _core
+from roundelay.tuning import file as tuning_file
+from roundelay.tuning.file import TuningFileError
 from tunings import TUNING
 
 

@@ -1,8 +1,9 @@
 """Gradient pools: an optimizer's gradients of one device and dtype in one piece of memory.
 
-Gradients lie in the order in which backward brings them. The pool is cut into buckets (roundelay/buckets.py),
-and cut again if another size is better. The last gradient that becomes ready submits its bucket, which is
-reduced in place: nothing is packed, and within a node the ranks read each other's buckets in shared memory.
+Gradients lie in the order in which backward brings them. The pool is cut into buckets
+(roundelay/tuning/buckets.py), and cut again if another size is better. The last gradient that becomes ready
+submits its bucket, which is reduced in place: nothing is packed, and within a node the ranks read each
+other's buckets in shared memory.
 ``.grad`` is an entry of the pool. If autograd has made a new tensor (after zero_grad()), the hook copies it
 in; if the entry was kept, autograd adds to it in place. On a GPU all work is enqueued in the hook's current
 stream.
@@ -22,13 +23,13 @@ import torch
 
 from roundelay import _core
 from roundelay._internal import gpu
-from roundelay.buckets import Cuts, Extent, cut, out_of_place
 from roundelay.torch.compression import Compression
 from roundelay.torch.gradients.gradient import Gradient, Reduction
 from roundelay.torch.gradients.region_keys import JobKeys
 from roundelay.torch.measure import count
 from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
+from roundelay.tuning.buckets import Cuts, Extent, cut, out_of_place
 
 _ALIGNMENT = 64  # bytes
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # of parameters, and on the wire

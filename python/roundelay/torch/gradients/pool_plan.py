@@ -28,7 +28,6 @@ from typing import Protocol
 import torch
 
 from roundelay import _core
-from roundelay.buckets import DEFAULT, Cuts
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket, Pools, wire_dtype
 from roundelay.torch.gradients.pool_state import Names, PoolState, Proposals
@@ -39,6 +38,7 @@ from roundelay.torch.operations import broadcast
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies.protocol import Choices
 from roundelay.torch.tuning import calibration
+from roundelay.tuning.buckets import DEFAULT, Cuts
 
 Maker = Callable[[Sequence[Gradient]], Pools]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from roundelay.buckets import Cuts
+from roundelay.tuning.buckets import Cuts
 
 Names = tuple[str, ...]  # of gradients, without their optimizer's prefix
 

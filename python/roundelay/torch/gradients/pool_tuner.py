@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 from typing import Generic, TypeVar
 
 from roundelay import _core
-from roundelay.buckets import Cuts, Link, Piece, candidates, choose, pieces
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Pools
 from roundelay.torch.measure import Span, count, record
@@ -22,6 +21,7 @@ from roundelay.torch.tuning import calibration
 from roundelay.torch.tuning.gate import DENSE, DENSE_COST, Watch
 from roundelay.torch.tuning.search import Model, Search, Setting, worth_trying
 from roundelay.torch.tuning.trials import UNCOUNTED, UNCOUNTED_LOSSY
+from roundelay.tuning.buckets import Cuts, Link, Piece, candidates, choose, pieces
 
 T = TypeVar("T", bound=Hashable)
 PATIENCE = 50  # steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from roundelay import _core
-from roundelay.buckets import Cuts
+from roundelay.tuning.buckets import Cuts
 
 LONGEST_PROPOSAL = 256  # bytes
 _CUTS_BYTES = 8  # each number of Cuts takes these

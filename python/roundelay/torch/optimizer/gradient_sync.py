@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from roundelay import _core
-from roundelay.buckets import Cuts
 from roundelay.errors import MismatchError
 from roundelay.torch import operations
 from roundelay.torch.gradients.gradient import Gradient, Reduction
@@ -29,6 +28,7 @@ from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies import Strategy
+from roundelay.tuning.buckets import Cuts
 
 
 class GradientSync:

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from roundelay.buckets import Cuts
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.gradients.pool_state import PoolState
 from roundelay.torch.optimizer.equality import digest_of
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies.state_format import is_of_former_format
+from roundelay.tuning.buckets import Cuts
 
 _FORMAT = 3
 

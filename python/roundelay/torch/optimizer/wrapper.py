@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from roundelay import _core
-from roundelay.buckets import Cuts
 from roundelay.torch.measure import Span
 from roundelay.torch.optimizer.arguments import check_passes
 from roundelay.torch.optimizer.bound_method import BoundMethod
@@ -27,6 +26,7 @@ from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.unfit import check_fit
 from roundelay.torch.untraced import untraced
+from roundelay.tuning.buckets import Cuts
 
 MakeSync = Callable[[ProcessSet], GradientSync]
 

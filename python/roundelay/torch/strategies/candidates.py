@@ -12,7 +12,7 @@ from roundelay.torch.strategies.protocol import Spec, Strategy
 from roundelay.torch.tuning.gate import DENSE_COST, Cost
 from roundelay.torch.tuning.trials import UNCOUNTED_LOSSY
 from roundelay.torch.tuning.ways import OWN, Way, Ways
-from roundelay.tuning_file import ALGORITHMS
+from roundelay.tuning.file import ALGORITHMS
 
 _HALF = Cost(1, 0.5, 1.5)  # reads four bytes and writes two, and the reverse: three quarters of a copy each
 _CSC_PASSES = 3  # gradient and residual, norms; gather and scatter of the chosen

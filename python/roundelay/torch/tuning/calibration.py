@@ -17,8 +17,8 @@ from itertools import combinations
 import torch
 
 from roundelay import _core
-from roundelay.buckets import Link
 from roundelay.torch.process_sets import ProcessSet
+from roundelay.tuning.buckets import Link
 
 SMALLEST = 256 << 10  # bytes: a smaller pool is one bucket whatever operations cost
 _SIZES = (4 << 10, SMALLEST, 4 << 20)

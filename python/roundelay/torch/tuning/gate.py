@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from roundelay.buckets import Link
+from roundelay.tuning.buckets import Link
 
 Plan = tuple[int, ...]  # each bucket's number of its candidate
 

@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from roundelay.buckets import Cuts, Link, Piece, end_of
 from roundelay.torch.tuning.gate import Cost, Plan, durations, plans
 from roundelay.torch.tuning.trials import Trial, Trials
+from roundelay.tuning.buckets import Cuts, Link, Piece, end_of
 
 _SIZES = 5  # settings to try where sizes are searched, without those that the model does not know
 _PLANS = 3  # and where only plans are

@@ -14,11 +14,11 @@ import torch
 import roundelay.torch as hvd
 from roundelay import _core
 from roundelay._internal import gpu
-from roundelay.tune import groups, measure
-from roundelay.tune.fit import SHARED_MEMORY
-from roundelay.tune.groups import Series
-from roundelay.tune.lines import MARK, Plan
-from roundelay.tuning_file import ALGORITHMS, GPU, Cluster, Level
+from roundelay.tuning.cluster import groups, measure
+from roundelay.tuning.cluster.fit import SHARED_MEMORY
+from roundelay.tuning.cluster.groups import Series
+from roundelay.tuning.cluster.lines import MARK, Plan
+from roundelay.tuning.file import ALGORITHMS, GPU, Cluster, Level
 
 _OPERATIONS = [operation for operation, names in ALGORITHMS.items() if len(names) > 1]
 _NAMES = list(dict.fromkeys(name for operation in _OPERATIONS for name in ALGORITHMS[operation]))
@@ -46,7 +46,7 @@ class _Speaker:
 
 
 def say(content: dict[str, Any]) -> None:
-    """Prints a line for ``roundelay.tune.job``, on rank 0."""
+    """Prints a line for ``roundelay.tuning.cluster.job``, on rank 0."""
     if hvd.rank() == 0:
         print(MARK + json.dumps(content), flush=True)
 

@@ -14,14 +14,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from roundelay import __version__, tuning_file
+from roundelay import __version__
 from roundelay._internal import output_file
-from roundelay.layers.times import LayerTimes
 from roundelay.run import hosts
 from roundelay.run.errors import UsageError
-from roundelay.tune import choices, fit, job
-from roundelay.tune.lines import Plan
-from roundelay.tuning_file import Tuning, TuningFileError
+from roundelay.tuning import file as tuning_file
+from roundelay.tuning.cluster import choices, fit, job
+from roundelay.tuning.cluster.lines import Plan
+from roundelay.tuning.file import Tuning, TuningFileError
+from roundelay.tuning.kernels.times import LayerTimes
 
 _SIZES = tuple(256 << (2 * i) for i in range(9))  # 256 B to 16 MiB
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -178,7 +179,7 @@ def _tune_layers(given: argparse.Namespace, others: Sequence[str]) -> None:
         )
     if not 0 < given.minutes < math.inf:
         raise UsageError(f"--minutes {given.minutes:g}: give more than 0")
-    from roundelay.tune import layer_command  # imports torch
+    from roundelay.tuning.kernels import layer_command  # imports torch
 
     layer_command.check()
     before = layer_command.before(given.output)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
-from roundelay.layers.kernels import (
+from roundelay.tuning.kernels.kinds import (
     KINDS,
     OPERATIONS,
     Convolution,

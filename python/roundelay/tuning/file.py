@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from roundelay._internal.json_objects import WrongPartError, object_, objects, text
-from roundelay.layers import times
-from roundelay.layers.times import LayerTimes
+from roundelay.tuning.kernels import times
+from roundelay.tuning.kernels.times import LayerTimes
 
 FORMAT = "roundelay tuning"
 VERSION = 1

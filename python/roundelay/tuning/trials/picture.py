@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from roundelay.trials.log import Tried
+from roundelay.tuning.trials.log import Tried
 
 _KEPT, _OTHER, _PREDICTED = "#57a773", "#aab4c3", "#3b6fb6"
 _ROW, _HEAD = 0.34, 1.0  # inches

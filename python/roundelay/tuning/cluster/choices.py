@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from roundelay.tuning_file import ALGORITHMS, Choice, Measurement
+from roundelay.tuning.file import ALGORITHMS, Choice, Measurement
 
 NOISE = 1.05  # an algorithm replaces that of the size before only if it is faster by this factor
 

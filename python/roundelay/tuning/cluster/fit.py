@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roundelay import _model
-from roundelay.tuning_file import Level, Link, Measurement
+from roundelay.tuning.file import Level, Link, Measurement
 
 SHARED_MEMORY = (
     "shm"  # the algorithm's name in shared memory, where there is one; its work is that of pairwise

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roundelay._internal.json_objects import WrongPartError, object_, objects
-from roundelay.layers.kernels import KINDS, Kernel, directions, work
+from roundelay.tuning.kernels.kinds import KINDS, Kernel, directions, work
 
 
 @dataclass(frozen=True)

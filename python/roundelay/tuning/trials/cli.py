@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from roundelay._internal.json_objects import WrongPartError
-from roundelay.trials.log import Tried, read
+from roundelay.tuning.trials.log import Tried, read
 
 _WIDTH = 120  # columns of a table that does not go to a terminal
 _SUFFIXES = (".png", ".svg")
@@ -47,7 +47,7 @@ def _draw(searches: Sequence[Sequence[Tried]], path: Path) -> str | None:
     if path.suffix.lower() not in _SUFFIXES:
         return f"'{path}' ends in neither .png nor .svg"
     try:
-        from roundelay.trials.picture import draw  # matplotlib: optional, slow to import
+        from roundelay.tuning.trials.picture import draw  # matplotlib: optional, slow to import
     except ImportError:
         return "no picture, matplotlib is missing: pip install matplotlib"
     try:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from roundelay.layers.kernels import Convolution, ElementWise, MatrixProduct, Normalisation, Update
-from roundelay.layers.sampling import Limits, Shape
+from roundelay.tuning.kernels.kinds import Convolution, ElementWise, MatrixProduct, Normalisation, Update
+from roundelay.tuning.kernels.sampling import Limits, Shape
 
 _MOST = 15  # repetitions that count
 _ENOUGH_S = 0.03  # repetitions end after this time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from roundelay.tuning_file import GPU, Level
+from roundelay.tuning.file import GPU, Level
 
 OUTERMOST = "cluster"
 INNERMOST = "node"

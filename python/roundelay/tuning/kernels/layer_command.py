@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from roundelay import __version__, tuning_file
-from roundelay.layers import sampling, timing, training
-from roundelay.layers.times import Errors, KernelTimes, LayerTimes
-from roundelay.layers.timing import Sample
+from roundelay import __version__
 from roundelay.run.errors import UsageError
-from roundelay.tuning_file import Cluster, Tuning
+from roundelay.tuning import file as tuning_file
+from roundelay.tuning.file import Cluster, Tuning
+from roundelay.tuning.kernels import sampling, timing, training
+from roundelay.tuning.kernels.times import Errors, KernelTimes, LayerTimes
+from roundelay.tuning.kernels.timing import Sample
 
 # Each kind's share of the time. Convolutions have the most features, and the longest times.
 _SHARES = {

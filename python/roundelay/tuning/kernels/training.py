@@ -11,10 +11,10 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from roundelay.layers.kernels import directions, work
-from roundelay.layers.sampling import Shape
-from roundelay.layers.times import Errors, Input, KernelTimes, NetLayer, Roofline
-from roundelay.layers.timing import Sample
+from roundelay.tuning.kernels.kinds import directions, work
+from roundelay.tuning.kernels.sampling import Shape
+from roundelay.tuning.kernels.times import Errors, Input, KernelTimes, NetLayer, Roofline
+from roundelay.tuning.kernels.timing import Sample
 
 FEWEST = 20  # shapes of a kind; fewer teach nothing
 _TESTED = 0.2  # the part of the shapes that the test keeps

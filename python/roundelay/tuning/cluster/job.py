@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from roundelay.tune.lines import MARK, Plan
-from roundelay.tuning_file import Cluster, Level, Measurement
+from roundelay.tuning.cluster.lines import MARK, Plan
+from roundelay.tuning.file import Cluster, Level, Measurement
 
 Progress = Callable[[int, int, str], None]  # cells done, all cells, a text on the last one
 
@@ -39,7 +39,7 @@ def run(
 
     launcher_words: the arguments of roundelayrun. pass_on: gets the ranks' other lines.
     """
-    program = [sys.executable, "-m", "roundelay.tune.worker", plan.to_word()]
+    program = [sys.executable, "-m", "roundelay.tuning.cluster.worker", plan.to_word()]
     command = [sys.executable, "-m", "roundelay.run.cli", *launcher_words, "--", *program]
     result: dict[str, Any] | None = None
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as job:
