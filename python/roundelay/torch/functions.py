@@ -21,12 +21,12 @@ import torch
 from roundelay import _core
 from roundelay._internal import trust
 from roundelay.errors import HorovodInternalError, MismatchError
-from roundelay.torch import operations
-from roundelay.torch.operations.common import Call, row_of_this_rank
-from roundelay.torch.optimizer_layout import Layout, layout_of, needs_order, renumbered, rows_in
-from roundelay.torch.parameter_list import difference
+from roundelay.torch._internal import operations
+from roundelay.torch._internal.operations.common import Call, row_of_this_rank
+from roundelay.torch._internal.optimizer_layout import Layout, layout_of, needs_order, renumbered, rows_in
+from roundelay.torch._internal.parameter_list import difference
+from roundelay.torch._internal.unfit import check_fit
 from roundelay.torch.process_sets import ProcessSet, global_process_set
-from roundelay.torch.unfit import check_fit
 
 try:
     from cloudpickle import dump as _dump  # it pickles lambdas and local classes, too

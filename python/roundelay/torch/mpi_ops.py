@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from roundelay._internal import gpu
 from roundelay.errors import HorovodInternalError
-from roundelay.torch.basics import HorovodBasics as _HorovodBasics
-from roundelay.torch.compression import Compression
-from roundelay.torch.global_state import (
+from roundelay.torch._internal.basics import HorovodBasics as _HorovodBasics
+from roundelay.torch._internal.global_state import (
     ccl_built,
     cross_rank,
     cross_size,
@@ -32,7 +31,8 @@ from roundelay.torch.global_state import (
     start_timeline,
     stop_timeline,
 )
-from roundelay.torch.operations import *
+from roundelay.torch._internal.operations import *
+from roundelay.torch.compression import Compression
 from roundelay.torch.process_sets import *
 
 _basics = _HorovodBasics()

@@ -13,7 +13,7 @@ import roundelay.torch as hvd
 from exact_training import Training, until_buckets
 from ranks import run_checks, run_checks_on_pairs
 from roundelay.errors import MismatchError
-from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch.strategies.nodes import Levels
 
 FINE = "dense_below=6"

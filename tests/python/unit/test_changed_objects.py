@@ -12,7 +12,8 @@ import torch
 
 from roundelay._internal import trust
 from roundelay.errors import HorovodInternalError
-from roundelay.torch import functions, operations
+from roundelay.torch import functions
+from roundelay.torch._internal import operations
 from roundelay.torch.functions import _Payload
 
 SECRET = bytes(range(1, 33))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roundelay.torch.tuning.search import Search, Setting
+from roundelay.torch._internal.tuning.search import Search, Setting
 from roundelay.tuning.buckets import Cuts
 from roundelay.tuning.trials.cli import main
 

@@ -11,9 +11,9 @@ import torch
 
 from roundelay import _core
 from roundelay.errors import MismatchError
+from roundelay.torch._internal.operations import Sum
+from roundelay.torch._internal.operations.common import by_device
 from roundelay.torch.functions import allgather_object
-from roundelay.torch.operations import Sum
-from roundelay.torch.operations.common import by_device
 from roundelay.torch.process_sets import ProcessSet, set_id
 
 _DIGEST_BYTES = 8

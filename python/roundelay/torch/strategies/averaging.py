@@ -10,9 +10,9 @@ import torch
 
 from roundelay import _core
 from roundelay.errors import MismatchError
+from roundelay.torch._internal.operations import Average
+from roundelay.torch._internal.parameter_names import in_canonical_order
 from roundelay.torch.functions import allgather_object
-from roundelay.torch.operations import Average
-from roundelay.torch.parameter_names import in_canonical_order
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 from roundelay.torch.strategies.nodes import RankNode, node_id
 from roundelay.torch.strategies.overflow import agree_on_overflow

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from roundelay.torch._internal.tuning.gate import DENSE_COST, Cost
+from roundelay.torch._internal.tuning.trial_steps import UNCOUNTED_LOSSY
+from roundelay.torch._internal.tuning.ways import OWN, Way, Ways
 from roundelay.torch.strategies.csc import CSC
 from roundelay.torch.strategies.dense import WIRES
 from roundelay.torch.strategies.kept_back import KeepsBack
 from roundelay.torch.strategies.protocol import Spec, Strategy
-from roundelay.torch.tuning.gate import DENSE_COST, Cost
-from roundelay.torch.tuning.trials import UNCOUNTED_LOSSY
-from roundelay.torch.tuning.ways import OWN, Way, Ways
 from roundelay.tuning.file import ALGORITHMS
 
 _HALF = Cost(1, 0.5, 1.5)  # reads four bytes and writes two, and the reverse: three quarters of a copy each

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import torch
 
 from roundelay import _core
-from roundelay.torch.measure import stats
-from roundelay.torch.operations import Average, allgather
-from roundelay.torch.operations.common import Call, row_of_this_rank
+from roundelay.torch._internal.measure import stats
+from roundelay.torch._internal.operations import Average, allgather
+from roundelay.torch._internal.operations.common import Call, row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet, set_id
 from roundelay.torch.strategies.averages import Cycle, average
 from roundelay.torch.strategies.averaging import Averaging, trainable

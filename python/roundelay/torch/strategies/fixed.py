@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 
 from roundelay import _core
-from roundelay.torch.operations import LINEAR_OPS
+from roundelay.torch._internal.operations import LINEAR_OPS
 from roundelay.torch.strategies.dense import checked_wire, wire_text
 from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy
 

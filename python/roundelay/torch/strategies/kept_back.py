@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from roundelay.torch.operations import LINEAR_OPS
+from roundelay.torch._internal.operations import LINEAR_OPS
 from roundelay.torch.strategies.dense import checked_wire, wire_text
 from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy, Value
 from roundelay.torch.strategies.state_format import is_of_former_format

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from roundelay.torch.measure import count
-from roundelay.torch.operations import allgather
-from roundelay.torch.operations.common import row_of_this_rank
+from roundelay.torch._internal.measure import count
+from roundelay.torch._internal.operations import allgather
+from roundelay.torch._internal.operations.common import row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies.averages import Cycle, average
 from roundelay.torch.strategies.averaging import Averaging, trainable

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from roundelay.torch.horovod_name import plain_kind
+from roundelay.torch._internal.horovod_name import plain_kind
 from roundelay.torch.strategies import sgd_steps
 from roundelay.torch.strategies.kept_back import KeepsBack, int_from, kept_back_from_texts, whole_number
 from roundelay.torch.strategies.protocol import Bucket, Sent, Spec, Value

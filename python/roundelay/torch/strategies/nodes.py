@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from roundelay import _core
 from roundelay.errors import HorovodInternalError
+from roundelay.torch._internal.topology import topology
 from roundelay.torch.process_sets import ProcessSet, global_process_set, own_process_set, set_id
-from roundelay.torch.topology import topology
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _Nodes = Sequence[Sequence[int]]

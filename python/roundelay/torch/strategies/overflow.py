@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from roundelay import _core
-from roundelay.torch.operations import Max
+from roundelay.torch._internal.operations import Max
 from roundelay.torch.process_sets import ProcessSet, set_id
 
 

@@ -21,10 +21,10 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import torch
 
 from roundelay import _core
+from roundelay.torch._internal.operations import Adasum
+from roundelay.torch._internal.tuning.gate import Cost, Plan
 from roundelay.torch.compression import Compressor
-from roundelay.torch.operations import Adasum
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.tuning.gate import Cost, Plan
 
 Value = bool | int | float | str | tuple[str, ...] | list[str]
 _RESERVED = ":,="
@@ -119,7 +119,7 @@ class Sent(NamedTuple):
 
 
 class Keeper(Protocol):
-    """Keeps the gradients that techniques hold back. roundelay.torch.optimizer.techniques implements it."""
+    """Keeps the gradients that techniques hold back (_internal/optimizer/techniques.py implements it)."""
 
     def flush(self) -> None:
         """Makes the next submission of each bucket a flush."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from roundelay import _core
-from roundelay.torch.measure import Span, count
-from roundelay.torch.operations import Sum
-from roundelay.torch.operations.common import by_device
+from roundelay.torch._internal.measure import Span, count
+from roundelay.torch._internal.operations import Sum
+from roundelay.torch._internal.operations.common import by_device
 from roundelay.torch.process_sets import ProcessSet, set_id
 from roundelay.torch.strategies.averages import Cycle, CycleCheck
 from roundelay.torch.strategies.flat_copy import FlatCopy
