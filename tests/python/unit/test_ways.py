@@ -12,7 +12,7 @@ from roundelay.torch._internal.tuning.gate import DENSE_COST, Cost
 from roundelay.torch._internal.tuning.search import Model, worth_trying
 from roundelay.torch._internal.tuning.ways import OWN, Stage, Way, Ways
 from roundelay.torch.strategies import auto as auto_module
-from roundelay.torch.strategies.candidates import candidate, of_plans
+from roundelay.torch.strategies._auto.candidates import candidate, of_plans
 from roundelay.tuning.buckets import DEFAULT, Link, Piece
 
 ALPHA, W = 1e-4, 1e8

@@ -12,11 +12,12 @@ from roundelay.torch._internal.operations import LINEAR_OPS
 from roundelay.torch._internal.tuning import ways
 from roundelay.torch._internal.tuning.gate import DENSE, MOST_MIXED, Cost, Plan
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies.candidates import DENSE_CANDIDATE, candidate, of_algorithms, of_plans
-from roundelay.torch.strategies.kept_back import KeepsBack, int_from, whole_number
-from roundelay.torch.strategies.lossy import Lossy
+from roundelay.torch.strategies._auto.candidates import DENSE_CANDIDATE, candidate, of_algorithms, of_plans
+from roundelay.torch.strategies._lossy.kept_back import KeepsBack
+from roundelay.torch.strategies._lossy.lossy import Lossy
+from roundelay.torch.strategies._shared.numbers import int_from, whole_number
+from roundelay.torch.strategies._shared.state_format import is_of_former_format
 from roundelay.torch.strategies.protocol import Bucket, Choices, Context, Spec, Strategy
-from roundelay.torch.strategies.state_format import is_of_former_format
 
 KEYS = ("candidates", "trial_steps")
 _STEP_BYTES = 8

@@ -8,7 +8,7 @@ import torch
 
 from roundelay import _core
 from roundelay.torch._internal.operations import LINEAR_OPS
-from roundelay.torch.strategies.dense import checked_wire, wire_text
+from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
 from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy
 
 

@@ -15,7 +15,7 @@ from roundelay.torch._internal.operations.common import OP_NAMES
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.strategies import Adasum as AdasumStrategy
 from roundelay.torch.strategies import Dense, Strategy, parse
-from roundelay.torch.strategies.dense import checked_wire
+from roundelay.torch.strategies._shared.wires import checked_wire
 
 _COMPRESSORS: dict[torch.dtype, type[Compressor]] = {
     torch.float16: Compression.fp16,

@@ -17,7 +17,7 @@ from roundelay.torch._internal.gradients.pool import Bucket
 from roundelay.torch._internal.gradients.pool_state import PoolState
 from roundelay.torch._internal.optimizer.equality import digest_of
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies.state_format import is_of_former_format
+from roundelay.torch.strategies._shared.state_format import is_of_former_format
 from roundelay.tuning.buckets import Cuts
 
 _FORMAT = 3

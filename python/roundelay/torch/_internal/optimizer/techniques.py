@@ -38,7 +38,7 @@ from roundelay.torch._internal.optimizer.kept_state import (
 )
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Strategy
-from roundelay.torch.strategies.pool_shapes import shape_in_pool
+from roundelay.torch.strategies._shared.pool_shapes import shape_in_pool
 
 Traffic = list[tuple[str, int, int, int]]  # a technique's text, operations, bytes of gradients, bytes sent
 

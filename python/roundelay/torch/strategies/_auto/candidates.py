@@ -8,10 +8,11 @@ from typing import NamedTuple
 from roundelay.torch._internal.tuning.gate import DENSE_COST, Cost
 from roundelay.torch._internal.tuning.trial_steps import UNCOUNTED_LOSSY
 from roundelay.torch._internal.tuning.ways import OWN, Way, Ways
+from roundelay.torch.strategies._lossy.kept_back import KeepsBack
+from roundelay.torch.strategies._shared.wires import WIRES
 from roundelay.torch.strategies.csc import CSC
-from roundelay.torch.strategies.dense import WIRES
-from roundelay.torch.strategies.kept_back import KeepsBack
 from roundelay.torch.strategies.protocol import Spec, Strategy
+from roundelay.torch.strategies.text import parse
 from roundelay.tuning.file import ALGORITHMS
 
 _HALF = Cost(1, 0.5, 1.5)  # reads four bytes and writes two, and the reverse: three quarters of a copy each
@@ -37,8 +38,6 @@ DENSE_CANDIDATE = Candidate("dense", None, None, DENSE_COST)
 
 def candidate(given: str | Strategy) -> Candidate:
     """Returns the candidate of a name, a text or an object. ValueError: it is none."""
-    from roundelay.torch.strategies.text import parse
-
     if isinstance(given, str):
         if WIRES.get(given) is not None:
             return Candidate(given, Spec("half", wire=given), None, _HALF)

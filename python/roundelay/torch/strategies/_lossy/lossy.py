@@ -5,7 +5,6 @@ They share momentum and warm-up. kept_back.py has what they share with all that 
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -15,8 +14,9 @@ from typing import Any, ClassVar
 import torch
 
 from roundelay.torch._internal.horovod_name import plain_kind
-from roundelay.torch.strategies import sgd_steps
-from roundelay.torch.strategies.kept_back import KeepsBack, int_from, kept_back_from_texts, whole_number
+from roundelay.torch.strategies._lossy import sgd_steps
+from roundelay.torch.strategies._lossy.kept_back import KeepsBack, kept_back_from_texts
+from roundelay.torch.strategies._shared.numbers import int_from, number_from, whole_number
 from roundelay.torch.strategies.protocol import Bucket, Sent, Spec, Value
 
 COMMON_KEYS = ("momentum", "masking", "warmup", "wire", "dense_below", "dense_parameters")
@@ -307,17 +307,6 @@ def from_texts(given: Mapping[str, str], share: str) -> dict[str, Any]:
                 for step, _, part in pairs
             ]
     return arguments
-
-
-def number_from(key: str, text: str) -> float:
-    """Returns the number that a text means. ValueError: it means none."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{key} is {text!r}, but must be a number")
-    return number
 
 
 def _shortest(number: float) -> str:

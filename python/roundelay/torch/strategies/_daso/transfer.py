@@ -7,8 +7,8 @@ from roundelay.torch._internal.measure import Span, count
 from roundelay.torch._internal.operations import Sum
 from roundelay.torch._internal.operations.common import by_device
 from roundelay.torch.process_sets import ProcessSet, set_id
-from roundelay.torch.strategies.averages import Cycle, CycleCheck
-from roundelay.torch.strategies.flat_copy import FlatCopy
+from roundelay.torch.strategies._averaging.averages import Cycle, CycleCheck
+from roundelay.torch.strategies._daso.flat_copy import FlatCopy
 
 
 class Transfer:

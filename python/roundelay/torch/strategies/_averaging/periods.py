@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from roundelay.torch.strategies.kept_back import int_from, whole_number
+from roundelay.torch.strategies._shared.numbers import int_from, whole_number
 
 Period = int | Callable[[int], int] | Sequence[tuple[int, int]]
 LONGEST = 1_000_000

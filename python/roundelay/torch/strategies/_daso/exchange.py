@@ -14,13 +14,13 @@ import torch
 
 from roundelay import _core
 from roundelay.errors import MismatchError
+from roundelay.torch._internal.nodes import Groups
 from roundelay.torch.functions import broadcast_object
 from roundelay.torch.process_sets import set_id
-from roundelay.torch.strategies.averages import Cycle, CycleCheck
-from roundelay.torch.strategies.carried import Carried, Entry, State
-from roundelay.torch.strategies.flat_copy import FlatCopy, fitting
-from roundelay.torch.strategies.nodes import Groups
-from roundelay.torch.strategies.transfer import Transfer
+from roundelay.torch.strategies._averaging.averages import Cycle, CycleCheck
+from roundelay.torch.strategies._daso.carried import Carried, Entry, State
+from roundelay.torch.strategies._daso.flat_copy import FlatCopy, fitting
+from roundelay.torch.strategies._daso.transfer import Transfer
 
 _Tensors = list[torch.Tensor]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from roundelay.torch.strategies.nodes import Levels
+from roundelay.torch._internal.nodes import Levels
 from roundelay.torch.strategies.protocol import Strategy
 
 

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import torch
 
 from roundelay.torch._internal.operations import LINEAR_OPS
-from roundelay.torch.strategies.dense import checked_wire, wire_text
+from roundelay.torch.strategies._shared.numbers import int_from, whole_number
+from roundelay.torch.strategies._shared.state_format import is_of_former_format
+from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
 from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy, Value
-from roundelay.torch.strategies.state_format import is_of_former_format
 
 
 class KeepsBack(Strategy):
@@ -174,15 +175,6 @@ def checked_names(names: Iterable[str]) -> tuple[str, ...]:
     return found
 
 
-def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """Returns the value. ValueError: it is no whole number from `least` on, or above `most`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} is {value!r}, but must be a whole number from {least} on")
-    if most is not None and value > most:
-        raise ValueError(f"{name} is {value}, but must be at most {most}")
-    return value
-
-
 def kept_back_from_texts(given: Mapping[str, str]) -> dict[str, Any]:
     """Returns KeepsBack's arguments that a text gives. ValueError: one is no number."""
     arguments: dict[str, Any] = {"wire": given["wire"]} if "wire" in given else {}
@@ -191,11 +183,3 @@ def kept_back_from_texts(given: Mapping[str, str]) -> dict[str, Any]:
     if "dense_parameters" in given:
         arguments["dense_parameters"] = given["dense_parameters"].split("+")
     return arguments
-
-
-def int_from(key: str, text: str) -> int:
-    """Returns the whole number that a text means. ValueError: it means none."""
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{key} is {text!r}, but must be a whole number") from None

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.optim.sgd import sgd
 
-from roundelay.torch.strategies.pool_shapes import pool_strides
+from roundelay.torch.strategies._shared.pool_shapes import pool_strides
 from roundelay.torch.strategies.protocol import Part, Sent
 
 Taken = list[tuple[torch.Tensor, torch.Tensor]]  # parameters and their gradients
