@@ -44,3 +44,8 @@ class Fixed(Strategy):
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
         """Returns the same technique for all buckets and steps."""
         return self._spec
+
+
+def techniques() -> dict[str, str]:
+    """Returns the descriptions of the core's techniques, by name."""
+    return dict(_core.techniques())

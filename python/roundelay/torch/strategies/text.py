@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from roundelay.torch.strategies.fixed import Fixed
-from roundelay.torch.strategies.protocol import Spec, Strategy, techniques
+from roundelay.torch.strategies.fixed import Fixed, techniques
+from roundelay.torch.strategies.protocol import Spec, Strategy
 
 
 class Named(NamedTuple):

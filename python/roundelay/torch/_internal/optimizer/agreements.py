@@ -62,7 +62,7 @@ def tell_joined(process_set: ProcessSet, every: Iterable[tuple[torch.optim.Optim
     told = {
         strategy.context.number: (optimizer, strategy)
         for optimizer, strategy in every
-        if type(strategy).joined is not Strategy.joined
+        if "joined" in strategy.overrides
     }
     if process_set not in listening:
         return

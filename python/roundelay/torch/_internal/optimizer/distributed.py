@@ -192,7 +192,7 @@ def _wrap(
     wrapper = Wrapper(optimizer, make_sync, used, names, process_set, masters, passes, marks)
     _wrapped[optimizer] = wrapper
     attached[optimizer] = strategy
-    if active and type(strategy).joined is not Strategy.joined:
+    if active and "joined" in strategy.overrides:
         listening.add(process_set)
     idle = Techniques(strategy, rule.op, process_set, "", {})
     try:

@@ -57,15 +57,14 @@ class Techniques:
         prefix: str,
         records: Mapping[int, Gradient],
     ) -> None:
-        kind = type(strategy)
         self._strategy = strategy
         self._op = op
         self._set = process_set
         self.prefix = prefix
         self._records = records
-        self.asks = kind.technique is not Strategy.technique  # False: every bucket is dense
+        self.asks = "technique" in strategy.overrides  # False: every bucket is dense
         self.choices = strategy.choices  # its candidates for the search (tuning/pool_tuner.py)
-        self._proposes = kind.propose is not Strategy.propose
+        self._proposes = "propose" in strategy.overrides
         self._buckets: list[Bucket] = []
         self._views: list[strategies.Bucket] = []  # the buckets as the strategy sees them
         self._asked: list[str | None] = []  # the techniques that they have
