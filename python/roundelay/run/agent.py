@@ -22,11 +22,11 @@ import threading
 import time
 
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    sys.path.append(os.path.abspath(f"{__file__}/../../../.."))
 
 from roundelay._internal import error_report, trust
-from roundelay.run import affinity, frames, horovod_variables, signals, torch_variables
-from roundelay.run.frames import HEADER, ForgedError, Seal
+from roundelay.run import affinity, frames, horovod_variables, protocol, signals, torch_variables
+from roundelay.run.frames import HEADER, ForgedError, Seal, notice_death
 from roundelay.run.processes import (
     ORPHAN_GRACE_S,
     adopt_orphans,
@@ -36,17 +36,6 @@ from roundelay.run.processes import (
     send_signal,
 )
 
-# The kinds of the frames that the agent sends the launcher (frames.py). HELLO and EXIT carry JSON.
-HELLO, STDOUT, STDERR, RESULT_PIECE, ERROR, EXIT = b"H", b"o", b"e", b"r", b"E", b"X"  # ERROR: error_report's
-# The launcher sends the agent orders of one byte. The signal's number follows SIGNAL, which is to end the
-# program, and FORWARD.
-SIGNAL, FORWARD, KILL, LEAVE = b"S", b"F", b"K", b"L"
-
-# The launcher's address (see dial) and the job's secret in hex. The program gets the secret under another
-# name, which `import roundelay` takes out of an environment.
-ADDRESS, SECRET = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_SECRET"
-# Set where the program is a function: the file that holds it, and the descriptor that takes the result.
-FUNCTION, RESULT = "ROUNDELAY_RUN_FUNCTION", "ROUNDELAY_RUN_RESULT"
 RANK_VARIABLES = ("ROUNDELAY_RUN_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
 LOCAL_SIZE_VARIABLES = (
@@ -56,8 +45,6 @@ LOCAL_SIZE_VARIABLES = (
     "LOCAL_WORLD_SIZE",
 )
 LOCAL_RANK_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK")
-BIND = "ROUNDELAY_RUN_BIND"  # set: the agent gives its program a share of the host's CPUs
-FAILED = 1  # the exit status of an agent that cannot do its work and has said why
 
 _FAILED_GRACE_S = 0.3  # ORPHAN_GRACE_S after a program has failed
 _CHUNK = 1 << 16
@@ -110,17 +97,10 @@ def call(address: str, secret: bytes) -> tuple[socket.socket, Seal]:
     raise AssertionError("unreachable")
 
 
-def notice_death(connection: socket.socket) -> None:
-    """Makes a TCP connection end within 6 s of the other host's death, or of the network's."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 5)):
-        connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-
-
 def bind() -> set[int] | None:
     """Gives this process and its children this rank's share of the CPUs. None: they may use them all."""
     rank, ranks = first_number(LOCAL_RANK_VARIABLES), first_number(LOCAL_SIZE_VARIABLES)
-    if BIND not in os.environ or rank is None or ranks is None or rank >= ranks:
+    if protocol.BIND not in os.environ or rank is None or ranks is None or rank >= ranks:
         return None
     cpus = affinity.share(affinity.read_nodes(os.sched_getaffinity(0)), rank, ranks)
     if cpus is not None:
@@ -136,7 +116,7 @@ class Agent:
         self._rank = rank
         self._connection, self._seal = connection, seal
         self._program: subprocess.Popen[bytes] | None = None
-        self._function = os.environ.get(FUNCTION)
+        self._function = os.environ.get(protocol.FUNCTION)
         self._pipes: dict[int, bytes] = {}  # from the program, and the kind of frame for what comes
         self._raised = self._told_to_stop = self._killed = False
         self._leave = threading.Event()
@@ -158,14 +138,13 @@ class Agent:
         try:
             self._program = self._start(environment)
         except OSError as error:
-            self._send(HELLO, json.dumps(hello).encode())
-            self._send(
-                STDERR, f"cannot start {error.filename or self._command[0]!r}: {error.strerror}\n".encode()
-            )
+            self._send(protocol.HELLO, json.dumps(hello).encode())
+            what = f"cannot start {error.filename or self._command[0]!r}: {error.strerror}\n"
+            self._send(protocol.STDERR, what.encode())
             self._report(126 if isinstance(error, PermissionError) else 127)
         else:
             hello["pid"] = self._program.pid
-            self._send(HELLO, json.dumps(hello).encode())
+            self._send(protocol.HELLO, json.dumps(hello).encode())
             threading.Thread(target=self._obey, daemon=True).start()
             self._forward_output(self._program)
             self._report(self._program.wait())
@@ -184,11 +163,11 @@ class Agent:
                 self._pipes[ours] = kind
                 return theirs
 
-            environment[error_report.PIPE] = error_report.named(pipe(ERROR))
+            environment[error_report.PIPE] = error_report.named(pipe(protocol.ERROR))
             stdin = None
             if self._function is not None:
                 stdin = opened.enter_context(open(self._function, "rb"))
-                environment[RESULT] = str(pipe(RESULT_PIECE))
+                environment[protocol.RESULT] = str(pipe(protocol.RESULT_PIECE))
             return subprocess.Popen(
                 self._command,
                 env=environment,
@@ -202,8 +181,15 @@ class Agent:
     def _environment(self, *, bound: bool) -> tuple[dict[str, str], int | None]:
         """Returns the program's environment, and the OMP_NUM_THREADS chosen here (None: the user set it)."""
         environment = dict(os.environ)
-        environment[trust.SECRET] = environment[SECRET]
-        for variable in (ADDRESS, SECRET, BIND, FUNCTION, RANK_VARIABLES[0], horovod_variables.RANKS_BY_HOST):
+        environment[trust.SECRET] = environment[protocol.SECRET]
+        for variable in (
+            protocol.ADDRESS,
+            protocol.SECRET,
+            protocol.BIND,
+            protocol.FUNCTION,
+            RANK_VARIABLES[0],
+            horovod_variables.RANKS_BY_HOST,
+        ):
             environment.pop(variable, None)
         if "OMP_NUM_THREADS" in environment:
             return environment, None
@@ -221,7 +207,7 @@ class Agent:
     def _report(self, returncode: int) -> None:
         """Tells the launcher how the program ended: `returncode` as subprocess has it (minus the signal)."""
         report = {"returncode": returncode, "stopped": self._told_to_stop, "raised": self._raised}
-        self._send(EXIT, json.dumps(report).encode())
+        self._send(protocol.EXIT, json.dumps(report).encode())
 
     def _forward_output(self, program: subprocess.Popen[bytes]) -> None:
         """Forwards output until the program has ended, ends the processes it left, and empties the pipes."""
@@ -230,8 +216,8 @@ class Agent:
         ended = os.pidfd_open(program.pid)
         with selectors.DefaultSelector() as selector:
             selector.register(ended, selectors.EVENT_READ, None)
-            selector.register(program.stdout, selectors.EVENT_READ, STDOUT)
-            selector.register(program.stderr, selectors.EVENT_READ, STDERR)
+            selector.register(program.stdout, selectors.EVENT_READ, protocol.STDOUT)
+            selector.register(program.stderr, selectors.EVENT_READ, protocol.STDERR)
             for pipe, kind in self._pipes.items():
                 selector.register(pipe, selectors.EVENT_READ, kind)
             over = False
@@ -253,7 +239,7 @@ class Agent:
     def _forward_chunk(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
         data = os.read(key.fd, _CHUNK)
         if data:
-            if key.data == ERROR:
+            if key.data == protocol.ERROR:
                 self._raised = not self._told_to_stop
             self._send(key.data, data)
         else:
@@ -288,13 +274,13 @@ class Agent:
                 order = orders.read(1)
             except OSError:
                 order = b""
-            number = orders.read(1) if order in (SIGNAL, FORWARD) else None
+            number = orders.read(1) if order in (protocol.SIGNAL, protocol.FORWARD) else None
             if number:
-                (self._tell_to_stop if order == SIGNAL else self._signal_program)(number[0])
-            elif order == KILL:
+                (self._tell_to_stop if order == protocol.SIGNAL else self._signal_program)(number[0])
+            elif order == protocol.KILL:
                 self._killed = True
                 self._tell_to_stop(signal.SIGKILL)
-            elif order == LEAVE:
+            elif order == protocol.LEAVE:
                 self._leave.set()
                 return
             else:
@@ -330,16 +316,16 @@ def run(program: list[str]) -> int:
     rank = first_number(RANK_VARIABLES)
     if rank is not None:
         os.environ.update(expected(rank))
-    if ADDRESS not in os.environ:  # a user has started the line that --dry-run shows: there is no launcher
+    if protocol.ADDRESS not in os.environ:  # a user has started the line of --dry-run: there is no launcher
         os.execvp(program[0], program)
     if rank is None:
         print("roundelay agent: this MPI does not tell a process its rank", file=sys.stderr)
-        return FAILED
+        return protocol.FAILED
     try:
-        connection, seal = call(os.environ[ADDRESS], bytes.fromhex(os.environ[SECRET]))
+        connection, seal = call(os.environ[protocol.ADDRESS], bytes.fromhex(os.environ[protocol.SECRET]))
     except (OSError, ForgedError) as error:
         print(f"roundelay agent: rank {rank} cannot reach the launcher: {error}", file=sys.stderr)
-        return FAILED
+        return protocol.FAILED
     with contextlib.ExitStack() as held:
         address, port = (os.environ.get(name, "") for name in (torch_variables.ADDRESS, torch_variables.PORT))
         if rank == 0 and RANK_VARIABLES[0] not in os.environ and port.isdigit():

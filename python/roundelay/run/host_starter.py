@@ -18,13 +18,13 @@ from dataclasses import asdict, dataclass
 from typing import BinaryIO
 
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    sys.path.append(os.path.abspath(f"{__file__}/../../../.."))
 
 from roundelay.run import interfaces, limits
-from roundelay.run.agent import FUNCTION
 from roundelay.run.errors import UsageError
 from roundelay.run.function.anonymous import anonymous_file
 from roundelay.run.local_ranks import HostRanks, LocalRanks, StorePorts, on_signals
+from roundelay.run.protocol import FUNCTION
 
 ANSWER = b"roundelay: "  # a login shell may print other lines
 _INTERFACE = "ROUNDELAY_INTERFACE"

@@ -19,6 +19,7 @@ from roundelay.run import (
     local_ranks,
     mpi,
     multi_host,
+    protocol,
     settings,
     starter,
     torch_variables,
@@ -95,9 +96,9 @@ def prepare(
         environment.update(added)
     listener = None if given.dry_run else Listener(addresses, given.num_proc)
     if listener is not None:
-        environment.update({agent.ADDRESS: listener.address, agent.SECRET: listener.secret.hex()})
+        environment.update({protocol.ADDRESS: listener.address, protocol.SECRET: listener.secret.hex()})
         if given.binding_args is None and not _binds_itself(mpirun):
-            environment[agent.BIND] = "1"
+            environment[protocol.BIND] = "1"
     if result_pipe is not None:
         environment.update(result_pipe.variables())
     job = mpi.Job(

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import IO
 
 from roundelay._internal import error_report
-from roundelay.run import agent, signals
+from roundelay.run import protocol, signals
 from roundelay.run.link import Listener, Peer
 from roundelay.run.output import Output, Stream
 from roundelay.run.processes import die_with_parent
@@ -136,7 +136,7 @@ class Launcher:
         """
         self._wait_for_endings()
         if self._running():
-            self._order(agent.KILL)
+            self._order(protocol.KILL)
             self._wait_for_endings()
         for rank in list(self._peers):
             self._lose(rank, silent=True)
@@ -237,21 +237,21 @@ class Launcher:
             self._on_frame(peer, kind, payload)
 
     def _on_frame(self, peer: Peer, kind: bytes, payload: bytes) -> None:
-        if kind == agent.HELLO:
+        if kind == protocol.HELLO:
             self._on_hello(peer, json.loads(payload))
         elif peer.rank is None:
             return
-        elif kind == agent.EXIT:
+        elif kind == protocol.EXIT:
             self._on_ending(Ending(rank=peer.rank, place=self._places[peer.rank], **json.loads(payload)))
-        elif kind == agent.ERROR:
+        elif kind == protocol.ERROR:
             of_peer = payload.endswith(error_report.OF_PEER)
             self._errors[peer.rank] = Error(time.monotonic(), of_peer)
-        elif kind == agent.RESULT_PIECE:
+        elif kind == protocol.RESULT_PIECE:
             on_result, rank = self._settings.on_result, peer.rank
             if on_result is not None:
                 self._show(lambda: on_result(rank, payload))
         else:
-            stream = self._output.streams[peer.rank, "stdout" if kind == agent.STDOUT else "stderr"]
+            stream = self._output.streams[peer.rank, "stdout" if kind == protocol.STDOUT else "stderr"]
             self._show(lambda: stream.write(payload, time.monotonic()))
 
     def _on_hello(self, peer: Peer, hello: dict[str, int | str | None]) -> None:
@@ -315,14 +315,14 @@ class Launcher:
             self._kill()
             return
         self._interrupted_by = signum
-        self._order(agent.SIGNAL + bytes([signum]))
+        self._order(protocol.SIGNAL + bytes([signum]))
         self._terminate_at = float("inf")
         self._kill_at = time.monotonic() + INTERRUPT_GRACE_S
 
     def _forward(self, signum: int, _frame: FrameType | None) -> None:
         """Passes a signal on that is for the ranks' programs and does not end the job."""
         for peer in list(self._peers.values()):
-            peer.order(agent.FORWARD + bytes([signum]))
+            peer.order(protocol.FORWARD + bytes([signum]))
 
     def _fail(self, problem: str) -> None:
         self._problem = self._problem or problem
@@ -331,7 +331,7 @@ class Launcher:
     def _kill(self) -> None:
         self._killed = True
         self._kill_at = float("inf")
-        self._order(agent.KILL)
+        self._order(protocol.KILL)
         # This ends mpirun also if some ranks never called in.
         self._end_mpirun_at = min(self._end_mpirun_at, time.monotonic() + MPIRUN_GRACE_S)
 
@@ -340,7 +340,7 @@ class Launcher:
         now = time.monotonic()
         if now >= self._terminate_at:
             self._terminate_at = float("inf")
-            self._order(agent.SIGNAL + bytes([signal.SIGTERM]))
+            self._order(protocol.SIGNAL + bytes([signal.SIGTERM]))
         if now >= self._kill_at:
             self._kill()
         if len(self._places) < self._settings.num_proc and not self._killed:
@@ -365,7 +365,7 @@ class Launcher:
         """Lets the agents and mpirun end, as every rank has ended."""
         self._dismissed = True
         for peer in self._peers.values():
-            peer.order(agent.LEAVE)
+            peer.order(protocol.LEAVE)
         well = all(ending.returncode == 0 for ending in self._endings)
         grace = MPIRUN_QUIET_GRACE_S if well else MPIRUN_GRACE_S
         self._end_mpirun_at = time.monotonic() + grace

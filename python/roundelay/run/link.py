@@ -12,9 +12,8 @@ import time
 
 from roundelay._internal import trust
 from roundelay.run import interfaces
-from roundelay.run.agent import notice_death
 from roundelay.run.errors import UsageError
-from roundelay.run.frames import ForgedError, Incoming
+from roundelay.run.frames import ForgedError, Incoming, notice_death
 from roundelay.run.hosts import Host, is_local
 
 _TCP_INFO = struct.Struct("=24xI28xI")  # linux/tcp.h's tcp_info up to last_ack_recv: unacked, and that

@@ -16,15 +16,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from roundelay.run import agent, horovod_variables, signals, torch_variables
-from roundelay.run.agent import FAILED
 from roundelay.run.processes import (
     ORPHAN_GRACE_S,
     adopt_orphans,
     die_with_parent,
     end_orphans,
+    exit_status,
+    how,
     send_signal,
 )
-from roundelay.run.result import exit_status, how
+from roundelay.run.protocol import FAILED
 
 RANK = "ROUNDELAY_RUN_RANK"  # tells the agent its rank
 # Where ranks meet, "ADDRESS PORT MASTER_PORT": rank 0 serves a store there. And its descriptor that listens.

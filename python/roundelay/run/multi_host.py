@@ -23,14 +23,13 @@ from enum import Enum
 from typing import Any
 
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    sys.path.append(os.path.abspath(f"{__file__}/../../../.."))
 
 from roundelay.run import host_starter
-from roundelay.run.agent import ADDRESS, FAILED, FUNCTION
 from roundelay.run.host_starter import ANSWER, Plan
 from roundelay.run.local_ranks import HostRanks, on_signals
-from roundelay.run.processes import die_with_parent
-from roundelay.run.result import exit_status
+from roundelay.run.processes import die_with_parent, exit_status
+from roundelay.run.protocol import ADDRESS, FAILED, FUNCTION
 
 _SSH_FAILED = 255
 _ENDING_S = 2.0  # hosts have this long to end their ranks after their input has ended

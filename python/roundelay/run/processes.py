@@ -1,4 +1,7 @@
-"""Processes that end with others: children, orphans that a process adopts, those whose parent dies."""
+"""Processes that end with others: children, orphans that a process adopts, those whose parent dies.
+
+And words for how one ended.
+"""
 
 from __future__ import annotations
 
@@ -55,3 +58,19 @@ def end_orphans(grace: float = ORPHAN_GRACE_S) -> None:
 def adopt_orphans() -> None:
     """Makes this process adopt the orphans of its descendants."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def exit_status(returncode: int) -> int:
+    """Returns the exit status as a shell has it: 128 + signal for a process that a signal ended."""
+    return 128 - returncode if returncode < 0 else returncode
+
+
+def how(returncode: int) -> str:
+    """Returns words like "exit code 3" or "killed by SIGKILL (signal 9)"."""
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        name = signal.Signals(-returncode).name
+    except ValueError:
+        return f"killed by signal {-returncode}"
+    return f"killed by {name} (signal {-returncode})"

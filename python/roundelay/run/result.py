@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
+from roundelay.run.processes import exit_status, how
+
 _RANKS_NAMED = 16
 # Python shows a traceback's last line with the name of the exception's class.
 _PEER_ERRORS = (b"HorovodInternalError", b"MismatchError")
@@ -64,22 +66,6 @@ class JobResult:
     status: int
     text: str = ""
     rank: int | None = None
-
-
-def exit_status(returncode: int) -> int:
-    """Returns the exit status as a shell has it: 128 + signal for a process that a signal ended."""
-    return 128 - returncode if returncode < 0 else returncode
-
-
-def how(returncode: int) -> str:
-    """Returns words like "exit code 3" or "killed by SIGKILL (signal 9)"."""
-    if returncode >= 0:
-        return f"exit code {returncode}"
-    try:
-        name = signal.Signals(-returncode).name
-    except ValueError:
-        return f"killed by signal {-returncode}"
-    return f"killed by {name} (signal {-returncode})"
 
 
 def named(ranks: list[int]) -> str:

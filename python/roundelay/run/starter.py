@@ -10,7 +10,7 @@ import os
 import sys
 
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    sys.path.append(os.path.abspath(f"{__file__}/../../../.."))
 
 from roundelay.run.local_ranks import HostRanks, LocalRanks, StorePorts, on_signals
 
