@@ -21,8 +21,8 @@ from rich.table import Table
 
 from roundelay import __version__
 from roundelay._internal import backend
-from roundelay.run import mpi
 from roundelay.run.errors import UsageError
+from roundelay.run.launcher import mpi
 
 REBUILD = "install Roundelay again where its torch and MPI are: pip install --no-build-isolation ."
 LAUNCH_TIMEOUT_S = 90.0

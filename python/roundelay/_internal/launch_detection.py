@@ -21,7 +21,7 @@ _SLURM_STEP = (
 _SLURM_TOPOLOGY = ("SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN")
 # Slurm assigns no ports. Job and step choose one of these, below those that systems give to connections.
 _SLURM_PORTS = range(15000, 30000)
-# roundelay/run/local_ranks.py sets these, so that MASTER_PORT is torch.distributed's alone.
+# roundelay/run/starter/local_ranks.py sets these, so that MASTER_PORT is torch.distributed's alone.
 _OWN_STORE, _INHERITED_LISTENER = "ROUNDELAY_RUN_STORE", "ROUNDELAY_RUN_LISTENER"
 
 

@@ -22,9 +22,10 @@ from in_time import crowd, expect_within, three_tries, wait_until
 from launch_job import PROMISED_S, state_of
 from ranks import ROOT
 from roundelay._internal import error_report, trust
-from roundelay.run import affinity, agent, link, protocol
-from roundelay.run.frames import HEADER
-from roundelay.run.link import Listener, Peer
+from roundelay.run.agent import affinity, agent, protocol
+from roundelay.run.agent.frames import HEADER
+from roundelay.run.launcher import connections
+from roundelay.run.launcher.connections import Listener, Peer
 
 LIMIT_S = 10.0
 PYTHON = Path(agent.__file__).parents[3]
@@ -265,7 +266,7 @@ def test_garbage_and_half_words_are_no_agents(listener: Listener, said: bytes) -
 
 
 def test_callers_that_say_nothing_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "SPARE_STRANGERS", 3)
+    monkeypatch.setattr(connections, "SPARE_STRANGERS", 3)
     crowded = Listener([], agents=2)
     with contextlib.ExitStack() as silent:
         peers = []
@@ -277,7 +278,7 @@ def test_callers_that_say_nothing_make_room_for_others(monkeypatch: pytest.Monke
             crowded.drop(peer)
         assert crowded.superfluous() == []
         assert crowded.strangers == 2
-        monkeypatch.setattr(link, "SILENCE_S", 0.0)
+        monkeypatch.setattr(connections, "SILENCE_S", 0.0)
         assert crowded.superfluous() == peers[2:]
     crowded.close()
 

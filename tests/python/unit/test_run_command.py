@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from roundelay.run import cli, mpi
+from roundelay.run import cli
 from roundelay.run.errors import UsageError
-from roundelay.run.hosts import Host
+from roundelay.run.launcher import mpi
+from roundelay.run.launcher.hosts import Host
 from roundelay.tuning import file as tuning_file
 from tunings import TUNING
 

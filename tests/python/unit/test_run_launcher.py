@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from ranks import ROOT
-from roundelay.run import agent, launcher, protocol
-from roundelay.run.launcher import Launcher, Settings
-from roundelay.run.link import Listener
-from roundelay.run.output import Output
+from roundelay.run.agent import agent, protocol
+from roundelay.run.launcher import launcher
+from roundelay.run.launcher.connections import Listener
+from roundelay.run.launcher.launcher import Launcher, Settings
+from roundelay.run.launcher.output import Output
 
 PATIENCE_S = 60.0
 
@@ -83,7 +84,7 @@ def test_the_rank_that_another_one_has_lost_gets_longer_to_end(
 RESETTING = """
 import socket, struct, sys
 sys.path.insert(0, sys.argv[2])
-from roundelay.run import agent
+from roundelay.run.agent import agent
 dial = agent.dial
 def resetting(address):
     connection = dial(address)

@@ -136,7 +136,7 @@ def _run(
     executable: str,
 ) -> list[T]:
     # Imported here, as roundelayrun loads this package, too, and needs none of these.
-    from roundelay.run import protocol
+    from roundelay.run.agent import protocol
     from roundelay.run.function import outcome, worker
     from roundelay.run.function.launcher_process import LauncherProcess
     from roundelay.run.function.payload import pack

@@ -7,8 +7,9 @@ import os
 import struct
 from dataclasses import dataclass
 
-from roundelay.run import protocol
-from roundelay.run.result import Ending, JobResult, how
+from roundelay.run.agent import protocol
+from roundelay.run.launcher.result import Ending, JobResult
+from roundelay.run.system.processes import how
 
 # A message to the caller: kind, rank and length, then as many bytes: a piece of a rank's reply, or JSON.
 HEADER = struct.Struct(">cII")

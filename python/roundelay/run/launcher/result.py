@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from roundelay.run.processes import exit_status, how
+from roundelay.run.system.processes import exit_status, how
 
 _RANKS_NAMED = 16
 # Python shows a traceback's last line with the name of the exception's class.

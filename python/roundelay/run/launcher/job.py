@@ -10,26 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roundelay import horovod_shim
-from roundelay.run import (
-    agent,
-    checks,
-    hosts,
-    knobs,
-    limits,
-    local_ranks,
-    mpi,
-    multi_host,
-    protocol,
-    settings,
-    starter,
-    torch_variables,
-)
+from roundelay.run.agent import agent, protocol, torch_variables
+from roundelay.run.agent.horovod_variables import RANKS_BY_HOST
+from roundelay.run.arguments import checks, knobs, settings
 from roundelay.run.errors import UsageError
 from roundelay.run.function.result_pipe import ResultPipe
-from roundelay.run.horovod_variables import RANKS_BY_HOST
-from roundelay.run.hosts import Host
-from roundelay.run.launch_mode import use_mpi
-from roundelay.run.link import Listener, own_addresses
+from roundelay.run.launcher import hosts, mpi
+from roundelay.run.launcher.connections import Listener, own_addresses
+from roundelay.run.launcher.hosts import Host
+from roundelay.run.launcher.launch_mode import use_mpi
+from roundelay.run.starter import local_ranks, several_hosts, single_host
+from roundelay.run.system import limits
 
 DEFAULT_START_TIMEOUT_S = 30.0
 _PYTHON = [sys.executable, "-I", "-S"]
@@ -192,7 +183,7 @@ def _binds_itself(mpirun: mpi.Mpirun | None) -> bool:
 def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
     """Returns the command that starts the ranks without MPI."""
     if job.one_machine:
-        return [*_PYTHON, starter.__file__, str(job.num_proc), "--", *program]
+        return [*_PYTHON, single_host.__file__, str(job.num_proc), "--", *program]
     ssh = shutil.which("ssh")
     used = hosts.used(job.hosts, job.num_proc)
     local = [host.name for host in used if hosts.is_local(host.name)]
@@ -200,7 +191,7 @@ def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
         raise UsageError("there is no ssh on PATH, and it starts the ranks on other hosts")
     limit = max(1, int(timeout * _PART_FOR_HOSTS))
     options = ["BatchMode=yes", f"ConnectTimeout={limit}", *_KEEP_ALIVE]
-    plan = multi_host.Job(
+    plan = several_hosts.Job(
         hosts=[(host.name, host.slots) for host in used],
         local=local,
         ssh=[ssh or "ssh", "-x", "-T", *(word for option in options for word in ("-o", option)), *job.ssh],
@@ -208,4 +199,4 @@ def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
         interfaces=job.interfaces,
         timeout=timeout * _PART_FOR_HOSTS,
     )
-    return [*_PYTHON, multi_host.__file__, plan.to_argument(), "--", *program]
+    return [*_PYTHON, several_hosts.__file__, plan.to_argument(), "--", *program]

@@ -1,4 +1,4 @@
-"""Chooses the launch mode: an mpirun starts the ranks, or starter.py does without MPI."""
+"""Chooses the launch mode: an mpirun starts the ranks, or a starter does without MPI."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping
 
 from roundelay._internal import backend
-from roundelay.run import mpi
 from roundelay.run.errors import UsageError
-from roundelay.run.hosts import Host
+from roundelay.run.launcher import mpi
+from roundelay.run.launcher.hosts import Host
 
 # The value "mpi" in one of these needs an MPI launch.
 _TELLING = ("ROUNDELAY_BOOTSTRAP", "ROUNDELAY_CHANNEL", "ROUNDELAY_FABRIC")

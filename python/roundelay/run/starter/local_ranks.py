@@ -15,8 +15,10 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from roundelay.run import agent, horovod_variables, signals, torch_variables
-from roundelay.run.processes import (
+from roundelay.run.agent import agent, horovod_variables, torch_variables
+from roundelay.run.agent.protocol import FAILED
+from roundelay.run.system import signals
+from roundelay.run.system.processes import (
     ORPHAN_GRACE_S,
     adopt_orphans,
     die_with_parent,
@@ -25,7 +27,6 @@ from roundelay.run.processes import (
     how,
     send_signal,
 )
-from roundelay.run.protocol import FAILED
 
 RANK = "ROUNDELAY_RUN_RANK"  # tells the agent its rank
 # Where ranks meet, "ADDRESS PORT MASTER_PORT": rank 0 serves a store there. And its descriptor that listens.

@@ -1,4 +1,4 @@
-"""Starts the ranks of one machine without MPI: in mpirun's place, `python -I -S starter.py N -- program ...`.
+"""Starts the ranks of one machine without MPI: in mpirun's place, `single_host.py N -- program ...`.
 
 Rank 0 inherits a socket that already listens: nobody guesses a port, and only this machine can reach it.
 """
@@ -12,7 +12,7 @@ import sys
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
     sys.path.append(os.path.abspath(f"{__file__}/../../../.."))
 
-from roundelay.run.local_ranks import HostRanks, LocalRanks, StorePorts, on_signals
+from roundelay.run.starter.local_ranks import HostRanks, LocalRanks, StorePorts, on_signals
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Starts one host's ranks: `python -I -S host_starter.py`, run by multi_host.py here or over ssh.
+"""Starts one host's ranks: `python -I -S on_host.py`, run by several_hosts.py here or over ssh.
 
 It reads lines of JSON from standard input, so that no environment shows in a list of
 processes: the plan; when all hosts have answered it, the numbers of the host's ranks; then the function,
@@ -20,11 +20,11 @@ from typing import BinaryIO
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
     sys.path.append(os.path.abspath(f"{__file__}/../../../.."))
 
-from roundelay.run import interfaces, limits
+from roundelay.run.agent.protocol import FUNCTION
 from roundelay.run.errors import UsageError
 from roundelay.run.function.anonymous import anonymous_file
-from roundelay.run.local_ranks import HostRanks, LocalRanks, StorePorts, on_signals
-from roundelay.run.protocol import FUNCTION
+from roundelay.run.starter.local_ranks import HostRanks, LocalRanks, StorePorts, on_signals
+from roundelay.run.system import interfaces, limits
 
 ANSWER = b"roundelay: "  # a login shell may print other lines
 _INTERFACE = "ROUNDELAY_INTERFACE"

@@ -1,6 +1,6 @@
-"""Starts the ranks on several hosts without MPI: in mpirun's place, `multi_host.py JOB -- program ...`.
+"""Starts the ranks on several hosts without MPI: in mpirun's place, `several_hosts.py JOB -- program ...`.
 
-JOB is JSON, see class Job. Each host gets a host_starter.py, over ssh, or directly where it is this host.
+JOB is JSON, see class Job. Each host gets an on_host.py, over ssh, or directly where it is this host.
 No rank starts before all hosts have answered. When this process ends, whatever the cause, so does the
 input of all of them, and with it the ranks. Each host that fails gets one line on stderr.
 """
@@ -25,11 +25,11 @@ from typing import Any
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
     sys.path.append(os.path.abspath(f"{__file__}/../../../.."))
 
-from roundelay.run import host_starter
-from roundelay.run.host_starter import ANSWER, Plan
-from roundelay.run.local_ranks import HostRanks, on_signals
-from roundelay.run.processes import die_with_parent, exit_status
-from roundelay.run.protocol import ADDRESS, FAILED, FUNCTION
+from roundelay.run.agent.protocol import ADDRESS, FAILED, FUNCTION
+from roundelay.run.starter import on_host
+from roundelay.run.starter.local_ranks import HostRanks, on_signals
+from roundelay.run.starter.on_host import ANSWER, Plan
+from roundelay.run.system.processes import die_with_parent, exit_status
 
 _SSH_FAILED = 255
 _ENDING_S = 2.0  # hosts have this long to end their ranks after their input has ended
@@ -74,7 +74,7 @@ class HostProcess:
         self._is_local = self.name in job.local
         self._last_line = ""
         self._function = function
-        start = [sys.executable, "-I", "-S", host_starter.__file__]
+        start = [sys.executable, "-I", "-S", on_host.__file__]
         self.process = subprocess.Popen(
             start if self._is_local else [*job.ssh, self.name, shlex.join(start)],
             stdin=subprocess.PIPE,

@@ -1,5 +1,5 @@
-"""Runs mpirun, starter.py or multi_host.py (called mpirun here) and listens to the agents until every rank
-has ended. Ends all ranks if one fails.
+"""Runs mpirun or a starter in its place (called mpirun here), and listens to the agents until every rank has
+ended. Ends all ranks if one fails.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from types import FrameType
 from typing import IO
 
 from roundelay._internal import error_report
-from roundelay.run import protocol, signals
-from roundelay.run.link import Listener, Peer
-from roundelay.run.output import Output, Stream
-from roundelay.run.processes import die_with_parent
-from roundelay.run.result import Ending, JobResult, Problem, exit_status, how, is_victim, job_result, named
+from roundelay.run.agent import protocol
+from roundelay.run.launcher.connections import Listener, Peer
+from roundelay.run.launcher.output import Output, Stream
+from roundelay.run.launcher.result import Ending, JobResult, Problem, is_victim, job_result, named
+from roundelay.run.system import signals
+from roundelay.run.system.processes import die_with_parent, exit_status, how
 
 # These times count from a rank's failure. If it exited, the others get a moment to end by themselves: they
 # may fail of the same cause. If it was killed, they get longer to say which rank they lost; if it has lost
@@ -294,7 +295,7 @@ class Launcher:
             broken = peer.broken or ("no answer" if silent and unanswered else "")
             failed_at = time.monotonic() - (unheard_s if broken else 0.0)
             told = self._told is not None and not broken
-            # mpirun kills agents for reasons of its own; starter.py and multi_host.py never do.
+            # mpirun kills agents for reasons of its own; our starters never do.
             unclear = not (told or broken) and self._settings.started_by == "mpirun"
             place, returncode = self._places[rank], -signal.SIGKILL
             self._on_ending(Ending(rank, returncode, told, place, failed_at, broken=broken, unclear=unclear))

@@ -1,8 +1,8 @@
 """The process beside each rank: starts the program, forwards its output, tells the launcher how it ended.
 
 mpirun starts one agent a rank, as a plain script (`python -I -S agent.py -- program ...`); where there is
-none, local_ranks.py forks them. An agent uses only the standard library, and siblings that do. The program is
-its child and inherits everything, so it is this rank's MPI process.
+none, starter/local_ranks.py forks them. An agent uses only the standard library, and siblings that do. The
+program is its child and inherits everything, so it is this rank's MPI process.
 The agent stays until the launcher has heard from all ranks: mpirun never sees a rank die, survivors live on
 to say whom they lost, and the launcher, not mpirun, decides when the job is over. When the launcher itself is
 gone, the connection ends, and the agent ends its program.
@@ -25,9 +25,10 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
     sys.path.append(os.path.abspath(f"{__file__}/../../../.."))
 
 from roundelay._internal import error_report, trust
-from roundelay.run import affinity, frames, horovod_variables, protocol, signals, torch_variables
-from roundelay.run.frames import HEADER, ForgedError, Seal, notice_death
-from roundelay.run.processes import (
+from roundelay.run.agent import affinity, frames, horovod_variables, protocol, torch_variables
+from roundelay.run.agent.frames import HEADER, ForgedError, Seal, notice_death
+from roundelay.run.system import signals
+from roundelay.run.system.processes import (
     ORPHAN_GRACE_S,
     adopt_orphans,
     children,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from roundelay.run.errors import UsageError
-from roundelay.run.tracebacks import Tracebacks
+from roundelay.run.launcher.tracebacks import Tracebacks
 
 PROGRESS_INTERVAL_S = 1.0  # between two showings of a progress bar that redraws its line
 TAIL_LINES = 20  # the last lines of a rank's stderr are kept, to be shown if the rank fails

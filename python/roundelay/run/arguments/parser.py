@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Sequence
 from typing import NoReturn
 
-from roundelay.run import config_file, knobs, unsupported_flags
+from roundelay.run.arguments import config_file, knobs, unsupported_flags
+from roundelay.run.arguments.knobs import number
 from roundelay.run.errors import UsageError
-from roundelay.run.knobs import number
 
 EPILOG = """examples:
   roundelayrun -np 4 python train.py

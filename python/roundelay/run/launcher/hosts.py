@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from roundelay.run import interfaces
 from roundelay.run.errors import UsageError
+from roundelay.run.system import interfaces
 
 # A scheduler sets one of these where it gives mpirun other machines.
 SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "COBALT_NODEFILE")
