@@ -34,9 +34,9 @@ def main(
     try:
         given = parser.parse(prog, argv)
         if given.version or given.check_build:
-            from roundelay import doctor
+            from roundelay.doctor.build import check_build
 
-            print(doctor.check_build() if given.check_build else __version__)
+            print(check_build() if given.check_build else __version__)
             return 0
         return _run(given, prog, say, result_pipe)
     except UsageError as error:
