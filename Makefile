@@ -109,7 +109,7 @@ lint: build $(STAMPS)/test-packages  ## format, types, include rules, sizes, cla
 	@clang-format --dry-run -Werror $(CXX_FILES)
 	@ruff check . && ruff format --check .
 	@mypy
-	@$(PY) tools/check_layers.py && $(PY) tools/check_size.py && $(PY) tools/check_classes.py && $(PY) tools/check_words.py && $(PY) tools/check_stub.py && $(PY) tools/check_imports.py && $(PY) tools/check_records.py && $(PY) tools/check_awaits.py
+	@$(PY) tools/check_layers.py && $(PY) tools/check_size.py && $(PY) tools/check_classes.py && $(PY) tools/check_words.py && $(PY) tools/check_stub.py && $(PY) tools/check_imports.py && $(PY) tools/check_circles.py && $(PY) tools/check_records.py && $(PY) tools/check_awaits.py
 	@cmake --preset files $(CMAKE_FLAGS) >/dev/null
 	@$(PY) tools/run_tidy.py --seconds $(TIDY_SECONDS) --jobs $(CORES)
 

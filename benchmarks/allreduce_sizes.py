@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import launch, show
-from roundelay.tune.fit import work
-from roundelay.tuning_file import Measurement
+from roundelay.tuning.cluster.fit import work
+from roundelay.tuning.file import Measurement
 
 _ROOT = Path(__file__).resolve().parent.parent
 _BUILD = _ROOT / "build" / "dev"

@@ -57,7 +57,7 @@ class Pool(Contender):
 
     def __init__(self) -> None:
         from roundelay import _core
-        from roundelay.torch.operations import Sum
+        from roundelay.torch._internal.operations import Sum
 
         self._core = _core
         self._sum = Sum

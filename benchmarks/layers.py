@@ -21,10 +21,9 @@ from torch import nn
 from benchmarks import launch, show
 from benchmarks.table.markdown import rows as markdown_rows
 from benchmarks.table.markdown import with_table
-from roundelay.layers import timing
-from roundelay.layers.times import LayerTimes
 from roundelay.plan import learned, shapes
-from roundelay.tune import layer_command
+from roundelay.tuning.kernels import layer_command, timing
+from roundelay.tuning.kernels.times import LayerTimes
 
 _DOCS = Path(__file__).resolve().parents[1] / "docs"
 STORED, PAGE = _DOCS / "layers.json", _DOCS / "plan.md"

@@ -20,7 +20,7 @@ from torch import nn
 
 import roundelay
 import roundelay.torch as hvd  # 1: the library
-from roundelay.overlap import hidden_share
+from roundelay.timeline.overlap import hidden_share
 
 CLASSES = 10
 

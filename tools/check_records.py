@@ -1,9 +1,9 @@
 """Checks that Python keeps no state of gradients twice: `python tools/check_records.py [ROOT]`.
 
 Exits with 1 and prints one line for each break. C++ owns the state of gradients; roundelay/_core.pyi and the
-stubs that it imports have the properties of its classes. No class in roundelay/torch/optimizer and
-roundelay/torch/gradients has a field of the same name, with or without an underscore before it. ALLOWED has
-the fields that say something else in spite of their name.
+stubs that it imports have the properties of its classes. No class in the folders optimizer, gradients and
+tuning of roundelay/torch/_internal has a field of the same name, with or without an underscore before it.
+ALLOWED has the fields that say something else in spite of their name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import check_tree
 
 PACKAGE = Path("python") / "roundelay"
-FOLDERS = ("torch/optimizer", "torch/gradients")
+FOLDERS = ("torch/_internal/optimizer", "torch/_internal/gradients", "torch/_internal/tuning")
 NOT_OF_GRADIENTS = ("Config", "Rendezvous")  # classes of _core with other properties
 # Class.field -> the reason why it is no second owner of what the property of the same name has.
 _SAVED = "a checkpoint's copy, which is made when it is asked for"

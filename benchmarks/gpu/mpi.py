@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.launch import ending_in_one_line, find_launcher, run_ranks
-from roundelay.run import checks
+from roundelay.run.arguments import checks
 from roundelay.run.errors import UsageError
-from roundelay.run.mpi import find_mpirun
+from roundelay.run.launcher.mpi import find_mpirun
 
 CACHED = "mpi with --pointer-cache"
 _WAYS = ("mpi", "staged", "nccl")

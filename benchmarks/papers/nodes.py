@@ -9,8 +9,8 @@ from benchmarks.papers.claim import Claim, Kind, predicted, sensitivity
 from benchmarks.papers.constants import BOOSTER, HOROVOD_RESNET, HOROVOD_VGG, TENCENT, Machines
 from benchmarks.papers.ways import LAZY, levels, ring, sparse_levels, speedup, step, training
 from roundelay import _model
-from roundelay.buckets import Cuts
 from roundelay.plan.prediction import Choice, predict
+from roundelay.tuning.buckets import Cuts
 
 SHI, DASO, HOROVOD = "Top-k for public clouds", "DASO", "Horovod"
 HOROVOD_FUSION = (Cuts(64 << 20),)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from benchmarks.papers.constants import Machines
 from roundelay import _model
-from roundelay.buckets import Cuts
 from roundelay.plan import shapes
 from roundelay.plan.prediction import Choice, Prediction, Way, predict
 from roundelay.plan.workload import Workload, from_shape
+from roundelay.tuning.buckets import Cuts
 
 MIB = 1 << 20
 PER_TENSOR = (Cuts(1),)

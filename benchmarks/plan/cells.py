@@ -11,11 +11,11 @@ from typing import Any
 
 from benchmarks import launch
 from benchmarks.plan.tasks import TASKS, THETA
-from roundelay.buckets import Cuts
 from roundelay.plan import ways
 from roundelay.plan.machines import Machines, Wire
 from roundelay.plan.prediction import Prediction, predict
 from roundelay.plan.workload import Gradient, Workload
+from roundelay.tuning.buckets import Cuts
 from tests.rig import RackRig, Rig
 
 _BURST_S = 1e-3  # the burst of a link that was idle: the bytes of this time, in each step

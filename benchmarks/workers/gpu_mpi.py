@@ -11,7 +11,7 @@ import torch
 import gpu_device
 import roundelay.torch as hvd
 from benchmarks.measure import worker
-from roundelay.tune import measure
+from roundelay.tuning.cluster import measure
 
 _SIZES = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20)
 _ROUNDS = 3  # in each of which all ways are measured; medians count

@@ -14,7 +14,7 @@ from benchmarks import measure
 from benchmarks.exact import Sum
 from roundelay import _core
 from roundelay.timeline import analysis, events
-from roundelay.torch.measure import Span
+from roundelay.torch._internal.measure import Span
 
 
 def _step(buckets: list[torch.Tensor], data: Sum) -> None:

@@ -22,7 +22,7 @@ constexpr std::string_view kHorovodPrefix = "HOROVOD_";
 constexpr std::array<std::string_view, 3> kOthers = {"ROUNDELAY_MPI_HOME", "ROUNDELAY_SECRET",
                                                      "ROUNDELAY_SECRET_FILE"};
 constexpr std::string_view kLauncherPrefix = "ROUNDELAY_RUN_";
-constexpr const char* kStartedByLauncher = "ROUNDELAY_RUN_STARTED";  // run/horovod_variables.py sets it
+constexpr const char* kStartedByLauncher = "ROUNDELAY_RUN_STARTED";  // run/agent/horovod_variables.py
 
 std::string lower(std::string_view text) {
   std::string result(text);

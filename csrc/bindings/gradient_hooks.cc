@@ -129,8 +129,9 @@ void end_backward() {
 
 void queue_end() { torch::autograd::Engine::get_default_engine().queue_callback(end_backward); }
 
-// Calls a function of roundelay.torch.optimizer.backward_end, which needs Python's handles of hooks.
-void pass_on() { py::module_::import("roundelay.torch.optimizer.backward_end").attr("pass_on")(); }
+// Calls a function of roundelay.torch._internal.optimizer.backward_end, which needs Python's handles of
+// hooks.
+void pass_on() { py::module_::import("roundelay.torch._internal.optimizer.backward_end").attr("pass_on")(); }
 
 }  // namespace
 

@@ -25,7 +25,7 @@ std::shared_ptr<GradientPool> make_pool(std::uint64_t key, std::size_t bytes, Pr
   return value_of(GradientPool::make(key, bytes, process_set, device, results));
 }
 
-// python/roundelay/torch/measure.py says what they count.
+// python/roundelay/torch/_internal/measure.py says what they count.
 std::map<std::string, std::int64_t> counters_of(const GradientPool& pool) {
   return {{"gradients_moved_out", pool.moved_out()},
           {"gradients_copied", pool.copied()},

@@ -25,7 +25,7 @@ using gradients::HookRules;
 using gradients::Reducer;
 using gradients::Rule;
 
-// Calls the methods of a Python object (python/roundelay/torch/optimizer/gradient_sync.py).
+// Calls the methods of a Python object (python/roundelay/torch/_internal/optimizer/gradient_sync.py).
 class PythonPolicy final : public gradients::Policy {
  public:
   explicit PythonPolicy(const py::object& owner) : owner_(owner) {}

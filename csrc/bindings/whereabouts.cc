@@ -17,7 +17,9 @@ namespace py = pybind11;
 std::string place_of_main_thread() {
   const py::gil_scoped_acquire gil;
   try {
-    return py::module_::import("roundelay.whereabouts").attr("of_main_thread")().cast<std::string>();
+    return py::module_::import("roundelay._internal.whereabouts")
+        .attr("of_main_thread")()
+        .cast<std::string>();
   } catch (const std::exception& error) {
     return std::string("Python cannot be looked at: ") + error.what();
   }

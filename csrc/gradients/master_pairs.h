@@ -10,8 +10,8 @@
 
 namespace roundelay::gradients {
 
-// Python decides which parameters have masters (python/roundelay/torch/optimizer/master_weights.py), and
-// keeps the tensors alive. Callers hold the GIL, which copies release.
+// Python decides which parameters have masters, and keeps the tensors alive
+// (python/roundelay/torch/_internal/optimizer/master_weights.py). Callers hold the GIL, which copies release.
 class MasterPairs {
  public:
   using Pairs = std::vector<std::shared_ptr<MasterPair>>;

@@ -1,4 +1,4 @@
-// Tells the algorithms to Python code that runs without torch (python/roundelay/tuning_file.py).
+// Tells the algorithms to Python code that runs without torch (python/roundelay/tuning/file.py).
 #include <string>
 
 #include "base/algorithms.h"

@@ -1,5 +1,6 @@
-// Checks the environment for roundelayrun before it starts ranks (python/roundelay/run/settings.py). This is
-// a library of its own, so that it loads at once, without torch's libraries.
+// Checks the environment for roundelayrun before it starts ranks
+// (python/roundelay/run/arguments/settings.py). This is a library of its own, so that it loads at once,
+// without torch's libraries.
 #include <algorithm>
 #include <optional>
 #include <string>

@@ -99,7 +99,8 @@ class Context {
   virtual void begin_wait() = 0;
   virtual void end_wait() = 0;
 
-  // Returns the counters since init, by name. python/roundelay/torch/measure.py says what they count.
+  // Returns the counters since init, by name. python/roundelay/torch/_internal/measure.py says what they
+  // count.
   [[nodiscard]] virtual std::map<std::string, std::int64_t> stats() const = 0;
 
   // Returns this rank's recorder. The context owns it.

@@ -1,4 +1,4 @@
-// The job's secret, and what it proves. python/roundelay/_trust.py has the same protocol; vectors.txt has
+// The job's secret, and what it proves. python/roundelay/_internal/trust.py has the same protocol; vectors.txt has
 // results that both must give.
 //
 // A MAC is keyed BLAKE2b (third_party/blake2) of 32 bytes over a label and parts, each after its length (8

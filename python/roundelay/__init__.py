@@ -10,13 +10,13 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from roundelay import _trust, error_report
+from roundelay._internal import error_report, trust
 
 if TYPE_CHECKING:
     from roundelay.run.function.api import run as run
 
 __version__ = "0.1.0"
-_trust.take(os.environ)
+trust.take(os.environ)
 error_report.install()
 
 

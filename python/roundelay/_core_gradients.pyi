@@ -228,7 +228,7 @@ class Reducer:
 
     # order: reducers are waited for in this order, equal on all ranks. prefix: that of the optimizer's names.
     # root: the world rank that leads the process set. policy: has the methods agreed(), differs(), new_step()
-    # and reduce_sparse() of GradientSync (torch/optimizer/gradient_sync.py); it is not kept alive.
+    # and reduce_sparse() of GradientSync (_internal/optimizer/gradient_sync.py); it is not kept alive.
     def __init__(self, order: tuple[int, int], prefix: str, rule: Rule, root: int, policy: Any) -> None: ...
     @property
     def rules(self) -> HookRules: ...

@@ -21,13 +21,15 @@ class Command:
 
 COMMANDS = {
     "run": Command("start a program as the ranks of a job (the same as roundelayrun)", "roundelay.run.cli"),
-    "tune": Command("measure this cluster's algorithms, and write a tuning file", "roundelay.tune.cli"),
+    "tune": Command(
+        "measure this cluster's algorithms, and write a tuning file", "roundelay.tuning.cluster.cli"
+    ),
     "timeline": Command("sum up and draw a job's timeline", "roundelay.timeline.cli"),
     "trials": Command(
-        "sum up and draw what a job has tried (ROUNDELAY_AUTOTUNE_LOG)", "roundelay.trials.cli"
+        "sum up and draw what a job has tried (ROUNDELAY_AUTOTUNE_LOG)", "roundelay.tuning.trials.cli"
     ),
     "plan": Command("predict training on other machines, and what pays there", "roundelay.plan.cli"),
-    "doctor": Command("check this installation, and say how to cure what is wrong", "roundelay.doctor"),
+    "doctor": Command("check this installation, and say how to cure what is wrong", "roundelay.doctor.cli"),
 }
 
 
@@ -54,9 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser()
     given = parser.parse_args(words[:1])
     if given.check_build:
-        from roundelay import doctor
+        from roundelay.doctor.build import check_build
 
-        print(doctor.check_build())
+        print(check_build())
         return 0
     if given.command is None:
         parser.print_help()

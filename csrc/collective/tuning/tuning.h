@@ -1,5 +1,5 @@
 // The contents of a tuning file: the algorithms to take, and the constants of the cluster's links. Python
-// reads and checks the file (roundelay/tuning_file.py); rank 0's text reaches all ranks.
+// reads and checks the file (roundelay/tuning/file.py); rank 0's text reaches all ranks.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +39,8 @@ struct Tuning {
   std::vector<Link> links;
   std::vector<Choice> table;
 
-  // Returns the tuning of the text that tuning_file.agreed_text() makes. Errors: kInvalidArgument with the
-  // line that is wrong.
+  // Returns the tuning of the text that agreed_text() of roundelay/tuning/file.py makes. Errors:
+  // kInvalidArgument with the line that is wrong.
   static Result<Tuning> parse(std::string_view text);
   // Returns a level's constants; null if it has none.
   [[nodiscard]] const Link* link(std::string_view level) const;

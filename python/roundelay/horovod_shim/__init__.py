@@ -16,10 +16,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 SITE = str(Path(__file__).parent / "site")
 FORCE = "ROUNDELAY_RUN_AS_HOROVOD"
 HOROVOD_VERSION = "0.28.1"  # the shim has this version's interface
+INSTALLER = "roundelay"  # of a Horovod that environment.py has put into a Python environment
 
 
 def python_path(environment: Mapping[str, str]) -> str:
@@ -62,11 +67,14 @@ def installed() -> str | None:
         return str(Path(found.origin).parent)
     from importlib import metadata  # slow, and every launcher imports this module
 
-    from roundelay.horovod_shim.environment import is_ours
-
     # An editable install leaves only its name on the path, and no folder.
     others = metadata.distributions(name="horovod", path=paths)
     return next((str(other.locate_file("")) for other in others if not is_ours(other)), None)
+
+
+def is_ours(found: metadata.Distribution) -> bool:
+    """Returns whether environment.py has made a Horovod that importlib finds."""
+    return (found.read_text("INSTALLER") or "").strip() == INSTALLER
 
 
 def _is_horovod_shim(folder: Path) -> bool:

@@ -14,7 +14,6 @@ from pathlib import Path
 from roundelay import __version__, horovod_shim
 
 VERSION = f"{horovod_shim.HOROVOD_VERSION}+roundelay.{__version__}"
-_INSTALLER = "roundelay"
 _ENTRY = "roundelay.run.cli:main"
 _COMMAND = f"""#!{sys.executable}
 import sys
@@ -25,16 +24,15 @@ sys.exit(main(prog="horovodrun"))
 """
 
 
-def is_ours(found: metadata.Distribution) -> bool:
-    """Returns whether a Horovod that importlib finds was made here."""
-    return (found.read_text("INSTALLER") or "").strip() == _INSTALLER
-
-
 def add() -> list[Path]:
     """Writes the files and returns them. RuntimeError if a real Horovod is here, OSError if it cannot."""
     where = horovod_shim.installed()
     command = _scripts() / "horovodrun"
-    if where is None and command.exists() and _INSTALLER not in command.read_text(errors="replace"):
+    if (
+        where is None
+        and command.exists()
+        and horovod_shim.INSTALLER not in command.read_text(errors="replace")
+    ):
         where = str(command)
     if where is not None:
         raise RuntimeError(f"a real Horovod is installed in {where}: uninstall it first")
@@ -47,7 +45,7 @@ def add() -> list[Path]:
         command: _COMMAND,
         description / "METADATA": f"Metadata-Version: 2.1\nName: horovod\nVersion: {VERSION}\n"
         "Summary: Roundelay in Horovod's place\n",
-        description / "INSTALLER": f"{_INSTALLER}\n",
+        description / "INSTALLER": f"{horovod_shim.INSTALLER}\n",
         description / "entry_points.txt": f"[console_scripts]\nhorovodrun = {_ENTRY}\n",
     }
     record = description / "RECORD"
@@ -62,7 +60,7 @@ def remove() -> list[Path]:
     """Removes the files of `add` and returns them."""
     gone = []
     for found in metadata.distributions(name="horovod", path=[str(_packages())]):
-        if not is_ours(found):
+        if not horovod_shim.is_ours(found):
             continue
         for entry in found.files or []:
             file = Path(str(found.locate_file(entry))).resolve()

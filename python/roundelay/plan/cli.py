@@ -15,7 +15,7 @@ from typing import NoReturn, TypeVar
 
 from rich.console import Console
 
-from roundelay import output_file
+from roundelay._internal import output_file
 from roundelay.plan import learned, machines, outlook, recorded, report, shapes, study, units, ways
 from roundelay.plan.machines import Machines
 from roundelay.plan.shapes import Shape

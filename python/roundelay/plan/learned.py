@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from roundelay.layers.kernels import BACKWARD, FORWARD, Kernel, Update
-from roundelay.layers.times import LayerTimes
 from roundelay.plan.shapes import Layer, Shape
 from roundelay.plan.units import date_text
 from roundelay.plan.workload import Workload, from_layers
+from roundelay.tuning.kernels.kinds import BACKWARD, FORWARD, Kernel, Update
+from roundelay.tuning.kernels.times import LayerTimes
 
 
 def from_times(shape: Shape, times: LayerTimes, samples: float, origin: str) -> Workload:

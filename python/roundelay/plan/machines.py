@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from roundelay import _model, tuning_file
+from roundelay import _model
 from roundelay.plan.units import (
     PlanError,
     age_text,
@@ -21,7 +21,8 @@ from roundelay.plan.units import (
     seconds,
     time_text,
 )
-from roundelay.tuning_file import Tuning
+from roundelay.tuning import file as tuning_file
+from roundelay.tuning.file import Tuning
 
 STATED_ERROR = 0.2  # relative; of links that nobody has measured
 _SUMMING = 3  # bytes that move in memory to add one byte: two reads, one write

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable
 
 from roundelay import _model
-from roundelay.buckets import DEFAULT, Cuts, Extent, cut
 from roundelay.plan.workload import Workload
+from roundelay.tuning.buckets import DEFAULT, Cuts, Extent, cut
 
 _MOST_BUCKET = 1 << 62
 _SHARD_BYTES = 256 << 10  # kShardBytes of csrc/collective/levels/schedule.h

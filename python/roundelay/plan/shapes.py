@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from roundelay.layers.kernels import Convolution, ElementWise, Kernel, MatrixProduct, Normalisation
+from roundelay.tuning.kernels.kinds import Convolution, ElementWise, Kernel, MatrixProduct, Normalisation
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

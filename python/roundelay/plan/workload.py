@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from roundelay.layers.kernels import BACKWARD_WORK as BACKWARD
 from roundelay.plan.shapes import Shape
+from roundelay.tuning.kernels.kinds import BACKWARD_WORK as BACKWARD
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

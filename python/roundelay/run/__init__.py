@@ -1,10 +1,9 @@
 """`roundelayrun`: starts N ranks, with mpirun or without MPI, shows their output, and ends them together;
 `roundelay.run(func)` does the same with a function.
 
-A job uses these modules: `arguments` reads the command line, `job` decides what to start, `launcher`
-starts it and listens to the `agent` beside each rank, `result` finds the exit status. The launcher starts
-`mpi`'s mpirun, or `starter` on one machine, or `multi_host` with a `host_starter` on each host. The package
-`function` runs a Python function as a job.
+The packages are the processes of a job. `launcher` is roundelayrun's own, which reads `arguments`. It starts
+an mpirun, or a `starter` in its place. Those start an `agent` beside each rank, and the launcher listens to
+the agents. `system` is for all of them, and `function` runs a Python function as a job.
 """
 
 from __future__ import annotations

@@ -9,12 +9,14 @@ import sys
 from collections.abc import Callable, Sequence
 
 from roundelay import __version__
-from roundelay.run import arguments, job, limits, standard_files
+from roundelay.run.arguments import parser
 from roundelay.run.errors import UsageError
 from roundelay.run.function.result_pipe import ResultPipe
-from roundelay.run.launcher import Launcher, Settings
-from roundelay.run.output import Output
-from roundelay.run.result import JobResult
+from roundelay.run.launcher import job
+from roundelay.run.launcher.launcher import Launcher, Settings
+from roundelay.run.launcher.output import Output
+from roundelay.run.launcher.result import JobResult
+from roundelay.run.system import limits, standard_files
 
 
 def main(
@@ -30,11 +32,11 @@ def main(
 
     standard_files.open_all()
     try:
-        given = arguments.parse(prog, argv)
+        given = parser.parse(prog, argv)
         if given.version or given.check_build:
-            from roundelay import doctor
+            from roundelay.doctor.build import check_build
 
-            print(doctor.check_build() if given.check_build else __version__)
+            print(check_build() if given.check_build else __version__)
             return 0
         return _run(given, prog, say, result_pipe)
     except UsageError as error:

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from roundelay import overlap
+from roundelay.timeline import overlap
 from roundelay.timeline.events import Event, Trace
 from roundelay.timeline.intervals import Interval, clip, intersect, subtract, total, union
 

@@ -9,14 +9,7 @@ import torch as _torch  # noqa: F401  the core links to torch's libraries: they 
 
 from roundelay.errors import HorovodInternalError, NotInThisVersionError
 from roundelay.torch import elastic, mpi_ops, strategies
-from roundelay.torch.compression import Compression
-from roundelay.torch.functions import (
-    allgather_object,
-    broadcast_object,
-    broadcast_optimizer_state,
-    broadcast_parameters,
-)
-from roundelay.torch.global_state import (
+from roundelay.torch._internal.global_state import (
     ccl_built,
     cross_rank,
     cross_size,
@@ -40,8 +33,9 @@ from roundelay.torch.global_state import (
     start_timeline,
     stop_timeline,
 )
-from roundelay.torch.measure import stats
-from roundelay.torch.operations import (
+from roundelay.torch._internal.measure import stats
+from roundelay.torch._internal.mstopk import mstopk
+from roundelay.torch._internal.operations import (
     Adasum,
     Average,
     Max,
@@ -76,13 +70,19 @@ from roundelay.torch.operations import (
     sparse_allreduce_async,
     synchronize,
 )
+from roundelay.torch._internal.optimizer.join_context import join_context
+from roundelay.torch._internal.report import report
+from roundelay.torch._internal.topology import topology
+from roundelay.torch.compression import Compression
+from roundelay.torch.functions import (
+    allgather_object,
+    broadcast_object,
+    broadcast_optimizer_state,
+    broadcast_parameters,
+)
 from roundelay.torch.optimizer import DistributedOptimizer, _DistributedOptimizer  # noqa: F401  older Horovods
-from roundelay.torch.optimizer.join_context import join_context
 from roundelay.torch.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from roundelay.torch.report import report
 from roundelay.torch.sync_batch_norm import SyncBatchNorm
-from roundelay.torch.top_k import mstopk
-from roundelay.torch.topology import topology
 
 if TYPE_CHECKING:
     from roundelay.torch import optim

@@ -18,14 +18,15 @@ from typing import Any
 
 import torch
 
-from roundelay import _core, _trust
+from roundelay import _core
+from roundelay._internal import trust
 from roundelay.errors import HorovodInternalError, MismatchError
-from roundelay.torch import operations
-from roundelay.torch.operations.common import Call, row_of_this_rank
-from roundelay.torch.optimizer_layout import Layout, layout_of, needs_order, renumbered, rows_in
-from roundelay.torch.parameter_list import difference
+from roundelay.torch._internal import operations
+from roundelay.torch._internal.operations.common import Call, row_of_this_rank
+from roundelay.torch._internal.optimizer_layout import Layout, layout_of, needs_order, renumbered, rows_in
+from roundelay.torch._internal.parameter_list import difference
+from roundelay.torch._internal.unfit import check_fit
 from roundelay.torch.process_sets import ProcessSet, global_process_set
-from roundelay.torch.unfit import check_fit
 
 try:
     from cloudpickle import dump as _dump  # it pickles lambdas and local classes, too
@@ -196,11 +197,11 @@ class _Payload:
 
     def _mac(self, name: str, sender: int) -> list[int]:
         """Returns the MAC of the bytes as numbers; zeros if the job has no secret."""
-        secret = _trust.secret()
-        if secret == _trust.NO_SECRET:
-            return list(_MAC.unpack(_trust.NO_SECRET))
+        secret = trust.secret()
+        if secret == trust.NO_SECRET:
+            return list(_MAC.unpack(trust.NO_SECRET))
         parts = (name.encode(), sender.to_bytes(4, "little"), self.data.numpy().data)
-        return list(_MAC.unpack(_trust.mac(secret, "object", *parts)))
+        return list(_MAC.unpack(trust.mac(secret, "object", *parts)))
 
     def raise_error(self, sender: int) -> None:
         if self.cause is not None:

@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-from roundelay import _gpu
+from roundelay._internal import gpu
 from roundelay.errors import HorovodInternalError
-from roundelay.torch.basics import HorovodBasics as _HorovodBasics
-from roundelay.torch.compression import Compression
-from roundelay.torch.global_state import (
+from roundelay.torch._internal.basics import HorovodBasics as _HorovodBasics
+from roundelay.torch._internal.global_state import (
     ccl_built,
     cross_rank,
     cross_size,
@@ -32,7 +31,8 @@ from roundelay.torch.global_state import (
     start_timeline,
     stop_timeline,
 )
-from roundelay.torch.operations import *
+from roundelay.torch._internal.operations import *
+from roundelay.torch.compression import Compression
 from roundelay.torch.process_sets import *
 
 _basics = _HorovodBasics()
@@ -40,7 +40,7 @@ _basics = _HorovodBasics()
 
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
     """Returns whether this process sees a GPU; False for a framework other than ``torch``."""
-    return ext_base_name == "torch" and _gpu.is_available()
+    return ext_base_name == "torch" and gpu.is_available()
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:

@@ -9,8 +9,8 @@ from torch._compile import _disable_dynamo
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from roundelay.torch.operations import Sum, allreduce_, allreduce_async_, synchronize
-from roundelay.torch.operations.common import Call
+from roundelay.torch._internal.operations import Sum, allreduce_, allreduce_async_, synchronize
+from roundelay.torch._internal.operations.common import Call
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 __all__ = ["SyncBatchNorm"]

@@ -23,7 +23,7 @@ CHUNK = 4
 # Each rank's gradient is its number and one, everywhere. So the first half of the chunks is sent first.
 TRAINING = f"""
 import warnings
-from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
 ELEMENTS, CHUNK = 1 << 16, {CHUNK}
 CHECKPOINT = Path(sys.argv[1], "checkpoint.pt")
 weight = torch.nn.Parameter(torch.zeros(ELEMENTS))

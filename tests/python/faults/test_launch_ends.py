@@ -38,7 +38,9 @@ def test_lines_of_several_ranks_are_never_mixed(job: Job) -> None:
 def test_verbose_says_what_runs_where(job: Job) -> None:
     status, _, err = job.run(2, "", "--verbose")
     assert status == 0
-    assert re.search(r"roundelayrun: .*mpirun .*-np 2" if job.way else r"roundelayrun: .*/starter\.py 2", err)
+    assert re.search(
+        r"roundelayrun: .*mpirun .*-np 2" if job.way else r"roundelayrun: .*/single_host\.py 2", err
+    )
     assert len(re.findall(r"roundelayrun: rank [01] is pid \d+ on \S+, OMP_NUM_THREADS=\d+", err)) == 2
 
 

@@ -18,7 +18,7 @@ import roundelay
 from hosts_here import SSH, local_ssh
 from in_time import crowd, expect_within
 from launch_job import LIMIT_S, PROMISED_S, Job
-from roundelay.run import host_starter
+from roundelay.run.starter import on_host
 
 THREE = "127.0.0.2:2,127.0.0.3:1,127.0.0.4:3"
 STUBBORN = """
@@ -92,7 +92,7 @@ def test_secrets_are_in_no_list_of_processes_and_only_loopback_listens(
         lines = job.left()  # with their command lines, as anyone on the machine can see them
         assert (
             len(lines) >= 9
-        )  # the launcher, multi_host.py, two of ssh or what it started, three agents and programs
+        )  # the launcher, several_hosts.py, two of ssh or what it started, three agents and programs
         assert not any("swordfish" in line for line in lines)
         assert listeners(job) == {"0100007F"}  # 127.0.0.1, of the launcher and of rank 0
         process.send_signal(signal.SIGINT)
@@ -142,18 +142,18 @@ def test_a_host_that_does_not_answer_in_time(job: Job) -> None:
     ],
 )
 def test_a_host_that_lacks_what_the_plan_needs(plan: dict[str, object], complaint: str) -> None:
-    whole = host_starter.Plan({}, "/", ["true"], 1, [], ["127.0.0.1"], serves=False)
+    whole = on_host.Plan({}, "/", ["true"], 1, [], ["127.0.0.1"], serves=False)
     line = json.dumps({**json.loads(whole.to_line()), **plan}) + "\n{}\n"
     done = subprocess.run(
-        [sys.executable, "-I", "-S", host_starter.__file__],
+        [sys.executable, "-I", "-S", on_host.__file__],
         input=line.encode(),
         capture_output=True,
         timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == 1
-    assert done.stdout.startswith(host_starter.ANSWER)
-    assert json.loads(done.stdout[len(host_starter.ANSWER) :])["error"].startswith(complaint)
+    assert done.stdout.startswith(on_host.ANSWER)
+    assert json.loads(done.stdout[len(on_host.ANSWER) :])["error"].startswith(complaint)
 
 
 def test_a_function_reaches_all_hosts(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,8 +205,8 @@ def test_ranks_that_are_stopped_end_with_the_others(job: Job) -> None:
     ("who", "body"),
     [
         ("roundelay.run.cli", STUBBORN + FORKING),
-        ("multi_host.py", STUBBORN + FORKING),
-        ("host_starter.py", STUBBORN),
+        ("several_hosts.py", STUBBORN + FORKING),
+        ("on_host.py", STUBBORN),
     ],
     ids=["launcher", "several", "host"],
 )
@@ -219,7 +219,7 @@ def test_nothing_outlives_what_started_it(job: Job, who: str, body: str) -> None
         os.kill(int(victims[-1].partition(":")[0]), signal.SIGKILL)
         job.expect_nothing_left(within_s=PROMISED_S + 1.0)
         assert process.wait(LIMIT_S) != 0
-        if who == "host_starter.py":
+        if who == "on_host.py":
             assert process.stderr is not None
             assert re.search(rb"rank \d \(pid \d+ on \S+\) failed first: killed by", process.stderr.read())
 

@@ -22,7 +22,7 @@ RANKS, KILLED = 3, 128 + 9
 # Backward brings the gradient of `whole` first, so that it lies in the first rank's shard of the bucket.
 TRAINING = """
 import ctypes, mmap
-from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
 whole = torch.nn.Parameter(torch.zeros(1 << 14))
 matrix = torch.nn.Parameter(torch.zeros(300, 400))
 optimizer = hvd.DistributedOptimizer(

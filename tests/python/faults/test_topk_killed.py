@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
 RANKS, KILLED = 3, 128 + 9
 BODY = """
-from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
 ELEMENTS = 1 << 16
 weight = torch.nn.Parameter(torch.zeros(ELEMENTS))
 optimizer = hvd.DistributedOptimizer(

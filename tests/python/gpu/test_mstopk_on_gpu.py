@@ -7,7 +7,7 @@ import torch
 import gpu_device
 import roundelay.torch as hvd
 from ranks import run_checks
-from roundelay.torch.top_k import Select
+from roundelay.torch._internal.mstopk import Select
 
 _SELECTS: tuple[Select, ...] = ("mstopk", "radix", "auto")
 

@@ -26,7 +26,7 @@ from parallel.test_gradient_pool import (  # noqa: F401  on a GPU, too
     check_what_nobody_holds_is_not_moved_out,
 )
 from ranks import run_checks
-from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
 pytestmark = pytest.mark.slow

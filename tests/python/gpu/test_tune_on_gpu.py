@@ -12,8 +12,8 @@ import pytest
 
 import starts
 from ranks import PATHS
-from roundelay import tuning_file
-from roundelay.tuning_file import ALGORITHMS, GPU, Choice, Level
+from roundelay.tuning import file as tuning_file
+from roundelay.tuning.file import ALGORITHMS, GPU, Choice, Level
 
 pytestmark = [pytest.mark.slow]
 # Gives each rank, whatever its program, the fake device.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import starts
-from roundelay import tuning_file
-from roundelay.tuning_file import Cluster, Level, Link
+from roundelay.tuning import file as tuning_file
+from roundelay.tuning.file import Cluster, Level, Link
 from tunings import TUNING
 
 pytestmark = pytest.mark.slow

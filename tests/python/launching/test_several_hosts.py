@@ -18,7 +18,7 @@ import starts
 from in_time import expect_within, three_tries
 from launched import SCRIPT, check, results
 from ranks import mpirun
-from roundelay.run.mpi import exported
+from roundelay.run.launcher.mpi import exported
 from tests.rig import Rig, why_not
 
 _REASON = why_not()
@@ -64,7 +64,7 @@ def test_torchrun_on_each_host(rig: Rig, tmp_path: Path) -> None:
 
 
 def test_roundelayrun_by_ssh(rig: Rig, tmp_path: Path) -> None:
-    pytest.importorskip("roundelay.run.multi_host", reason="no hosts without MPI in this version")
+    pytest.importorskip("roundelay.run.starter.several_hosts", reason="no hosts without MPI in this version")
     slots = (1, 2)
     hosts = ",".join(f"{rig.host(node)}:{count}" for node, count in enumerate(slots))
     launcher = [*rig.on(0), *starts.ROUNDELAYRUN, "--gloo", "-np", str(sum(slots)), "-H", hosts]
@@ -82,7 +82,8 @@ import dataclasses, faulthandler, os, sys, time
 from pathlib import Path
 faulthandler.dump_traceback_later(80, exit=True)
 import torch
-from roundelay import _backend, _core
+from roundelay._internal import backend
+from roundelay import _core
 
 here = Path(sys.argv[1])
 (here / f"here.{os.environ['RANK']}").touch()
@@ -91,7 +92,7 @@ while len(list(here.glob("here.*"))) < int(os.environ["WORLD_SIZE"]):
 
 def attempt(interface="", patience="30"):
     os.environ.update(ROUNDELAY_INTERFACE=interface, ROUNDELAY_START_TIMEOUT=patience)
-    path, launch = _backend.choose("auto")
+    path, launch = backend.choose("auto")
     try:
         _core.init(path, _core.Rendezvous(**dataclasses.asdict(launch.rendezvous)))
     except (RuntimeError, ValueError) as error:

@@ -12,7 +12,7 @@ import pytest
 import starts
 from hosts_here import local_ssh
 from ranks import mpirun
-from roundelay.run import torch_variables
+from roundelay.run.agent import torch_variables
 from tests.rig import Rig, why_not
 
 HOSTS = ("--gloo", "-H", "127.0.0.2:2,127.0.0.3:1")

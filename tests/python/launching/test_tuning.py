@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import starts
-from roundelay import tuning_file
 from roundelay.timeline import events
-from roundelay.tuning_file import Choice, Cluster, Level, Tuning
+from roundelay.tuning import file as tuning_file
+from roundelay.tuning.file import Choice, Cluster, Level, Tuning
 from tests.rig import Rig, why_not
 
 _REASON = why_not()

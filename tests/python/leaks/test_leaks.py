@@ -14,7 +14,7 @@ import torch
 
 import roundelay.torch as hvd
 from ranks import mpirun, run_checks
-from roundelay.torch.operations import handles
+from roundelay.torch._internal.operations import handles
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(mpirun() is None, reason="no mpirun")]
 

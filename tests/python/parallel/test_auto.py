@@ -15,11 +15,11 @@ import torch
 
 import roundelay.torch as hvd
 from ranks import run_checks
-from roundelay.buckets import Cuts
 from roundelay.timeline import events
-from roundelay.torch.gradients import pool_tuner
-from roundelay.torch.optimizer import wrapper_of
-from roundelay.torch.tuning.gate import Watch
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
+from roundelay.torch._internal.tuning import pool_tuner
+from roundelay.torch._internal.tuning.gate import Watch
+from roundelay.tuning.buckets import Cuts
 from small_gradients import add_gradients, make_parameters, use_pool
 
 BUCKETS = 4

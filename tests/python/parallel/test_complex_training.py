@@ -12,8 +12,8 @@ from torch import nn
 
 import roundelay.torch as hvd
 from ranks import run_checks
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch.functions import broadcast_optimizer_state, broadcast_parameters
-from roundelay.torch.optimizer import wrapper_of
 from roundelay.torch.strategies import DASO
 
 STEPS = 8

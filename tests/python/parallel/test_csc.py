@@ -18,7 +18,7 @@ from csc_training import FINE, SIZES, masks, residuals, step, until_buckets
 from exact_training import Training
 from ranks import run_checks
 from roundelay.errors import MismatchError
-from roundelay.torch.strategies.sgd_steps import DECAY_KEY, runs_of
+from roundelay.torch.strategies._lossy.sgd_steps import DECAY_KEY, runs_of
 
 
 @pytest.mark.parametrize("np", [2, pytest.param(4, marks=pytest.mark.nightly)])

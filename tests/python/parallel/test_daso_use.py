@@ -17,7 +17,7 @@ import roundelay.torch as hvd
 from daso_training import Training, close, daso, layouts, nodes_of
 from ranks import run_checks
 from roundelay.errors import MismatchError
-from roundelay.torch.strategies.transfer import Transfer
+from roundelay.torch.strategies._daso.transfer import Transfer
 from sequential_daso import Epoch, Program
 from sequential_local_sgd import loss_of
 

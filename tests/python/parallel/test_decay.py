@@ -10,7 +10,7 @@ from torch import nn
 
 import roundelay.torch as hvd
 from ranks import run_checks
-from roundelay.torch.strategies.sgd_steps import DECAY_KEY
+from roundelay.torch.strategies._lossy.sgd_steps import DECAY_KEY
 
 SIZES = (70, 300, 5, 128, 33)
 FINE = "dense_below=6"

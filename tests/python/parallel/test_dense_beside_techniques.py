@@ -13,8 +13,8 @@ from torch import nn
 
 import roundelay.torch as hvd
 from ranks import run_checks
-from roundelay.torch.optimizer import wrapper_of
-from roundelay.torch.optimizer.techniques import Techniques
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
+from roundelay.torch._internal.optimizer.techniques import Techniques
 from small_gradients import make_parameters
 
 KEEPING = ("cyclic:parts=3", "csc:keep=0.3,chunk_elements=4,dense_below=0,momentum=none")

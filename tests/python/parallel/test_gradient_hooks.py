@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 import roundelay.torch as hvd
 from ranks import run_checks
-from roundelay.torch.optimizer.gradient_sync import GradientSync
+from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
 NUMBER = 5  # in one bucket

@@ -17,8 +17,8 @@ from torch import nn
 import roundelay.torch as hvd
 from ranks import run_checks
 from roundelay import _core
-from roundelay.torch.optimizer import wrapper_of
-from roundelay.torch.optimizer.join_context import join_context
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
+from roundelay.torch._internal.optimizer.join_context import join_context
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
 

@@ -15,7 +15,7 @@ from horovod_rules import expect_bits, reduced, values
 from ranks import run_checks
 from roundelay import _core
 from roundelay.errors import MismatchError
-from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from small_gradients import POOLED, WIRE, add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool
 
 HALVES = {hvd.Compression.fp16: torch.float16, hvd.Compression.bf16: torch.bfloat16}

@@ -10,7 +10,7 @@ import torch
 
 import roundelay.torch as hvd
 from ranks import CHECKS, launch_without_mpi
-from roundelay.torch.gradients import pool_tuner
+from roundelay.torch._internal.tuning import pool_tuner
 from small_gradients import add_gradients, make_parameters, use_pool
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from torch import nn
 import roundelay.torch as hvd
 from ranks import CHECKS, launch_without_mpi, run_checks
 from roundelay.errors import MismatchError
-from roundelay.torch.optimizer.gradient_sync import GradientSync
+from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
 from roundelay.torch.strategies import LocalSGD
 from sequential_local_sgd import Settings, loss_of, make_model, momentum, nesterov, train
 from some_ranks import all_but_the_last, process_set_of

@@ -12,8 +12,8 @@ import torch
 import roundelay.torch as hvd
 from ranks import CHECKS, launch_without_mpi, run_checks
 from roundelay.errors import MismatchError
-from roundelay.torch.optimizer import wrapper_of
-from roundelay.torch.optimizer.join_context import join_context
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
+from roundelay.torch._internal.optimizer.join_context import join_context
 from some_ranks import all_but_the_last, process_set_of
 
 HALVES = (torch.bfloat16, torch.float16)

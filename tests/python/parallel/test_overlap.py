@@ -16,7 +16,7 @@ import torch
 import roundelay.torch as hvd
 from in_time import wait_until
 from ranks import run_checks
-from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
 
 LAYERS = 6
 WIDTH = 256  # a layer's gradient fills a bucket

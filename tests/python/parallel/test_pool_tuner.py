@@ -14,11 +14,11 @@ from torch import nn
 
 import roundelay.torch as hvd
 from ranks import run_checks
-from roundelay.buckets import DEFAULT, Cuts
-from roundelay.torch.gradients.pool_tuner import PATIENCE
-from roundelay.torch.optimizer import wrapper_of
-from roundelay.torch.optimizer.gradient_sync import GradientSync
-from roundelay.torch.tuning import calibration
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
+from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
+from roundelay.torch._internal.tuning import calibration
+from roundelay.torch._internal.tuning.pool_tuner import PATIENCE
+from roundelay.tuning.buckets import DEFAULT, Cuts
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
 SIZE = 1 << 14  # elements: 24 parameters are 1.5 MiB

@@ -13,8 +13,8 @@ import roundelay.torch as hvd
 from exact_training import Training, until_buckets
 from ranks import run_checks, run_checks_on_pairs
 from roundelay.errors import MismatchError
-from roundelay.torch.optimizer import wrapper_of
-from roundelay.torch.strategies.nodes import Levels
+from roundelay.torch._internal.nodes import Levels
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
 
 FINE = "dense_below=6"
 SIZES = ((12, 20), (30, 8), (5,), (16, 3, 2, 2), (40,), (24, 24))

@@ -20,7 +20,7 @@ import torch
 import roundelay
 import roundelay.torch as hvd
 from ranks import run_checks
-from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
 
 OURS = str(Path(roundelay.__file__).parent)
 FEW, MANY = 6, 24

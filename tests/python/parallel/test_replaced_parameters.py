@@ -11,7 +11,7 @@ import torch
 
 import roundelay.torch as hvd
 from ranks import run_checks
-from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from small_gradients import POOLED, WIRE, gradient_of, make_parameters, sum_of_ranks, wrapped_sgd
 
 Parameters = list[torch.nn.Parameter]

@@ -14,8 +14,8 @@ import roundelay.torch as hvd
 from own_strategies import Choosing
 from ranks import run_checks
 from resumed_training import CSC, ENV, POWER_SGD, RUNS, STEPS, Training, adamw, same
-from roundelay.buckets import Cuts
-from roundelay.torch.gradients import pool_tuner
+from roundelay.torch._internal.tuning import pool_tuner
+from roundelay.tuning.buckets import Cuts
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])

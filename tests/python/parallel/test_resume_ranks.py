@@ -14,7 +14,7 @@ import roundelay.torch as hvd
 from ranks import run_checks
 from resumed_training import CSC, ENV, POWER_SGD, TOPK, Training, same
 from roundelay.errors import MismatchError
-from roundelay.torch.optimizer import gradient_sync
+from roundelay.torch._internal.optimizer import gradient_sync
 
 
 @pytest.mark.parametrize("np", [2, 4])

@@ -54,10 +54,11 @@ CORE = """
 import dataclasses, faulthandler, os
 faulthandler.dump_traceback_later(80, exit=True)
 import torch
-from roundelay import _backend, _core
+from roundelay._internal import backend
+from roundelay import _core
 
 def attempt(**changes):
-    path, launch = _backend.choose("auto", {**os.environ, **changes})
+    path, launch = backend.choose("auto", {**os.environ, **changes})
     try:
         _core.init(path, _core.Rendezvous(**dataclasses.asdict(launch.rendezvous)))
     except RuntimeError as error:

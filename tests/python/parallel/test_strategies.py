@@ -13,8 +13,8 @@ import roundelay.torch as hvd
 from own_strategies import Choosing
 from ranks import run_checks
 from roundelay.errors import MismatchError
-from roundelay.torch.optimizer import wrapper_of
-from roundelay.torch.optimizer.techniques import Techniques
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
+from roundelay.torch._internal.optimizer.techniques import Techniques
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool
 
 

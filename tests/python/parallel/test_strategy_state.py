@@ -19,8 +19,8 @@ import roundelay.torch as hvd
 from exact_training import Training
 from own_strategies import Choosing
 from ranks import run_checks
-from roundelay.buckets import Cuts
-from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
+from roundelay.tuning.buckets import Cuts
 
 STRATEGIES = ("cyclic:parts=3", "csc:keep=0.3,chunk_elements=4,dense_below=6")
 ON_CPUS = ("topk:density=0.3,dense_below=6",)

@@ -16,7 +16,7 @@ import roundelay.torch as hvd
 from exact_training import Training, until_buckets
 from ranks import run_checks, run_checks_on_pairs
 from roundelay.errors import MismatchError
-from roundelay.torch.strategies.nodes import Levels
+from roundelay.torch._internal.nodes import Levels
 
 SIZES = (70, 300, 5, 128, 64, 33)
 FINE = "dense_below=6"

@@ -8,7 +8,7 @@ import pytest
 
 import roundelay.torch as hvd
 from ranks import CHECKS, launch, launch_without_mpi, mpirun
-from roundelay.torch.topology import Level, Part
+from roundelay.torch._internal.topology import Level, Part
 from starts import ROUNDELAYRUN, run
 
 pytestmark = pytest.mark.slow

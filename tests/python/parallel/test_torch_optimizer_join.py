@@ -9,7 +9,7 @@ import torch
 
 import roundelay.torch as hvd
 from ranks import run_checks
-from roundelay.torch.optimizer.join_context import join_context
+from roundelay.torch._internal.optimizer.join_context import join_context
 from small_gradients import POOLED, add_gradients, gradient_of, make_parameters, wrapped_sgd
 from some_ranks import all_but_the_last, process_set_of
 

@@ -6,7 +6,7 @@ import torch
 
 from exact_training import Training
 from roundelay.torch.strategies import Sent
-from roundelay.torch.strategies.sgd_steps import runs_of
+from roundelay.torch.strategies._lossy.sgd_steps import runs_of
 
 SIZES = (70, 300, 5, 128, 64, 33)
 FINE = "chunk_elements=8,dense_below=6"

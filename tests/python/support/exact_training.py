@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from roundelay.torch.optimizer import wrapper_of
-from roundelay.torch.optimizer.techniques import Techniques
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
+from roundelay.torch._internal.optimizer.techniques import Techniques
 
 SIZES = (5, 16, 64, 33, 7)
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.utils import backend_registration
 
-from roundelay import _gpu
+from roundelay._internal import gpu
 
 NAME = os.environ.get("RANKS_DEVICE", "fakegpu")
 _LONG = 2_000_000_000  # cycles
@@ -72,7 +72,7 @@ def _use_fake() -> None:
     torch.ops.load_library(str(LIBRARY))
     backend_registration.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, _Device(NAME))
-    _gpu.use(str(LIBRARY), NAME)
+    gpu.use(str(LIBRARY), NAME)
 
 
 def _call(name: str, *arguments: Any) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from roundelay.run.processes import adopt_orphans, end_orphans
+from roundelay.run.system.processes import adopt_orphans, end_orphans
 from roundelay.torch.data import DataCache, memory_folder
 
 LENGTH, NUMBERS = 400, 3000  # 12 kB each: every write has overflow pages

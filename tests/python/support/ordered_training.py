@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
 
 NAMES = ("a", "b", "c", "d")
 FORMS = ("named_parameters", "param_names")  # who gets the names: DistributedOptimizer, or torch's optimizer

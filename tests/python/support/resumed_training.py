@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from roundelay.torch.gradients.pool_plan import PoolPlan
-from roundelay.torch.optimizer import wrapper_of
-from roundelay.torch.optimizer.gradient_sync import GradientSync
+from roundelay.torch._internal.gradients.pool_plan import PoolPlan
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
+from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
 
 CSC = "csc:keep=0.3,chunk_elements=4,dense_below=6"
 TOPK = "topk:density=0.2,dense_below=6"

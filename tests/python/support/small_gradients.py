@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import roundelay.torch as hvd
-from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch._internal.optimizer.distributed import wrapper_of
 
 POOLED = "RANKS_POOLED"
 WIRE = "RANKS_WIRE"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roundelay.tuning_file import Choice, Cluster, Level, Link, Measurement, Tuning
+from roundelay.tuning.file import Choice, Cluster, Level, Link, Measurement, Tuning
 
 TUNING = Tuning(
     date="2026-01-02T03:04:05Z",

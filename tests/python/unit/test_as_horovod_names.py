@@ -15,7 +15,8 @@ import torch
 
 from roundelay import horovod_shim
 from roundelay.errors import HorovodInternalError, NotInThisVersionError
-from roundelay.torch import elastic, global_state, mpi_ops, operations, process_sets
+from roundelay.torch import elastic, mpi_ops, process_sets
+from roundelay.torch._internal import global_state, operations
 
 LIFE = """
 init shutdown is_initialized rank size local_rank local_size cross_rank cross_size is_homogeneous

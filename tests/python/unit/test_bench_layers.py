@@ -8,8 +8,8 @@ import statistics
 import pytest
 
 from benchmarks import layers
-from roundelay.layers.times import Errors, KernelTimes, LayerTimes, Roofline
 from roundelay.plan import shapes
+from roundelay.tuning.kernels.times import Errors, KernelTimes, LayerTimes, Roofline
 
 FOUND = {
     "machine": {"cores": 2, "cpu": "chip"},

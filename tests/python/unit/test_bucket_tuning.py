@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roundelay.buckets import (
+from roundelay.torch._internal.tuning import gate
+from roundelay.torch._internal.tuning.calibration import crowded, fit
+from roundelay.torch._internal.tuning.gate import DENSE_COST, Cost
+from roundelay.torch._internal.tuning.pool_tuner import PATIENCE, OrderWatch
+from roundelay.torch._internal.tuning.search import Model, Search, Setting, worth_trying
+from roundelay.tuning.buckets import (
     DEFAULT,
     Cuts,
     Extent,
@@ -24,11 +29,6 @@ from roundelay.buckets import (
     pieces,
     predicted_end,
 )
-from roundelay.torch.gradients.pool_tuner import PATIENCE, OrderWatch
-from roundelay.torch.tuning import gate
-from roundelay.torch.tuning.calibration import crowded, fit
-from roundelay.torch.tuning.gate import DENSE_COST, Cost
-from roundelay.torch.tuning.search import Model, Search, Setting, worth_trying
 
 MIB = 1 << 20
 NO_LIMIT = 1 << 40

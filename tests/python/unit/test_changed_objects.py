@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from roundelay import _trust
+from roundelay._internal import trust
 from roundelay.errors import HorovodInternalError
-from roundelay.torch import functions, operations
+from roundelay.torch import functions
+from roundelay.torch._internal import operations
 from roundelay.torch.functions import _Payload
 
 SECRET = bytes(range(1, 33))
@@ -32,7 +33,7 @@ def bytes_of(obj: object) -> torch.Tensor:
 
 @pytest.fixture(autouse=True)
 def no_code_runs(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(_trust, "secret", lambda: SECRET)
+    monkeypatch.setattr(trust, "secret", lambda: SECRET)
     yield
     assert ran == []
 
@@ -94,7 +95,7 @@ def test_a_mac_is_of_one_sender_and_one_name() -> None:
 
 
 def test_without_a_secret_nothing_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_trust, "secret", lambda: _trust.NO_SECRET)
+    monkeypatch.setattr(trust, "secret", lambda: trust.NO_SECRET)
     payload = _Payload(bytes_of([1, 2]))
     assert payload.head("w", 0)[2:] == [0] * 4
     assert payload.content("w", 0, payload.head("w", 0)) == [1, 2]

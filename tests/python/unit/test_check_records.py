@@ -37,11 +37,11 @@ class Bucket:
 
 def _check(root: Path, text: str, allowed: dict[str, str] | None = None, stub: str = STUB) -> list[str]:
     package = root / "python" / "roundelay"
-    (package / "torch" / "optimizer").mkdir(parents=True)
-    (package / "torch" / "gradients").mkdir()
+    for folder in check_records.FOLDERS:
+        (package / folder).mkdir(parents=True)
     (package / "_core.pyi").write_text(stub)
     (package / "_core_part.pyi").write_text(PART)
-    (package / "torch" / "optimizer" / "sync.py").write_text(text)
+    (package / check_records.FOLDERS[0] / "sync.py").write_text(text)
     return check_records.check(root, allowed or {})
 
 
@@ -60,7 +60,7 @@ def _check(root: Path, text: str, allowed: dict[str, str] | None = None, stub: s
     ],
 )
 def test_a_field_that_cpp_has(tmp_path: Path, text: str, field: str, there: str) -> None:
-    file = "python/roundelay/torch/optimizer/sync.py"
+    file = "python/roundelay/torch/_internal/optimizer/sync.py"
     assert _check(tmp_path, text) == [f"{file}: {field} has the name of _core.{there}: ask that one"]
 
 
@@ -80,8 +80,9 @@ def test_what_is_no_field_that_cpp_has(tmp_path: Path, text: str) -> None:
 
 def test_a_list_with_reasons_allows_what_is_there(tmp_path: Path) -> None:
     allowed = {"A.run": "it counts something else", "A.passes": "it was there once"}
+    file = "python/roundelay/torch/_internal/optimizer/sync.py"
     assert _check(tmp_path, "class A:\n  run: int\n  _run: int\n", allowed) == [
-        "python/roundelay/torch/optimizer/sync.py: A._run has the name of _core.Bucket.run: ask that one",
+        f"{file}: A._run has the name of _core.Bucket.run: ask that one",
         "A.passes is no field with a property's name any more: remove it from tools/check_records.py",
     ]
 
@@ -96,5 +97,6 @@ def test_this_repository_has_something_to_compare() -> None:
     owners = check_records.properties(check_records.stub_classes(ROOT / check_records.PACKAGE / "_core.pyi"))
     found = [record for _, record in check_records.records(ROOT)]
     assert {"wanted", "technique"} <= owners.keys()
-    assert {path.parent.name for path, _ in check_records.records(ROOT)} == {"optimizer", "gradients"}
+    folders = {path.parent.name for path, _ in check_records.records(ROOT)}
+    assert folders == {"optimizer", "gradients", "tuning"}
     assert sum(len(check_records.fields(record)) for record in found) > 50

@@ -10,8 +10,8 @@ import torch
 
 import roundelay.torch as hvd
 from roundelay.torch.strategies import DASO, parse
-from roundelay.torch.strategies.flat_copy import FlatCopy
-from roundelay.torch.strategies.skips import BLOCKING, Schedule, Skips
+from roundelay.torch.strategies._daso.flat_copy import FlatCopy
+from roundelay.torch.strategies._daso.skips import BLOCKING, Schedule, Skips
 
 
 def run(schedule: Schedule, losses: list[float]) -> list[Skips]:

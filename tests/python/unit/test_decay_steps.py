@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from roundelay.torch.strategies.pool_shapes import pool_strides
-from roundelay.torch.strategies.sgd_steps import (
+from roundelay.torch.strategies._lossy.sgd_steps import (
     DECAY_KEY,
     Elements,
     decays_of,
@@ -19,6 +18,7 @@ from roundelay.torch.strategies.sgd_steps import (
     put_back,
     take,
 )
+from roundelay.torch.strategies._shared.pool_shapes import pool_strides
 
 SIZES = (40, 9)
 STEPS = 40

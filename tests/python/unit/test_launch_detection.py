@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roundelay import _launch
+from roundelay._internal import launch_detection
 
 TORCH = {
     "RANK": "3",
@@ -75,7 +75,7 @@ WRONG = {
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_launcher_is_recognised(name: str) -> None:
     environment, expected = CHOSEN[name]
-    launch = _launch.detect(environment)
+    launch = launch_detection.detect(environment)
     assert launch.bootstrap == expected, launch.why
     assert (launch.rendezvous is not None) == (expected == "store")
 
@@ -84,18 +84,18 @@ def test_a_launcher_is_recognised(name: str) -> None:
 def test_an_environment_without_sense_is_one_line(name: str) -> None:
     environment, message = WRONG[name]
     with pytest.raises(RuntimeError, match=message) as raised:
-        _launch.detect(environment)
+        launch_detection.detect(environment)
     assert "\n" not in str(raised.value)
 
 
 def test_a_bootstrap_that_is_asked_for_wins() -> None:
     both = {**OPEN_MPI, **TORCHRUN}
-    assert _launch.detect(both, "mpi").bootstrap == "mpi"
-    assert _launch.detect(both, "store").bootstrap == "store"
-    assert _launch.detect(both, "single").bootstrap == "single"
-    assert _launch.detect({**TORCH, "RANK": "0", "WORLD_SIZE": "1"}, "store").bootstrap == "store"
+    assert launch_detection.detect(both, "mpi").bootstrap == "mpi"
+    assert launch_detection.detect(both, "store").bootstrap == "store"
+    assert launch_detection.detect(both, "single").bootstrap == "single"
+    assert launch_detection.detect({**TORCH, "RANK": "0", "WORLD_SIZE": "1"}, "store").bootstrap == "store"
     with pytest.raises(RuntimeError, match="ROUNDELAY_BOOTSTRAP=store needs RANK"):
-        _launch.detect(OPEN_MPI, "store")
+        launch_detection.detect(OPEN_MPI, "store")
 
 
 @pytest.mark.parametrize(
@@ -111,14 +111,14 @@ def test_a_bootstrap_that_is_asked_for_wins() -> None:
 )
 def test_the_rack_that_slurm_states(address: str, kinds: str, expected: str) -> None:
     stated = {"SLURM_TOPOLOGY_ADDR": address, "SLURM_TOPOLOGY_ADDR_PATTERN": kinds}
-    assert _launch.rack({**SRUN, **stated}) == expected
-    assert _launch.rack({**SBATCH, **stated}) == ""
-    assert _launch.rack(SRUN) == ""
+    assert launch_detection.rack({**SRUN, **stated}) == expected
+    assert launch_detection.rack({**SBATCH, **stated}) == ""
+    assert launch_detection.rack(SRUN) == ""
 
 
 def test_where_ranks_meet() -> None:
-    def meet(**changes: str) -> _launch.Rendezvous:
-        found = _launch.detect({**TORCHRUN, **changes}).rendezvous
+    def meet(**changes: str) -> launch_detection.Rendezvous:
+        found = launch_detection.detect({**TORCHRUN, **changes}).rendezvous
         assert found is not None
         return found
 
@@ -133,10 +133,10 @@ def test_where_ranks_meet() -> None:
 
 
 def test_where_the_tasks_of_a_step_meet() -> None:
-    found = [_launch.detect({**SRUN, "SLURM_PROCID": str(rank)}).rendezvous for rank in range(4)]
+    found = [launch_detection.detect({**SRUN, "SLURM_PROCID": str(rank)}).rendezvous for rank in range(4)]
     assert {(one.host, one.port, one.job) for one in found if one} == {("gpu007", 15120, "slurm.17.1/0/4")}
     assert [one.serve for one in found if one] == [True, False, False, False]
-    other = _launch.detect({**SRUN, "SLURM_STEP_ID": "2"}).rendezvous
+    other = launch_detection.detect({**SRUN, "SLURM_STEP_ID": "2"}).rendezvous
     assert other is not None
     assert other.port != 15120
 
@@ -153,7 +153,7 @@ def test_where_the_tasks_of_a_step_meet() -> None:
     ],
 )
 def test_the_first_host_of_a_list(nodes: str, first: str) -> None:
-    assert _launch.first_host(nodes) == first
+    assert launch_detection.first_host(nodes) == first
 
 
 @pytest.mark.parametrize(
@@ -165,6 +165,6 @@ def test_roundelayruns_own_store_leaves_the_master_port_free(
 ) -> None:
     """Another launcher within the job sets the master's address anew; the store's variable stays."""
     own = {"ROUNDELAY_RUN_STORE": "node1 4001 29500", "ROUNDELAY_RUN_LISTENER": "5"}
-    meeting = _launch.detect({**TORCH, "RANK": "0", **own, **changed}).rendezvous
+    meeting = launch_detection.detect({**TORCH, "RANK": "0", **own, **changed}).rendezvous
     assert meeting is not None
     assert (meeting.port, meeting.listener) == (port, listener)

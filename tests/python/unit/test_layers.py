@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from roundelay import tuning_file
-from roundelay.json_objects import WrongPartError
-from roundelay.layers import sampling, times, timing
-from roundelay.layers.kernels import (
+from roundelay._internal.json_objects import WrongPartError
+from roundelay.plan import cli as plan_cli
+from roundelay.plan import learned, shapes
+from roundelay.tuning import file as tuning_file
+from roundelay.tuning.cluster import cli
+from roundelay.tuning.kernels import sampling, times, timing
+from roundelay.tuning.kernels.kinds import (
     BACKWARD,
     DIRECTIONS,
     FORWARD,
@@ -31,12 +34,9 @@ from roundelay.layers.kernels import (
     directions,
     work,
 )
-from roundelay.layers.sampling import Limits, Shape
-from roundelay.layers.times import Errors, KernelTimes, LayerTimes, Roofline
-from roundelay.layers.timing import Sample
-from roundelay.plan import cli as plan_cli
-from roundelay.plan import learned, shapes
-from roundelay.tune import cli
+from roundelay.tuning.kernels.sampling import Limits, Shape
+from roundelay.tuning.kernels.times import Errors, KernelTimes, LayerTimes, Roofline
+from roundelay.tuning.kernels.timing import Sample
 from tunings import TUNING
 
 LIMITS = Limits(3e10, 5e8)
@@ -153,7 +153,7 @@ def _samples(kind: str, count: int, factor: Any) -> list[Sample]:
 
 def test_a_roofline_is_found_and_kept_where_it_is_the_truth() -> None:
     pytest.importorskip("sklearn")
-    from roundelay.layers import training
+    from roundelay.tuning.kernels import training
 
     for model in training.learn("matrix product", _samples("matrix product", 150, lambda shape: 1.0)):
         assert model.roofline.bandwidth == pytest.approx(ROOFLINE.bandwidth, rel=0.02)
@@ -165,7 +165,7 @@ def test_a_roofline_is_found_and_kept_where_it_is_the_truth() -> None:
 
 def test_a_network_learns_what_no_roofline_says() -> None:
     pytest.importorskip("sklearn")
-    from roundelay.layers import training
+    from roundelay.tuning.kernels import training
 
     def slow_with_large_windows(shape: Shape) -> float:
         assert isinstance(shape.kernel, Convolution)
@@ -200,7 +200,7 @@ def test_a_network_learns_what_no_roofline_says() -> None:
 
 def test_too_few_shapes_teach_nothing() -> None:
     pytest.importorskip("sklearn")
-    from roundelay.layers import training
+    from roundelay.tuning.kernels import training
 
     with pytest.raises(ValueError, match="3 shapes of kind 'normalisation' were measured, 20 are needed"):
         training.learn("normalisation", _samples("normalisation", 3, lambda shape: 1.0))
@@ -313,7 +313,7 @@ def test_a_file_of_links_alone_says_how_to_measure_layers(
 
 
 def test_ranks_agree_on_nothing_in_a_file_of_layers_alone(tmp_path: Path) -> None:
-    from roundelay.tune import layer_command
+    from roundelay.tuning.kernels import layer_command
 
     alone = layer_command.add(on_a_roofline(), None)
     tuning_file.save(alone, tmp_path / "tuning.json")

@@ -20,7 +20,8 @@ import torch
 import roundelay.torch as hvd
 from ranks import ROOT
 from roundelay import _core
-from roundelay.run import arguments, horovod_variables
+from roundelay.run.agent import horovod_variables
+from roundelay.run.arguments import parser as arguments
 from roundelay.run.errors import UsageError
 
 PAGE = ROOT / "docs" / "migrating.md"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import roundelay.torch as hvd
-from roundelay.torch.top_k import Select
+from roundelay.torch._internal.mstopk import Select
 
 _FLOATS = some.lists(some.floats(width=32), min_size=1, max_size=200)
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from roundelay.torch.gradients.groups import assign
-from roundelay.torch.optimizer_layout import layout_of, renumbered, rows_in
-from roundelay.torch.parameter_list import Row, difference
-from roundelay.torch.parameter_names import canonical_order, group_names, in_canonical_order
+from roundelay.torch._internal.gradients.groups import assign
+from roundelay.torch._internal.optimizer_layout import layout_of, renumbered, rows_in
+from roundelay.torch._internal.parameter_list import Row, difference
+from roundelay.torch._internal.parameter_names import canonical_order, group_names, in_canonical_order
 
 
 def test_digits_are_numbers() -> None:

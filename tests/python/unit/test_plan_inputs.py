@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from roundelay import tuning_file
 from roundelay.plan import machines, recorded, shapes, units, ways
 from roundelay.plan.prediction import predict
 from roundelay.plan.units import PlanError
 from roundelay.plan.workload import from_shape
 from roundelay.timeline import events
+from roundelay.tuning import file as tuning_file
 
 STEP_US = 100_000.0
 SIZES = {"g.last": (64, 8), "g.middle": (1000, 10), "g.first": (5000, 50)}  # elements, rows

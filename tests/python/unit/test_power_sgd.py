@@ -9,7 +9,7 @@ import torch
 
 import roundelay.torch as hvd
 from roundelay.torch.strategies import Bucket, PowerSGD, Shape, known, parse
-from roundelay.torch.strategies.pool_shapes import shape_in_pool
+from roundelay.torch.strategies._shared.pool_shapes import shape_in_pool
 from roundelay.torch.strategies.power_sgd import columns_of
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from roundelay.torch.gradients.region_keys import MOST, JobKeys, RegionKeys
+from roundelay.torch._internal.gradients.region_keys import MOST, JobKeys, RegionKeys
 from roundelay.torch.process_sets import ProcessSet
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roundelay.run import affinity
-from roundelay.run.affinity import Core, read_nodes, share, shown
+from roundelay.run.agent import affinity
+from roundelay.run.agent.affinity import Core, read_nodes, share, shown
 
 
 def machine(nodes: int, cores: int, threads: int) -> list[list[Core]]:

@@ -21,13 +21,14 @@ import pytest
 from in_time import crowd, expect_within, three_tries, wait_until
 from launch_job import PROMISED_S, state_of
 from ranks import ROOT
-from roundelay import _trust, error_report
-from roundelay.run import affinity, agent, link
-from roundelay.run.frames import HEADER
-from roundelay.run.link import Listener, Peer
+from roundelay._internal import error_report, trust
+from roundelay.run.agent import affinity, agent, protocol
+from roundelay.run.agent.frames import HEADER
+from roundelay.run.launcher import connections
+from roundelay.run.launcher.connections import Listener, Peer
 
 LIMIT_S = 10.0
-PYTHON = Path(agent.__file__).parents[2]
+PYTHON = Path(agent.__file__).parents[3]
 
 
 @pytest.fixture(params=["unix", "tcp"])
@@ -47,8 +48,8 @@ def start(listener: Listener, *program: str, **environment: str) -> Iterator[sub
             **{key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"},
             "OMPI_COMM_WORLD_RANK": "7",
             "OMPI_COMM_WORLD_LOCAL_SIZE": "1000",
-            agent.ADDRESS: listener.address,
-            agent.SECRET: listener.secret.hex(),
+            protocol.ADDRESS: listener.address,
+            protocol.SECRET: listener.secret.hex(),
             **environment,
         },
         stdin=subprocess.DEVNULL,
@@ -83,13 +84,13 @@ def until_exit(peer: Peer) -> dict[bytes, bytes]:
     came: dict[bytes, bytes] = {}
     for kind, payload in frames(peer):
         came[kind] = came.get(kind, b"") + payload
-        if kind == agent.EXIT:
+        if kind == protocol.EXIT:
             return came
     pytest.fail(f"no report came, but {came}")
 
 
 def report(came: dict[bytes, bytes]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(came[agent.EXIT])
+    found: dict[str, Any] = json.loads(came[protocol.EXIT])
     return found
 
 
@@ -98,14 +99,14 @@ def test_relays_reports_and_leaves_when_told(listener: Listener) -> None:
     with start(listener, "sh", "-c", script) as process:
         peer = caller(listener)
         came = until_exit(peer)
-        hello = json.loads(came[agent.HELLO])
+        hello = json.loads(came[protocol.HELLO])
         assert (hello["rank"], hello["host"], hello["threads"]) == (7, socket.gethostname(), 1)
         # The address does not reach the program.
-        assert came[agent.STDOUT] == b"out\n1\n"
-        assert came[agent.STDERR] == b"err\n"
+        assert came[protocol.STDOUT] == b"out\n1\n"
+        assert came[protocol.STDERR] == b"err\n"
         assert report(came) == {"returncode": 5, "stopped": False, "raised": False}
         assert process.poll() is None
-        peer.order(agent.LEAVE)
+        peer.order(protocol.LEAVE)
         assert process.wait(LIMIT_S) == 0
 
 
@@ -113,9 +114,9 @@ def test_the_users_number_of_threads_stands(listener: Listener) -> None:
     with start(listener, "sh", "-c", "echo $OMP_NUM_THREADS", OMP_NUM_THREADS="3") as process:
         peer = caller(listener)
         came = until_exit(peer)
-        assert came[agent.STDOUT] == b"3\n"
-        assert json.loads(came[agent.HELLO])["threads"] is None
-        peer.order(agent.LEAVE)
+        assert came[protocol.STDOUT] == b"3\n"
+        assert json.loads(came[protocol.HELLO])["threads"] is None
+        peer.order(protocol.LEAVE)
         assert process.wait(LIMIT_S) == 0
 
 
@@ -123,14 +124,16 @@ def test_the_users_number_of_threads_stands(listener: Listener) -> None:
 def test_passes_signals_on(listener: Listener, signum: int) -> None:
     with start(listener, "sh", "-c", "echo ready; exec sleep 60") as process:
         peer = caller(listener)
-        assert next(payload for kind, payload in frames(peer) if kind == agent.STDOUT) == b"ready\n"
-        peer.order(agent.SIGNAL + bytes([signum]))
+        assert next(payload for kind, payload in frames(peer) if kind == protocol.STDOUT) == b"ready\n"
+        peer.order(protocol.SIGNAL + bytes([signum]))
         assert report(until_exit(peer)) == {"returncode": -signum, "stopped": True, "raised": False}
-        peer.order(agent.LEAVE)
+        peer.order(protocol.LEAVE)
         assert process.wait(LIMIT_S) == 0
 
 
-@pytest.mark.parametrize("order", [agent.SIGNAL + bytes([signal.SIGTERM]), agent.KILL], ids=["end", "kill"])
+@pytest.mark.parametrize(
+    "order", [protocol.SIGNAL + bytes([signal.SIGTERM]), protocol.KILL], ids=["end", "kill"]
+)
 def test_a_program_that_ended_before_the_order_was_not_told(
     listener: Listener, tmp_path: Path, order: bytes
 ) -> None:
@@ -139,14 +142,14 @@ def test_a_program_that_ended_before_the_order_was_not_told(
     os.mkfifo(gate)
     with start(listener, "sh", "-c", 'echo $$; read -r _ < "$GATE"; exit 3', GATE=str(gate)) as process:
         peer = caller(listener)
-        pid = next(int(payload) for kind, payload in frames(peer) if kind == agent.STDOUT)
+        pid = next(int(payload) for kind, payload in frames(peer) if kind == protocol.STDOUT)
         process.send_signal(signal.SIGSTOP)
         gate.write_text("go on\n")
         wait_until(lambda: state_of(pid) == "Z", LIMIT_S * crowd(), "the program does not end")
         peer.order(order)
         process.send_signal(signal.SIGCONT)
         assert report(until_exit(peer)) == {"returncode": 3, "stopped": False, "raised": False}
-        peer.order(agent.LEAVE)
+        peer.order(protocol.LEAVE)
         assert process.wait(LIMIT_S) == 0
 
 
@@ -160,10 +163,10 @@ raise ValueError("two\\nlines")
 """
     with start(listener, sys.executable, "-c", script, str(ROOT / "python")) as process:
         peer = caller(listener)
-        assert next(payload for kind, payload in frames(peer) if kind == agent.ERROR) == error_report.OWN
-        peer.order(agent.SIGNAL + bytes([signal.SIGTERM]))
+        assert next(payload for kind, payload in frames(peer) if kind == protocol.ERROR) == error_report.OWN
+        peer.order(protocol.SIGNAL + bytes([signal.SIGTERM]))
         assert report(until_exit(peer)) == {"returncode": -signal.SIGTERM, "stopped": True, "raised": True}
-        peer.order(agent.LEAVE)
+        peer.order(protocol.LEAVE)
         assert process.wait(LIMIT_S) == 0
 
 
@@ -173,15 +176,15 @@ def test_forwards_signals_that_do_not_end_the_program(listener: Listener, signum
     script = f"trap 'echo told' {int(signum)}; echo ready; while :; do sleep 0.05; done"
     with start(listener, "sh", "-c", script) as process:
         peer = caller(listener)
-        said = (payload for kind, payload in frames(peer) if kind == agent.STDOUT)
+        said = (payload for kind, payload in frames(peer) if kind == protocol.STDOUT)
         assert next(said) == b"ready\n"
-        peer.order(agent.FORWARD + bytes([signum]))
+        peer.order(protocol.FORWARD + bytes([signum]))
         assert next(said) == b"told\n"
         process.send_signal(signum)
         assert next(said) == b"told\n"
-        peer.order(agent.KILL)
+        peer.order(protocol.KILL)
         assert report(until_exit(peer))["returncode"] == -signal.SIGKILL
-        peer.order(agent.LEAVE)
+        peer.order(protocol.LEAVE)
         assert process.wait(LIMIT_S) == 0
 
 
@@ -189,9 +192,9 @@ def test_a_program_that_cannot_start(listener: Listener) -> None:
     with start(listener, "/no/such/program") as process:
         peer = caller(listener)
         came = until_exit(peer)
-        assert came[agent.STDERR] == b"cannot start '/no/such/program': No such file or directory\n"
+        assert came[protocol.STDERR] == b"cannot start '/no/such/program': No such file or directory\n"
         assert report(came)["returncode"] == 127
-        peer.order(agent.LEAVE)
+        peer.order(protocol.LEAVE)
         assert process.wait(LIMIT_S) == 0
 
 
@@ -200,7 +203,7 @@ def test_ends_its_program_when_the_launcher_is_gone(listener: Listener) -> None:
     script = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
     with start(listener, "sh", "-c", script) as process:
         peer = caller(listener)
-        pid = next(int(payload) for kind, payload in frames(peer) if kind == agent.STDOUT)
+        pid = next(int(payload) for kind, payload in frames(peer) if kind == protocol.STDOUT)
         started = time.monotonic()
         peer.socket.close()
         assert process.wait(LIMIT_S * crowd()) == 1
@@ -210,13 +213,13 @@ def test_ends_its_program_when_the_launcher_is_gone(listener: Listener) -> None:
 
 def say_as_an_agent(listener: Listener, secret: bytes, *after: bytes) -> tuple[Peer, bytes]:
     """Goes through the handshake with this secret; returns the launcher's end and all that was said."""
-    mine = _trust.new_secret()
+    mine = trust.new_secret()
     stranger = agent.dial(listener.address)
     stranger.sendall(mine)
     peer = caller(listener)
     assert peer.receive() == []
-    theirs = stranger.recv(2 * _trust.BYTES)[: _trust.BYTES]
-    said = _trust.proof(secret, "call", "launcher", mine, theirs) + b"".join(after)
+    theirs = stranger.recv(2 * trust.BYTES)[: trust.BYTES]
+    said = trust.proof(secret, "call", "launcher", mine, theirs) + b"".join(after)
     stranger.sendall(said)
     stranger.shutdown(socket.SHUT_WR)
     return peer, mine + said
@@ -235,11 +238,11 @@ def expect_a_stranger(listener: Listener, said: bytes) -> None:
 def sealed(secret: bytes, kind: bytes, payload: bytes) -> bytes:
     """A frame with a MAC that fits no connection."""
     header = HEADER.pack(kind, len(payload))
-    return header + payload + _trust.mac(secret, "frame", bytes(8), header, payload)
+    return header + payload + trust.mac(secret, "frame", bytes(8), header, payload)
 
 
 def test_a_caller_without_the_secret_is_refused(listener: Listener) -> None:
-    peer, _ = say_as_an_agent(listener, _trust.new_secret(), sealed(bytes(32), agent.EXIT, b"{}"))
+    peer, _ = say_as_an_agent(listener, trust.new_secret(), sealed(bytes(32), protocol.EXIT, b"{}"))
     assert list(frames(peer)) == []
     assert not peer.is_proven
 
@@ -252,7 +255,7 @@ def test_what_an_agent_has_said_helps_nobody(listener: Listener) -> None:
 
 
 def test_a_frame_that_is_changed_on_its_way_ends_the_connection(listener: Listener) -> None:
-    peer, _ = say_as_an_agent(listener, listener.secret, sealed(listener.secret, agent.STDOUT, b"x"))
+    peer, _ = say_as_an_agent(listener, listener.secret, sealed(listener.secret, protocol.STDOUT, b"x"))
     assert list(frames(peer)) == []
     assert peer.is_proven
 
@@ -263,7 +266,7 @@ def test_garbage_and_half_words_are_no_agents(listener: Listener, said: bytes) -
 
 
 def test_callers_that_say_nothing_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "SPARE_STRANGERS", 3)
+    monkeypatch.setattr(connections, "SPARE_STRANGERS", 3)
     crowded = Listener([], agents=2)
     with contextlib.ExitStack() as silent:
         peers = []
@@ -275,7 +278,7 @@ def test_callers_that_say_nothing_make_room_for_others(monkeypatch: pytest.Monke
             crowded.drop(peer)
         assert crowded.superfluous() == []
         assert crowded.strangers == 2
-        monkeypatch.setattr(link, "SILENCE_S", 0.0)
+        monkeypatch.setattr(connections, "SILENCE_S", 0.0)
         assert crowded.superfluous() == peers[2:]
     crowded.close()
 
@@ -297,7 +300,7 @@ def test_callers_make_room_where_no_more_files_may_be_open() -> None:
 
 
 def test_a_launcher_without_the_secret_is_none(listener: Listener) -> None:
-    with start(listener, "true", **{agent.SECRET: _trust.new_secret().hex()}) as process:
+    with start(listener, "true", **{protocol.SECRET: trust.new_secret().hex()}) as process:
         peer = caller(listener)
         assert list(frames(peer)) == []
         assert process.wait(LIMIT_S) == 1
@@ -310,7 +313,7 @@ def test_the_program_gets_the_secret_for_import_roundelay_to_take(listener: List
     script = f"echo $ROUNDELAY_SECRET; exec {sys.executable} -c '{program}'"
     with start(listener, "bash", "-c", script, PYTHONPATH=str(PYTHON)):
         peer = caller(listener)
-        out = until_exit(peer)[agent.STDOUT].decode().split()
+        out = until_exit(peer)[protocol.STDOUT].decode().split()
         assert out == [listener.secret.hex(), "[]"]
 
 
@@ -323,7 +326,7 @@ def test_says_that_it_cannot_reach_the_launcher(listener: Listener) -> None:
 
 
 def test_without_a_launcher_it_becomes_the_program() -> None:
-    bare = {key: value for key, value in os.environ.items() if key != agent.ADDRESS}
+    bare = {key: value for key, value in os.environ.items() if key != protocol.ADDRESS}
     words = [sys.executable, "-I", "-S", agent.__file__, "--", "sh", "-c", "exit 9"]
     assert subprocess.run(words, env=bare, check=False, timeout=LIMIT_S).returncode == 9
 
@@ -342,7 +345,7 @@ def test_binds_to_its_share(
     said: dict[str, str], cpus: set[int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bound: list[set[int]] = []
-    monkeypatch.setattr(os, "environ", {agent.BIND: "1", **said})
+    monkeypatch.setattr(os, "environ", {protocol.BIND: "1", **said})
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, chosen: bound.append(chosen))
     monkeypatch.setattr(affinity, "read_nodes", lambda _: [[frozenset({cpu}) for cpu in range(4)]])
     assert agent.bind() == cpus

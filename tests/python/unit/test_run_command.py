@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from roundelay import tuning_file
-from roundelay.run import cli, mpi
+from roundelay.run import cli
 from roundelay.run.errors import UsageError
-from roundelay.run.hosts import Host
+from roundelay.run.launcher import mpi
+from roundelay.run.launcher.hosts import Host
+from roundelay.tuning import file as tuning_file
 from tunings import TUNING
 
 OPEN_MPI = "mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n"

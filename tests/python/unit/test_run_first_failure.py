@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from ranks import ROOT
-from roundelay import error_report
-from roundelay.run.result import Ending, first_failure, is_victim, job_result
-from roundelay.run.tracebacks import Tracebacks
+from roundelay._internal import error_report
+from roundelay.run.launcher.result import Ending, first_failure, is_victim, job_result
+from roundelay.run.launcher.tracebacks import Tracebacks
 
 LIMIT_S = 60.0
 

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from roundelay.run import arguments, cli, job, knobs, local_ranks, unsupported_flags
+from roundelay.run import cli
+from roundelay.run.arguments import knobs, parser, unsupported_flags
+from roundelay.run.launcher import job
+from roundelay.run.starter import local_ranks
 
 
 @pytest.mark.parametrize("flag", [flag for flags in unsupported_flags.REFUSED for flag in flags])
@@ -94,13 +97,13 @@ def test_several_hosts_without_mpi(
 )
 def test_the_start_timeout_is_the_variables_too(said: dict[str, str], seconds: float) -> None:
     assert job.start_timeout(said) == seconds
-    flag = knobs.variables(arguments.parse("roundelayrun", ["--start-timeout", "9"]))
+    flag = knobs.variables(parser.parse("roundelayrun", ["--start-timeout", "9"]))
     assert job.start_timeout({**said, **flag}) == 9.0
 
 
 def test_a_number_keeps_all_its_digits() -> None:
     words = ["--stall-check-warning-time-seconds", "1234567.8", "--cycle-time-ms", "2"]
-    assert knobs.variables(arguments.parse("roundelayrun", words)) == {
+    assert knobs.variables(parser.parse("roundelayrun", words)) == {
         "ROUNDELAY_STALL_CHECK_TIME_SECONDS": "1234567.8",
         "ROUNDELAY_CYCLE_TIME": "2",
     }
@@ -143,7 +146,7 @@ logging:
 def parse(tmp_path: Path, text: str, *words: str) -> dict[str, str]:
     file = tmp_path / "config.yaml"
     file.write_text(text)
-    given = arguments.parse("roundelayrun", ["-np", "2", "--config-file", str(file), *words, "true"])
+    given = parser.parse("roundelayrun", ["-np", "2", "--config-file", str(file), *words, "true"])
     way = "mpi" if given.mpi else "gloo" if given.gloo else "auto"
     return {"way": way, "no_effect": ",".join(given.no_effect), **knobs.variables(given)}
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ranks import ROOT
-from roundelay.run import agent
-from roundelay.run.horovod_variables import MARK, NAMES, of_rank
+from roundelay.run.agent import agent
+from roundelay.run.agent.horovod_variables import MARK, NAMES, of_rank
 
 # Each rank writes which variables it has, and of which of them Roundelay says that they have no effect.
 PROGRAM = """

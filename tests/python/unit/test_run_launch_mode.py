@@ -7,16 +7,17 @@ import os
 
 import pytest
 
-from roundelay.run import arguments, launch_mode
+from roundelay.run.arguments import parser
 from roundelay.run.errors import UsageError
-from roundelay.run.hosts import Host
+from roundelay.run.launcher import launch_mode
+from roundelay.run.launcher.hosts import Host
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """One with an MPI that this build can use, and shared memory."""
-    monkeypatch.setattr("roundelay._backend.mpi_module", lambda: "_mpi.so")
-    monkeypatch.setattr("roundelay.run.mpi.candidates", lambda _environment: [("mpirun", "on PATH")])
+    monkeypatch.setattr("roundelay._internal.backend.mpi_module", lambda: "_mpi.so")
+    monkeypatch.setattr("roundelay.run.launcher.mpi.candidates", lambda _environment: [("mpirun", "on PATH")])
     return monkeypatch
 
 
@@ -25,7 +26,7 @@ HOSTS = [Host("far", 2)]
 
 def uses_mpi(*flags: str, named: list[Host] | None = None, variables: dict[str, str] | None = None) -> bool:
     """named: the hosts that the user gave; empty: a scheduler has some; None: this machine."""
-    given = arguments.make_parser("roundelayrun").parse_args(["-np", "2", *flags, "true"])
+    given = parser.make_parser("roundelayrun").parse_args(["-np", "2", *flags, "true"])
     return launch_mode.use_mpi(given, named is None, named or [], variables or {})
 
 
@@ -50,7 +51,7 @@ def test_what_takes_mpirun() -> None:
 
 def test_several_hosts_need_none_either(machine: pytest.MonkeyPatch) -> None:
     assert not uses_mpi("--gloo", named=HOSTS)
-    machine.setattr("roundelay.run.mpi.candidates", lambda _environment: [])
+    machine.setattr("roundelay.run.launcher.mpi.candidates", lambda _environment: [])
     assert not uses_mpi(named=HOSTS)
     assert uses_mpi(named=[])  # only an MPI knows the scheduler's hosts
 
@@ -77,7 +78,7 @@ def test_without_shared_memory_an_mpi_is_taken_where_there_is_one(machine: pytes
     assert uses_mpi()
     assert asked == [2 << 20]
     assert len(os.listdir("/proc/self/fd")) == open_before
-    machine.setattr("roundelay.run.mpi.candidates", lambda _environment: [])
+    machine.setattr("roundelay.run.launcher.mpi.candidates", lambda _environment: [])
     assert not uses_mpi()
     machine.undo()
     assert launch_mode.can_share_memory(2)

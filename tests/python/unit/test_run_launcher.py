@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from ranks import ROOT
-from roundelay.run import agent, launcher
-from roundelay.run.launcher import Launcher, Settings
-from roundelay.run.link import Listener
-from roundelay.run.output import Output
+from roundelay.run.agent import agent, protocol
+from roundelay.run.launcher import launcher
+from roundelay.run.launcher.connections import Listener
+from roundelay.run.launcher.launcher import Launcher, Settings
+from roundelay.run.launcher.output import Output
 
 PATIENCE_S = 60.0
 
@@ -38,7 +39,7 @@ def job(gate: Path, *programs: str) -> Launcher:
     listener = Listener([])
     output = Output(2, io.BytesIO(), io.BytesIO(), None)
     command = [sys.executable, "-c", STARTER, agent.__file__, str(gate), *programs]
-    environment = {**os.environ, agent.ADDRESS: listener.address, agent.SECRET: listener.secret.hex()}
+    environment = {**os.environ, protocol.ADDRESS: listener.address, protocol.SECRET: listener.secret.hex()}
     settings = Settings(2, PATIENCE_S, False, "starter", "", print)
     return Launcher(command, environment, listener, output, settings)
 
@@ -53,7 +54,7 @@ def test_a_rank_that_calls_in_late_hears_what_the_others_were_told(
 
     def order_and_open(order: bytes) -> None:
         give(order)
-        if order == agent.SIGNAL + bytes([signal.SIGTERM]):
+        if order == protocol.SIGNAL + bytes([signal.SIGTERM]):
             gate.write_text("")
 
     monkeypatch.setattr(late, "_order", order_and_open)
@@ -83,7 +84,7 @@ def test_the_rank_that_another_one_has_lost_gets_longer_to_end(
 RESETTING = """
 import socket, struct, sys
 sys.path.insert(0, sys.argv[2])
-from roundelay.run import agent
+from roundelay.run.agent import agent
 dial = agent.dial
 def resetting(address):
     connection = dial(address)
@@ -102,8 +103,8 @@ def test_a_reset_connection_is_named_under_mpirun_too(tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "ROUNDELAY_RUN_RANK": "0",
-        agent.ADDRESS: listener.address,
-        agent.SECRET: listener.secret.hex(),
+        protocol.ADDRESS: listener.address,
+        protocol.SECRET: listener.secret.hex(),
     }
     output = Output(1, io.BytesIO(), io.BytesIO(), None)
     reset = Launcher(

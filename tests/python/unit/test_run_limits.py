@@ -12,8 +12,9 @@ import pytest
 
 import starts
 from ranks import ROOT
-from roundelay.run import cli, limits
+from roundelay.run import cli
 from roundelay.run.errors import UsageError
+from roundelay.run.system import limits
 
 
 @pytest.fixture

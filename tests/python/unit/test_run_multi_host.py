@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from roundelay.run import multi_host
-from roundelay.run.host_starter import ANSWER
-from roundelay.run.multi_host import Event
+from roundelay.run.starter import several_hosts
+from roundelay.run.starter.on_host import ANSWER
+from roundelay.run.starter.several_hosts import Event
 
 
 class Answering:
@@ -40,16 +40,16 @@ class Script:
 def test_a_host_that_answers_and_ends_hides_no_answer(capfd: pytest.CaptureFixture[str]) -> None:
     lost, slow = Answering("lost"), Answering("slow")
     script = Script((lost, Event.ANSWERED, ""), (lost, Event.ENDED, "lost ended"), (slow, Event.ANSWERED, ""))
-    assert not multi_host.all_answer(cast(Any, [lost, slow]), cast(Any, script), 60.0)
+    assert not several_hosts.all_answer(cast(Any, [lost, slow]), cast(Any, script), 60.0)
     assert capfd.readouterr().err == "lost ended\n"
 
 
 def test_a_host_that_ends_after_its_answer_is_named() -> None:
     script = f"read -r plan; echo {shlex.quote(ANSWER.decode())}'{{}}'; echo broken pipe >&2; exit 255"
     ssh = ["sh", "-c", script]
-    job = multi_host.Job([("far", 1)], local=[], ssh=ssh, exports=[], interfaces=[], timeout=60.0)
-    events: multi_host.EventQueue = queue.SimpleQueue()
-    host = multi_host.HostProcess(0, job, ["true"], None, events)
+    job = several_hosts.Job([("far", 1)], local=[], ssh=ssh, exports=[], interfaces=[], timeout=60.0)
+    events: several_hosts.EventQueue = queue.SimpleQueue()
+    host = several_hosts.HostProcess(0, job, ["true"], None, events)
     assert [events.get(timeout=60.0) for _ in range(2)] == [(host, Event.ANSWERED), (host, Event.ENDED)]
     why = "far ended before all hosts had answered: broken pipe; start the job again"
     assert host.why_not() == why

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roundelay.run.output import LineSplitter, Output
-from roundelay.run.result import Ending, JobResult, Problem, how, job_result
+from roundelay.run.launcher.output import LineSplitter, Output
+from roundelay.run.launcher.result import Ending, JobResult, Problem, job_result
+from roundelay.run.system.processes import how
 
 
 def ending(rank: int, returncode: int, stopped: bool = False) -> Ending:

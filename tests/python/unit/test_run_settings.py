@@ -10,7 +10,8 @@ import pytest
 
 import starts
 from ranks import ROOT
-from roundelay.run import cli, settings
+from roundelay.run import cli
+from roundelay.run.arguments import settings
 from roundelay.run.errors import UsageError
 
 
@@ -66,6 +67,6 @@ def test_the_trial_leaves_the_timelines_file_as_it_was(tmp_path: Path) -> None:
 
 def test_the_check_does_not_load_torch() -> None:
     """That alone would take seconds."""
-    program = "import os, sys; from roundelay.run import settings; settings.check(os.environ); "
+    program = "import os, sys; from roundelay.run.arguments import settings; settings.check(os.environ); "
     program += "sys.exit(int('torch' in sys.modules))"
     subprocess.run([sys.executable, "-c", program], env=starts.environment(), cwd=ROOT, check=True)

@@ -8,9 +8,10 @@ import pytest
 
 from roundelay import __version__
 from roundelay import cli as roundelay_cli
-from roundelay.run import cli, hosts
+from roundelay.run import cli
 from roundelay.run.errors import UsageError
-from roundelay.run.hosts import Host
+from roundelay.run.launcher import hosts
+from roundelay.run.launcher.hosts import Host
 
 
 def test_hosts() -> None:
@@ -61,7 +62,7 @@ def test_bad_hostfiles(tmp_path: Path, text: str, complaint: str) -> None:
 def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "here.example")
     monkeypatch.setattr(
-        "roundelay.run.interfaces.addresses", lambda: {"lo": ["127.0.0.1"], "a0": ["192.0.2.7"]}
+        "roundelay.run.system.interfaces.addresses", lambda: {"lo": ["127.0.0.1"], "a0": ["192.0.2.7"]}
     )
     assert all(map(hosts.is_local, ("localhost", "127.0.0.1", "here", "here.example", "192.0.2.7")))
     assert not any(map(hosts.is_local, ("127.0.0.2", "192.0.2.8", "there", "here.other")))

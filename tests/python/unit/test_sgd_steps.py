@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roundelay.torch.strategies import Bucket, Part, Sent
-from roundelay.torch.strategies.pool_shapes import pool_strides
-from roundelay.torch.strategies.sgd_steps import (
+from roundelay.torch.strategies._lossy.sgd_steps import (
     DECAY_KEY,
     Elements,
     check_group,
@@ -25,6 +24,7 @@ from roundelay.torch.strategies.sgd_steps import (
     take,
     within,
 )
+from roundelay.torch.strategies._shared.pool_shapes import pool_strides
 
 SETTINGS: list[dict[str, Any]] = [
     {"lr": 0.1},

@@ -86,6 +86,19 @@ def test_known_ones_can_be_made() -> None:
         assert description
 
 
+def test_a_class_declares_what_it_overrides() -> None:
+    class Proposes(Strategy):
+        def propose(self) -> bytes | None:
+            return b"more"
+
+    class Both(Proposes, Fixed):
+        """Overrides nothing by itself."""
+
+    assert Strategy.overrides == Dense.overrides == frozenset()
+    assert Fixed.overrides == {"technique"}
+    assert Both.overrides == {"technique", "propose"}
+
+
 @pytest.mark.parametrize("wire", [torch.float32, "float16", 3, [1]])
 def test_wires_that_there_are_not(wire: Any) -> None:
     with pytest.raises(ValueError, match="must be one of none, fp16, bf16"):

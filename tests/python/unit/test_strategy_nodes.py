@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roundelay.errors import HorovodInternalError
-from roundelay.torch.strategies.nodes import RankNode, nodes_of
+from roundelay.torch._internal.nodes import RankNode, nodes_of
 
 
 def test_nodes_come_in_the_order_of_their_first_ranks() -> None:

@@ -14,10 +14,15 @@ from typing import Any, cast
 import pytest
 import torch
 
-from roundelay.torch.gradients.pool import Bucket
-from roundelay.torch.gradients.round_values import LONGEST_PROPOSAL, PoolValues, Round, TechniqueValues
-from roundelay.torch.operations import Max, Sum
-from roundelay.torch.optimizer.techniques import Techniques
+from roundelay.torch._internal.gradients.pool import Bucket
+from roundelay.torch._internal.gradients.round_values import (
+    LONGEST_PROPOSAL,
+    PoolValues,
+    Round,
+    TechniqueValues,
+)
+from roundelay.torch._internal.operations import Max, Sum
+from roundelay.torch._internal.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Bucket as View
 from roundelay.torch.strategies import Spec, Strategy
@@ -330,6 +335,6 @@ def test_the_number_of_a_run_belongs_to_the_state() -> None:
 
 
 def _restored(state: dict[str, Any]) -> Any:
-    from roundelay.torch.optimizer.kept_state import KeptState
+    from roundelay.torch._internal.optimizer.kept_state import KeptState
 
     return KeptState.from_dict(state)

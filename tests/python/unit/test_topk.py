@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
+from roundelay.torch._internal.nodes import Levels
 from roundelay.torch.strategies import Bucket, TopK, known, parse
-from roundelay.torch.strategies.nodes import Levels
 from roundelay.torch.strategies.top_k import break_even
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import roundelay.torch as hvd
-from roundelay.torch.topology import Level, Part, Topology
+from roundelay.torch._internal.topology import Level, Part, Topology
 
 
 def level(name: str, **parts: tuple[int, ...]) -> Level:

@@ -17,7 +17,7 @@ import torch
 
 import roundelay
 import roundelay.torch as hvd
-from roundelay import _backend
+from roundelay._internal import backend
 
 pytestmark = pytest.mark.usefixtures("job_of_one")
 
@@ -254,16 +254,16 @@ def test_the_configuration_can_be_printed() -> None:
 
 
 def test_a_launcher_without_the_mpi_module_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_backend, "mpi_module", lambda: None)
+    monkeypatch.setattr(backend, "mpi_module", lambda: None)
     with pytest.raises(RuntimeError, match=r"PMIX_RANK.*mpicxx"):
-        _backend.choose("auto", {"PMIX_RANK": "1"})
+        backend.choose("auto", {"PMIX_RANK": "1"})
     with pytest.raises(RuntimeError, match="ROUNDELAY_BOOTSTRAP"):
-        _backend.choose("mpi", {})
-    assert _backend.choose("auto", {})[0] is None
-    assert _backend.choose("single", {"PMIX_RANK": "1"})[0] is None
-    assert _backend.choose("auto", {"OMPI_COMM_WORLD_SIZE": "1"})[0] is None
-    monkeypatch.setattr(_backend, "mpi_module", lambda: "here.so")
-    assert _backend.choose("auto", {"PMI_RANK": "0"})[0] == "here.so"
+        backend.choose("mpi", {})
+    assert backend.choose("auto", {})[0] is None
+    assert backend.choose("single", {"PMIX_RANK": "1"})[0] is None
+    assert backend.choose("auto", {"OMPI_COMM_WORLD_SIZE": "1"})[0] is None
+    monkeypatch.setattr(backend, "mpi_module", lambda: "here.so")
+    assert backend.choose("auto", {"PMI_RANK": "0"})[0] == "here.so"
 
 
 def test_the_command_line_tools_do_not_load_torch() -> None:

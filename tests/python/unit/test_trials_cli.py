@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from roundelay.buckets import Cuts
-from roundelay.torch.tuning.search import Search, Setting
-from roundelay.trials.cli import main
+from roundelay.torch._internal.tuning.search import Search, Setting
+from roundelay.tuning.buckets import Cuts
+from roundelay.tuning.trials.cli import main
 
 MIB = 1 << 20
 

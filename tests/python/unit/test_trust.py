@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from roundelay import _trust
+from roundelay._internal import trust
 
 ROOT = Path(__file__).resolve().parents[3]
 GOOD = "1f" * 32
@@ -20,9 +20,9 @@ GOOD = "1f" * 32
 
 @pytest.fixture(autouse=True)
 def no_secret(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(_trust, "_taken", {})
+    monkeypatch.setattr(trust, "_taken", {})
     yield
-    _trust.secret.cache_clear()
+    trust.secret.cache_clear()
 
 
 def test_blake2b_gives_the_official_results() -> None:
@@ -45,25 +45,25 @@ def test_macs_and_proofs_are_those_of_the_vectors() -> None:
         key_text, label, parts_text, mac_text = line.split(" ")
         key = bytes.fromhex(key_text)
         parts = [] if parts_text == "." else [bytes.fromhex(p.strip("-")) for p in parts_text.split(",")]
-        assert _trust.mac(key, label, *parts).hex() == mac_text
+        assert trust.mac(key, label, *parts).hex() == mac_text
         if len(parts) == 4:
             purpose, caller, answerer, body = parts
             role = cast(Any, label)
-            assert _trust.proof(key, role, purpose.decode(), caller, answerer, body).hex() == mac_text
+            assert trust.proof(key, role, purpose.decode(), caller, answerer, body).hex() == mac_text
         results += 1
     assert results == 18
 
 
 def test_a_secret_is_taken_out_of_the_environment() -> None:
-    environment = {_trust.SECRET: GOOD, "PATH": "/bin"}
-    assert _trust.load(environment) == bytes.fromhex(GOOD)
+    environment = {trust.SECRET: GOOD, "PATH": "/bin"}
+    assert trust.load(environment) == bytes.fromhex(GOOD)
     assert environment == {"PATH": "/bin"}
-    assert _trust.load(environment) == bytes.fromhex(GOOD)  # the process keeps it
+    assert trust.load(environment) == bytes.fromhex(GOOD)  # the process keeps it
 
 
 def test_import_takes_it_and_children_do_not_get_it() -> None:
     script = "import os, roundelay; os.system('echo [$ROUNDELAY_SECRET]')"
-    environment = {**os.environ, _trust.SECRET: GOOD, "PYTHONPATH": str(ROOT / "python")}
+    environment = {**os.environ, trust.SECRET: GOOD, "PYTHONPATH": str(ROOT / "python")}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )
@@ -73,7 +73,7 @@ def test_import_takes_it_and_children_do_not_get_it() -> None:
 @pytest.mark.parametrize("text", ["", "abc", "0" * 64, "g" * 64, "1f" * 31, "1f" * 33, "é" * 64])
 def test_what_is_no_secret_is_refused_and_not_shown(text: str) -> None:
     with pytest.raises(RuntimeError, match=r"ROUNDELAY_SECRET holds no secret: .*64 hex.*openssl") as error:
-        _trust.load({_trust.SECRET: text})
+        trust.load({trust.SECRET: text})
     assert not text or text not in str(error.value)
 
 
@@ -81,19 +81,19 @@ def test_a_file_gives_a_secret_if_only_its_user_may_read_it(tmp_path: Path) -> N
     file = tmp_path / "secret"
     file.write_text(GOOD + "\n")
     file.chmod(0o600)
-    environment = {_trust.SECRET_FILE: str(file)}
-    assert _trust.load(environment) == bytes.fromhex(GOOD)
+    environment = {trust.SECRET_FILE: str(file)}
+    assert trust.load(environment) == bytes.fromhex(GOOD)
     for mode in (0o640, 0o604, 0o620):
         file.chmod(mode)
         with pytest.raises(RuntimeError, match="chmod 600"):
-            _trust.load(environment)
+            trust.load(environment)
     file.chmod(0o600)
     file.write_text("short")
     with pytest.raises(RuntimeError, match=r"ROUNDELAY_SECRET_FILE=.* holds no secret"):
-        _trust.load(environment)
+        trust.load(environment)
     file.unlink()
     with pytest.raises(RuntimeError, match=r"ROUNDELAY_SECRET_FILE=.*: No such file"):
-        _trust.load(environment)
+        trust.load(environment)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -103,8 +103,8 @@ def test_a_file_of_another_user_gives_none(tmp_path: Path) -> None:
     file.chmod(0o600)
     os.chown(file, 12345, 12345)
     with pytest.raises(RuntimeError, match="other users"):
-        _trust.load({_trust.SECRET_FILE: str(file)})
+        trust.load({trust.SECRET_FILE: str(file)})
 
 
 def test_without_a_secret_the_key_is_zeros() -> None:
-    assert _trust.load({}) == _trust.NO_SECRET
+    assert trust.load({}) == trust.NO_SECRET

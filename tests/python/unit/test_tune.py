@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from roundelay import tuning_file
-from roundelay.tune import choices, cli, fit, groups, job
-from roundelay.tune.groups import Series
-from roundelay.tune.lines import Plan
-from roundelay.tuning_file import GPU, Choice, Level, Measurement
+from roundelay.tuning import file as tuning_file
+from roundelay.tuning.cluster import choices, cli, fit, groups, job
+from roundelay.tuning.cluster.groups import Series
+from roundelay.tuning.cluster.lines import Plan
+from roundelay.tuning.file import GPU, Choice, Level, Measurement
 
 NODES = ("node", ((0, 1), (2, 3), (4, 5), (6, 7)))
 RACKS = ("rack", ((0, 1, 2, 3), (4, 5, 6, 7)))

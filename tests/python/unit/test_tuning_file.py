@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from roundelay import tuning_file
-from roundelay.tuning_file import TuningFileError
+from roundelay.tuning import file as tuning_file
+from roundelay.tuning.file import TuningFileError
 from tunings import TUNING
 
 

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from roundelay import _core, _model
-from roundelay.buckets import DEFAULT, Link, Piece
 from roundelay.torch import strategies
+from roundelay.torch._internal.tuning.gate import DENSE_COST, Cost
+from roundelay.torch._internal.tuning.search import Model, worth_trying
+from roundelay.torch._internal.tuning.ways import OWN, Stage, Way, Ways
 from roundelay.torch.strategies import auto as auto_module
-from roundelay.torch.strategies.candidates import candidate, of_plans
-from roundelay.torch.tuning.gate import DENSE_COST, Cost
-from roundelay.torch.tuning.search import Model, worth_trying
-from roundelay.torch.tuning.ways import OWN, Stage, Way, Ways
+from roundelay.torch.strategies._auto.candidates import candidate, of_plans
+from roundelay.tuning.buckets import DEFAULT, Link, Piece
 
 ALPHA, W = 1e-4, 1e8
 NODE = (1, 1e-6, 6e9)

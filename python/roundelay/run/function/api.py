@@ -136,12 +136,12 @@ def _run(
     executable: str,
 ) -> list[T]:
     # Imported here, as roundelayrun loads this package, too, and needs none of these.
-    from roundelay.run import agent
+    from roundelay.run.agent import protocol
     from roundelay.run.function import outcome, worker
     from roundelay.run.function.launcher_process import LauncherProcess
     from roundelay.run.function.payload import pack
 
     launcher = LauncherProcess(num_proc)
-    program = [executable, worker.__file__, agent.RESULT]
+    program = [executable, worker.__file__, protocol.RESULT]
     end = launcher.run(pack(func, args, kwargs), [*flags, *program])
     return outcome.values(launcher.replies, end)

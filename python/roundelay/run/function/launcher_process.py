@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from roundelay.run.function import result_pipe, start, worker
 from roundelay.run.function.outcome import End, Reply
-from roundelay.run.result import how
+from roundelay.run.system.processes import how
 
 END_GRACE_S = 30.0  # the ranks' processes must end in this time after all functions returned, or one failed
 _CHUNK = 1 << 18

@@ -7,8 +7,9 @@ import os
 import struct
 from dataclasses import dataclass
 
-from roundelay.run import agent
-from roundelay.run.result import Ending, JobResult, how
+from roundelay.run.agent import protocol
+from roundelay.run.launcher.result import Ending, JobResult
+from roundelay.run.system.processes import how
 
 # A message to the caller: kind, rank and length, then as many bytes: a piece of a rank's reply, or JSON.
 HEADER = struct.Struct(">cII")
@@ -24,7 +25,7 @@ class ResultPipe:
 
     def variables(self) -> dict[str, str]:
         """Returns the variable that names the function's file. Only this user's processes can open it."""
-        return {agent.FUNCTION: f"/proc/{os.getpid()}/fd/{self.payload}"}
+        return {protocol.FUNCTION: f"/proc/{os.getpid()}/fd/{self.payload}"}
 
     def on_result(self, rank: int, piece: bytes) -> None:
         """Sends a piece of a rank's reply. Raises BrokenPipeError if the caller is gone."""

@@ -19,7 +19,7 @@ def main() -> int:
     """Runs the script; returns its exit status."""
     from roundelay.run import cli
     from roundelay.run.function.result_pipe import ResultPipe
-    from roundelay.run.processes import die_with_parent
+    from roundelay.run.system.processes import die_with_parent
 
     payload, results, caller = map(int, sys.argv[1:4])
     for signum in (signal.SIGINT, signal.SIGTERM):  # only the caller sends them, whatever its shell ignores

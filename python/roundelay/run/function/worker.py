@@ -75,7 +75,7 @@ def own_frames(trace: TracebackType | None) -> TracebackType | None:
 def fail(descriptor: int, error: BaseException) -> int:
     """Reports an exception of the function to the agent and on stderr; returns the exit status."""
     with contextlib.suppress(ImportError):  # the function's path has not come
-        from roundelay import error_report
+        from roundelay._internal import error_report
 
         error_report.tell(error)
     text = "".join(traceback.format_exception(type(error), error, own_frames(error.__traceback__)))

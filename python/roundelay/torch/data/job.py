@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from roundelay import _core, _launch, config
+from roundelay import _core, config
+from roundelay._internal import launch_detection
 
 # MPI launchers name the job in one of these: PMIx (Open MPI 5, srun), Open MPI 4, MPICH.
 _JOB_NAMES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
@@ -35,7 +36,7 @@ def node_name() -> str:
 
 def this_process(environment: Mapping[str, str] = os.environ) -> Member:
     """Returns the job, node and rank of this process, from the launcher's variables."""
-    launch = _launch.detect(environment, config.effective().bootstrap)
+    launch = launch_detection.detect(environment, config.effective().bootstrap)
     if launch.bootstrap == "single":
         rank, job = 0, f"process {_process(os.getpid())}"
     elif launch.rendezvous is not None:
@@ -45,7 +46,7 @@ def this_process(environment: Mapping[str, str] = os.environ) -> Member:
         named = [f"{name}={environment[name]}" for name in _JOB_NAMES if name in environment]
         # One launcher's process on each node is the parent of all ranks there.
         job = named[0] if named else f"children of {_process(os.getppid())}"
-        rank = _launch.mpi_rank(environment) or 0
+        rank = launch_detection.mpi_rank(environment) or 0
     if _core.is_initialized():
         rank = _core.rank()
     return Member(job, node_name(), rank)

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
+from roundelay.torch._internal.parameter_names import in_canonical_order
 from roundelay.torch.optim.norms import norms
 from roundelay.torch.optim.report import NormsReport
 from roundelay.torch.optim.trust_ratios import MODES, Description, Layers, TrustRatios
-from roundelay.torch.parameter_names import in_canonical_order
 from roundelay.torch.process_sets import ProcessSet
 
 Group = dict[str, Any]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from roundelay.torch.operations import Max, allreduce_
+from roundelay.torch._internal.operations import Max, allreduce_
 from roundelay.torch.optim.report import NormsReport
 from roundelay.torch.process_sets import ProcessSet
 

@@ -21,14 +21,14 @@ import torch
 
 from roundelay import _core
 from roundelay.errors import MismatchError
+from roundelay.torch._internal.operations import Sum, allgather, allreduce_
+from roundelay.torch._internal.operations.common import Call, row_of_this_rank
+from roundelay.torch._internal.operations.join import after_join
+from roundelay.torch._internal.optimizer.distributed import job_number
 from roundelay.torch.functions import allgather_object
-from roundelay.torch.operations import Sum, allgather, allreduce_
-from roundelay.torch.operations.common import Call, row_of_this_rank
-from roundelay.torch.operations.join import after_join
 from roundelay.torch.optim.norms import shares
 from roundelay.torch.optim.report import NormsReport
 from roundelay.torch.optim.trial import Trial
-from roundelay.torch.optimizer import job_number
 from roundelay.torch.process_sets import ProcessSet
 
 MODES = ("auto", True, False)

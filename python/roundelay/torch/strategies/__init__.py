@@ -5,6 +5,7 @@ docs/strategies.md has the table of strategies, and how to write one.
 
 from __future__ import annotations
 
+from roundelay.torch.strategies._lossy.lossy import Lossy
 from roundelay.torch.strategies.adasum import Adasum
 from roundelay.torch.strategies.attached import of
 from roundelay.torch.strategies.auto import Auto
@@ -13,10 +14,10 @@ from roundelay.torch.strategies.daso import DASO
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
 from roundelay.torch.strategies.local_sgd import LocalSGD
-from roundelay.torch.strategies.lossy import Lossy
+from roundelay.torch.strategies.named import NAMED
 from roundelay.torch.strategies.power_sgd import PowerSGD
 from roundelay.torch.strategies.protocol import Bucket, Context, Part, Sent, Shape, Spec, Strategy
-from roundelay.torch.strategies.text import known, parse
+from roundelay.torch.strategies.text import known, parse, register
 from roundelay.torch.strategies.top_k import TopK
 
 __all__ = [
@@ -41,3 +42,5 @@ __all__ = [
     "of",
     "parse",
 ]
+
+register(NAMED)

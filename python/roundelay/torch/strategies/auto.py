@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 import torch
 
 from roundelay import _core
-from roundelay.torch.operations import LINEAR_OPS
+from roundelay.torch._internal.operations import LINEAR_OPS
+from roundelay.torch._internal.tuning import ways
+from roundelay.torch._internal.tuning.gate import DENSE, MOST_MIXED, Cost, Plan
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies.candidates import DENSE_CANDIDATE, candidate, of_algorithms, of_plans
-from roundelay.torch.strategies.kept_back import KeepsBack, int_from, whole_number
-from roundelay.torch.strategies.lossy import Lossy
+from roundelay.torch.strategies._auto.candidates import DENSE_CANDIDATE, candidate, of_algorithms, of_plans
+from roundelay.torch.strategies._lossy.kept_back import KeepsBack
+from roundelay.torch.strategies._lossy.lossy import Lossy
+from roundelay.torch.strategies._shared.numbers import int_from, whole_number
+from roundelay.torch.strategies._shared.state_format import is_of_former_format
 from roundelay.torch.strategies.protocol import Bucket, Choices, Context, Spec, Strategy
-from roundelay.torch.strategies.state_format import is_of_former_format
-from roundelay.torch.tuning import ways
-from roundelay.torch.tuning.gate import DENSE, MOST_MIXED, Cost, Plan
 
 KEYS = ("candidates", "trial_steps")
 _STEP_BYTES = 8
@@ -30,7 +31,7 @@ class Auto(Strategy):
     Lossy ones are tried only if they are named. Further plans over levels that the job has made
     (ROUNDELAY_FACTORS) join them, and with ROUNDELAY_AUTOTUNE=1 all algorithms, unless
     ROUNDELAY_DETERMINISTIC=1 forbids them. trial_steps: each setting is measured twice, for so many steps.
-    On rank 0 the optimizer's search (gradients/pool_tuner.py) chooses by a cost model which candidates are
+    On rank 0 the optimizer's search (tuning/pool_tuner.py) chooses by a cost model which candidates are
     worth a trial, measures them, and proposes the next one; all ranks change in the same step. The search
     begins again if steps take another time for long, or if the order of gradients changes.
     ValueError: an argument is wrong.

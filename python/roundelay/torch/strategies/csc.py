@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import torch
 
-from roundelay.torch.strategies.kept_back import int_from, whole_number
-from roundelay.torch.strategies.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
+from roundelay.torch.strategies._lossy.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
+from roundelay.torch.strategies._shared.numbers import int_from, whole_number
 from roundelay.torch.strategies.protocol import Bucket, Spec, Value
 
 NORMS = ("same", "previous")

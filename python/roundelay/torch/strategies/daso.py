@@ -13,20 +13,20 @@ from typing import Any, ClassVar
 import torch
 
 from roundelay import _core
-from roundelay.torch.measure import stats
-from roundelay.torch.operations import Average, allgather
-from roundelay.torch.operations.common import Call, row_of_this_rank
+from roundelay.torch._internal.measure import stats
+from roundelay.torch._internal.nodes import Groups, nodes_of
+from roundelay.torch._internal.operations import Average, allgather
+from roundelay.torch._internal.operations.common import Call, row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet, set_id
-from roundelay.torch.strategies.averages import Cycle, average
-from roundelay.torch.strategies.averaging import Averaging, trainable
-from roundelay.torch.strategies.carried import State
-from roundelay.torch.strategies.dense import checked_wire, wire_text
-from roundelay.torch.strategies.exchange import Exchange
-from roundelay.torch.strategies.flat_copy import FlatCopy
-from roundelay.torch.strategies.kept_back import int_from, whole_number
-from roundelay.torch.strategies.nodes import Groups, nodes_of
+from roundelay.torch.strategies._averaging.averages import Cycle, average
+from roundelay.torch.strategies._averaging.base import Averaging, trainable
+from roundelay.torch.strategies._daso.carried import State
+from roundelay.torch.strategies._daso.exchange import Exchange
+from roundelay.torch.strategies._daso.flat_copy import FlatCopy
+from roundelay.torch.strategies._daso.skips import Schedule, Skips, checked_epochs, checked_skips
+from roundelay.torch.strategies._shared.numbers import int_from, whole_number
+from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
 from roundelay.torch.strategies.protocol import Context, Spec, Value
-from roundelay.torch.strategies.skips import Schedule, Skips, checked_epochs, checked_skips
 
 NUMBERS = (
     "global_skip",

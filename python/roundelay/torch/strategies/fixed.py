@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 
 from roundelay import _core
-from roundelay.torch.operations import LINEAR_OPS
-from roundelay.torch.strategies.dense import checked_wire, wire_text
+from roundelay.torch._internal.operations import LINEAR_OPS
+from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
 from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy
 
 
@@ -44,3 +44,8 @@ class Fixed(Strategy):
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
         """Returns the same technique for all buckets and steps."""
         return self._spec
+
+
+def techniques() -> dict[str, str]:
+    """Returns the descriptions of the core's techniques, by name."""
+    return dict(_core.techniques())

@@ -11,16 +11,16 @@ from typing import Any, ClassVar
 
 import torch
 
-from roundelay.torch.measure import count
-from roundelay.torch.operations import allgather
-from roundelay.torch.operations.common import row_of_this_rank
+from roundelay.torch._internal.measure import count
+from roundelay.torch._internal.nodes import inside, nodes_of
+from roundelay.torch._internal.operations import allgather
+from roundelay.torch._internal.operations.common import row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies.averages import Cycle, average
-from roundelay.torch.strategies.averaging import Averaging, trainable
-from roundelay.torch.strategies.kept_back import int_from, whole_number
-from roundelay.torch.strategies.nodes import inside, nodes_of
-from roundelay.torch.strategies.outer import MakeOuter, Outer
-from roundelay.torch.strategies.periods import Period, Periods
+from roundelay.torch.strategies._averaging.averages import Cycle, average
+from roundelay.torch.strategies._averaging.base import Averaging, trainable
+from roundelay.torch.strategies._averaging.outer_optimizer import MakeOuter, Outer
+from roundelay.torch.strategies._averaging.periods import Period, Periods
+from roundelay.torch.strategies._shared.numbers import int_from, whole_number
 from roundelay.torch.strategies.protocol import Context, Spec, Value
 
 WITHIN_NODE = ("every_step", "period")

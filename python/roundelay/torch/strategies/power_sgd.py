@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from roundelay.torch.strategies.kept_back import KeepsBack, int_from, kept_back_from_texts, whole_number
-from roundelay.torch.strategies.node_shards import NodeShards
+from roundelay.torch.strategies._lossy.kept_back import KeepsBack, kept_back_from_texts
+from roundelay.torch.strategies._lossy.node_shards import NodeShards
+from roundelay.torch.strategies._shared.numbers import int_from, whole_number
 from roundelay.torch.strategies.protocol import Bucket, Shape, Spec, Value
 
 KEYS = ("rank", "seed", "momentum", "warmup", "wire", "dense_below", "dense_parameters")

@@ -20,11 +20,10 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
-from roundelay import _core
+from roundelay.torch._internal.operations import Adasum
+from roundelay.torch._internal.tuning.gate import Cost, Plan
 from roundelay.torch.compression import Compressor
-from roundelay.torch.operations import Adasum
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.tuning.gate import Cost, Plan
 
 Value = bool | int | float | str | tuple[str, ...] | list[str]
 _RESERVED = ":,="
@@ -119,7 +118,7 @@ class Sent(NamedTuple):
 
 
 class Keeper(Protocol):
-    """Keeps the gradients that techniques hold back. roundelay.torch.optimizer.techniques implements it."""
+    """Keeps the gradients that techniques hold back (_internal/optimizer/techniques.py implements it)."""
 
     def flush(self) -> None:
         """Makes the next submission of each bucket a flush."""
@@ -202,9 +201,16 @@ class Strategy:
     takes_complex: ClassVar[bool] = True  # False: a complex parameter is an error
     counts_steps: ClassVar[bool] = True  # False: it needs no step() of the optimizer
     shares_parameters: ClassVar[bool] = True  # False: no other wrapped optimizer may have one of them
+    # Of technique, propose and joined, those that the class overrides: DistributedOptimizer calls no others.
+    overrides: ClassVar[frozenset[str]] = frozenset()
 
     _context: Context | None = None
     _optimizer: weakref.ref[torch.optim.Optimizer] | None = None
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        calls = ("technique", "propose", "joined")
+        cls.overrides = frozenset(name for name in calls if getattr(cls, name) is not getattr(Strategy, name))
 
     @property
     def text(self) -> str:
@@ -386,8 +392,3 @@ class Strategy:
     def detach(self) -> None:
         """Stops being an optimizer's strategy."""
         self._optimizer = self._context = None
-
-
-def techniques() -> dict[str, str]:
-    """Returns the descriptions of the core's techniques, by name."""
-    return dict(_core.techniques())

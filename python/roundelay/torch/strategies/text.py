@@ -1,29 +1,18 @@
-"""Strategies written as text, as ROUNDELAY_STRATEGY and ``--strategy`` have them: ``dense:wire=bf16``."""
+"""Strategies written as text, as ROUNDELAY_STRATEGY and ``--strategy`` have them: ``dense:wire=bf16``.
+
+The package registers those that have a name (named.py), as some of them read texts of others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from roundelay.torch.strategies.adasum import Adasum
-from roundelay.torch.strategies.auto import KEYS as AUTO_KEYS
-from roundelay.torch.strategies.auto import Auto
-from roundelay.torch.strategies.csc import CSC
-from roundelay.torch.strategies.csc import KEYS as CSC_KEYS
-from roundelay.torch.strategies.daso import DASO
-from roundelay.torch.strategies.daso import KEYS as DASO_KEYS
-from roundelay.torch.strategies.dense import Dense
-from roundelay.torch.strategies.fixed import Fixed
-from roundelay.torch.strategies.local_sgd import KEYS as LOCAL_SGD_KEYS
-from roundelay.torch.strategies.local_sgd import LocalSGD
-from roundelay.torch.strategies.power_sgd import KEYS as POWER_SGD_KEYS
-from roundelay.torch.strategies.power_sgd import PowerSGD
-from roundelay.torch.strategies.protocol import Spec, Strategy, techniques
-from roundelay.torch.strategies.top_k import KEYS as TOP_K_KEYS
-from roundelay.torch.strategies.top_k import TopK
+from roundelay.torch.strategies.fixed import Fixed, techniques
+from roundelay.torch.strategies.protocol import Spec, Strategy
 
 
-class _Known(NamedTuple):
+class Named(NamedTuple):
     """A strategy that has a name."""
 
     make: Callable[..., Strategy]  # takes the parameters' texts as keywords
@@ -31,41 +20,12 @@ class _Known(NamedTuple):
     description: str
 
 
-_KNOWN = {
-    "dense": _Known(Dense, ("wire",), "one allreduce for each bucket; wire=fp16 or bf16: cast to that type"),
-    "adasum": _Known(Adasum, ("wire",), "every rank takes its own step, and Adasum combines the steps"),
-    "auto": _Known(
-        Auto.from_text,
-        AUTO_KEYS,
-        "tries candidates=dense+bf16 on the training itself for trial_steps=5 each, and keeps the fastest",
-    ),
-    "csc": _Known(
-        CSC.from_text,
-        CSC_KEYS,
-        "the chunks of gradients with the largest norms are sent, keep=0.1 of them; the rest is kept back",
-    ),
-    "topk": _Known(
-        TopK.from_text,
-        TOP_K_KEYS,
-        "nodes exchange the gradients of largest magnitude, density=0.01 of them; the rest is kept back",
-    ),
-    "daso": _Known(
-        DASO.from_text,
-        DASO_KEYS,
-        "one rank of a node sends its parameters to other nodes every global_skip=4 batches of "
-        "total_epochs=... epochs; they are merged batches_to_wait=1 batches later",
-    ),
-    "power_sgd": _Known(
-        PowerSGD.from_text,
-        POWER_SGD_KEYS,
-        "low-rank factors of the gradients' matrices are sent, rank=2; what they lack is kept back",
-    ),
-    "local_sgd": _Known(
-        LocalSGD.from_text,
-        LOCAL_SGD_KEYS,
-        "every rank takes its own steps, and parameters are averaged every period=8 steps",
-    ),
-}
+_named: dict[str, Named] = {}
+
+
+def register(named: Mapping[str, Named]) -> None:
+    """Makes these strategies known by their names."""
+    _named.update(named)
 
 
 def known() -> dict[str, str]:
@@ -73,8 +33,8 @@ def known() -> dict[str, str]:
 
     A strategy hides the technique of its name.
     """
-    named = {name: each.description for name, each in _KNOWN.items()}
-    return {**named, **{name: text for name, text in techniques().items() if name not in named}}
+    described = {name: each.description for name, each in _named.items()}
+    return {**described, **{name: text for name, text in techniques().items() if name not in described}}
 
 
 def parse(text: str) -> Strategy:
@@ -84,7 +44,7 @@ def parse(text: str) -> Strategy:
     """
     spec = Spec.parse(text)
     parameters = dict(spec.parameters)
-    entry = _KNOWN.get(spec.name)
+    entry = _named.get(spec.name)
     if entry is not None:
         unknown = next((key for key in parameters if key not in entry.keys), None)
         if unknown is not None:

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from roundelay.torch.strategies.kept_back import int_from, whole_number
-from roundelay.torch.strategies.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
-from roundelay.torch.strategies.node_shards import NodeShards
+from roundelay.torch.strategies._lossy.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
+from roundelay.torch.strategies._lossy.node_shards import NodeShards
+from roundelay.torch.strategies._shared.numbers import int_from, whole_number
 from roundelay.torch.strategies.protocol import Bucket, Spec, Value
 
 SELECTS = ("mstopk", "radix", "auto")

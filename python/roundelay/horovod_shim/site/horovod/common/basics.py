@@ -1,5 +1,5 @@
 """The class behind ``init``, ``rank`` and the like, under Horovod's name for its module."""
 
-from roundelay.torch.basics import HorovodBasics
+from roundelay.torch._internal.basics import HorovodBasics
 
 __all__ = ["HorovodBasics"]

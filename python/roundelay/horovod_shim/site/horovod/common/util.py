@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from horovod.common.exceptions import HorovodVersionMismatchError
-from roundelay.torch.global_state import ccl_built, ddl_built, gloo_built, mpi_built, nccl_built
+from roundelay.torch._internal.global_state import ccl_built, ddl_built, gloo_built, mpi_built, nccl_built
 from roundelay.torch.mpi_ops import gpu_available, num_rank_is_power_2
 
 __all__ = [

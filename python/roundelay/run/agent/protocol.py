@@ -1,0 +1,17 @@
+"""What the launcher and its agents say to each other, and the variables that it gives them."""
+
+from __future__ import annotations
+
+# The kinds of the frames that the agent sends the launcher (frames.py). HELLO and EXIT carry JSON.
+HELLO, STDOUT, STDERR, RESULT_PIECE, ERROR, EXIT = b"H", b"o", b"e", b"r", b"E", b"X"  # ERROR: error_report's
+# The launcher sends the agent orders of one byte. The signal's number follows SIGNAL, which is to end the
+# program, and FORWARD.
+SIGNAL, FORWARD, KILL, LEAVE = b"S", b"F", b"K", b"L"
+
+# The launcher's address (agent.dial) and the job's secret in hex. The program gets the secret under another
+# name, which `import roundelay` takes out of an environment.
+ADDRESS, SECRET = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_SECRET"
+# Set where the program is a function: the file that holds it, and the descriptor that takes the result.
+FUNCTION, RESULT = "ROUNDELAY_RUN_FUNCTION", "ROUNDELAY_RUN_RESULT"
+BIND = "ROUNDELAY_RUN_BIND"  # set: the agent gives its program a share of the host's CPUs
+FAILED = 1  # the exit status of an agent that cannot do its work and has said why

@@ -1,0 +1,161 @@
+"""Parses the command line of `roundelayrun`: horovodrun's flags, with their meaning."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from typing import NoReturn
+
+from roundelay.run.arguments import config_file, knobs, unsupported_flags
+from roundelay.run.arguments.knobs import number
+from roundelay.run.errors import UsageError
+
+EPILOG = """examples:
+  roundelayrun -np 4 python train.py
+  roundelayrun -np 8 -H node1:4,node2:4 python train.py
+  roundelayrun -np 2 --dry-run python train.py        show the line that starts the ranks, and stop"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises UsageError instead of printing the usage and leaving."""
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def parse(prog: str, argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parses the command line over a --config-file. The result's attributes are the flags' long names."""
+    parser = make_parser(prog)
+    given = parser.parse_args(argv)
+    if given.config_file is None:
+        return given
+    words = config_file.words(given.config_file)
+    try:
+        said = parser.parse_args(words)
+    except UsageError as error:
+        raise UsageError(f"{given.config_file}: {error}") from error
+    # The command line comes after the file, and wins.
+    merged = parser.parse_args(argv, said)
+    if given.mpi or given.gloo:
+        merged.mpi, merged.gloo = given.mpi, given.gloo
+    return merged
+
+
+def make_parser(prog: str) -> Parser:
+    """Returns the parser; its result has the flags' long names as attributes."""
+    parser = Parser(
+        prog=prog,
+        description="Starts NUM_PROC copies of a program as the ranks of one job.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        usage=f"{prog} -np N [options] program [arguments]",
+    )
+    parser.add_argument("-v", "--version", action="store_true", help="show the version and stop")
+    parser.add_argument(
+        "-cb", "--check-build", action="store_true", help="show what this build can use and stop"
+    )
+    parser.add_argument(
+        "-np", "--num-proc", type=number(int, 1, "a number of ranks"), metavar="N", help="ranks to start"
+    )
+    parser.add_argument(
+        "--as-horovod",
+        action="store_true",
+        help="in the ranks and their children 'import horovod' means Roundelay",
+    )
+    parser.add_argument(
+        "--start-timeout",
+        type=number(int, 1, "a number of seconds"),
+        metavar="S",
+        help="seconds in which all ranks must have started (default 30)",
+    )
+    parser.add_argument(
+        "--config-file",
+        metavar="YAML",
+        help="settings, in horovodrun's layout; the command line wins",
+    )
+    _add_output(parser)
+    _add_launch_mode(parser)
+    _add_hosts(parser)
+    knobs.add(parser)
+    unsupported_flags.add(parser)
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="the program of every rank")
+    return parser
+
+
+def _add_output(parser: Parser) -> None:
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--verbose", action="store_true", help="show the line that starts the ranks, and each one's place"
+    )
+    output.add_argument(
+        "--dry-run", action="store_true", help="show the line that starts the ranks, and stop"
+    )
+    output.add_argument(
+        "--output-filename",
+        metavar="DIR",
+        help="also write each rank's output to DIR/rank.N/stdout and DIR/rank.N/stderr",
+    )
+    output.add_argument(
+        "-prefix-timestamp",
+        "--prefix-output-with-timestamp",
+        action="store_true",
+        help="begin each line of the ranks' output with the time of day",
+    )
+
+
+def _add_launch_mode(parser: Parser) -> None:
+    launch_mode = parser.add_argument_group("how the ranks start")
+    how = launch_mode.add_mutually_exclusive_group()
+    how.add_argument(
+        "--mpi", action="store_true", help="start the ranks with mpirun (default on several hosts)"
+    )
+    how.add_argument(
+        "--gloo",
+        action="store_true",
+        help="start the ranks without MPI: here, and over ssh elsewhere (default on this machine)",
+    )
+    launch_mode.add_argument(
+        "--mpi-args",
+        type=shlex.split,
+        default=[],
+        metavar="ARGS",
+        help='more for mpirun, as one word: --mpi-args="--mca btl self,sm"',
+    )
+    launch_mode.add_argument(
+        "--binding-args",
+        type=shlex.split,
+        metavar="ARGS",
+        help='how mpirun binds ranks to CPUs, as one word: --binding-args="--bind-to socket"; "--bind-to '
+        'none" also without MPI (default: each rank gets its share of the CPUs, see --verbose)',
+    )
+    launch_mode.add_argument(
+        "--tcp", action="store_true", help="between hosts use TCP only, whatever other networks there are"
+    )
+
+
+def _add_hosts(parser: Parser) -> None:
+    group = parser.add_argument_group("hosts (default: this machine)")
+    where = group.add_mutually_exclusive_group()
+    where.add_argument("-H", "--hosts", metavar="LIST", help="hosts and slots: h1:2,h2:4")
+    where.add_argument("-hostfile", "--hostfile", metavar="FILE", help="a file of lines like 'h1 slots=2'")
+    group.add_argument(
+        "-p",
+        "--ssh-port",
+        type=number(int, 1, "a port"),
+        metavar="PORT",
+        help="the port of the hosts' ssh (default: as ssh's configuration says)",
+    )
+    group.add_argument("-i", "--ssh-identity-file", metavar="FILE", help="the private key for ssh")
+    group.add_argument(
+        "--network-interfaces",
+        "--network-interface",
+        dest="network_interfaces",
+        action="extend",
+        default=[],
+        type=lambda text: [name for name in text.split(",") if name],
+        metavar="NAMES",
+        help="the interfaces between hosts, comma separated (default: those that face the other hosts)",
+    )

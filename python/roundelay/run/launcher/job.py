@@ -1,0 +1,202 @@
+"""Prepares a job: turns the flags into the command that starts the ranks, and its environment."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from roundelay import horovod_shim
+from roundelay.run.agent import agent, protocol, torch_variables
+from roundelay.run.agent.horovod_variables import RANKS_BY_HOST
+from roundelay.run.arguments import checks, knobs, settings
+from roundelay.run.errors import UsageError
+from roundelay.run.function.result_pipe import ResultPipe
+from roundelay.run.launcher import hosts, mpi
+from roundelay.run.launcher.connections import Listener, own_addresses
+from roundelay.run.launcher.hosts import Host
+from roundelay.run.launcher.launch_mode import use_mpi
+from roundelay.run.starter import local_ranks, several_hosts, single_host
+from roundelay.run.system import limits
+
+DEFAULT_START_TIMEOUT_S = 30.0
+_PYTHON = [sys.executable, "-I", "-S"]
+# Hosts must answer within this part of the start timeout, so that the line about them comes last.
+_PART_FOR_HOSTS = 0.8
+_STRATEGY = "ROUNDELAY_STRATEGY"
+_TUNING = "ROUNDELAY_TUNING"
+_KEEP_ALIVE = ("ServerAliveInterval=5", "ServerAliveCountMax=3")
+
+
+@dataclass(frozen=True)
+class Start:
+    """A job that is ready to start."""
+
+    command: list[str]
+    environment: dict[str, str]
+    added: dict[str, str]  # the part of the environment that this process does not have
+    listener: Listener | None  # None: a dry run
+    num_proc: int
+    timeout: float  # seconds
+    mpirun: mpi.Mpirun | None
+
+
+def prepare(
+    given: argparse.Namespace,
+    program: list[str],
+    surroundings: Mapping[str, str],
+    result_pipe: ResultPipe | None = None,
+) -> Start:
+    """Checks the flags and prepares their job. Raises UsageError.
+
+    surroundings: the launcher's environment. With a result pipe the program is a function.
+    """
+    named, given_by = named_hosts(given)
+    one_machine = hosts.one_machine(named, surroundings)
+    if named:
+        hosts.check(named, given.num_proc, given_by, given.mpi_args)
+    if one_machine or any(hosts.is_local(host.name) for host in named):
+        checks.check_program(program[0])
+    limits.check_ranks(_ranks_here(given.num_proc, named, one_machine))
+    if given.ssh_identity_file is not None:
+        checks.check_identity(given.ssh_identity_file)
+    with_mpi = use_mpi(given, one_machine, named, surroundings)
+    if result_pipe is not None and not one_machine:
+        if given.mpi or given.mpi_args:
+            raise UsageError(f"{given_by}: mpirun cannot carry a function to other machines; leave it to ssh")
+        with_mpi = False
+    mpirun = mpi.find_mpirun(surroundings) if with_mpi else None
+    added = variables(given, surroundings)
+    if named:
+        added[RANKS_BY_HOST] = ",".join(str(host.slots) for host in hosts.used(named, given.num_proc))
+    environment = {**local_ranks.without_outer_job(surroundings), **added}
+    settings.check(environment)
+    if environment.get(_STRATEGY):
+        given_by = "--strategy" if given.strategy is not None else _STRATEGY
+        checks.check_strategy(environment[_STRATEGY], given_by, environment)
+    if one_machine or (named and hosts.is_local(named[0].name)):
+        # Rank 0 is here. It writes the timeline and reads the tuning file.
+        check_timeline(given, environment)
+        checks.check_tuning(environment.get(_TUNING, ""))
+    addresses = own_addresses(named, given.network_interfaces) if not one_machine else []
+    if mpirun is not None and torch_variables.ADDRESS not in environment:
+        added.update(_place_for_torch(hosts.used(named, given.num_proc), addresses, one_machine))
+        environment.update(added)
+    listener = None if given.dry_run else Listener(addresses, given.num_proc)
+    if listener is not None:
+        environment.update({protocol.ADDRESS: listener.address, protocol.SECRET: listener.secret.hex()})
+        if given.binding_args is None and not _binds_itself(mpirun):
+            environment[protocol.BIND] = "1"
+    if result_pipe is not None:
+        environment.update(result_pipe.variables())
+    job = mpi.Job(
+        num_proc=given.num_proc,
+        hosts=named,
+        one_machine=one_machine,
+        exports=mpi.exported(environment, one_machine),
+        mpi_args=given.mpi_args,
+        program=[*_PYTHON, agent.__file__, "--", *program],
+        interfaces=given.network_interfaces,
+        ssh=ssh_words(given),
+        binding=given.binding_args or mpi.NO_BINDING,
+        tcp=given.tcp,
+    )
+    timeout = start_timeout(environment)
+    command = mpi.command_line(mpirun, job) if mpirun is not None else _own_command(job, program, timeout)
+    return Start(command, environment, added, listener, given.num_proc, timeout, mpirun)
+
+
+def _place_for_torch(used: list[Host], addresses: list[str], one_machine: bool) -> dict[str, str]:
+    """Returns where torch.distributed may meet; nothing where only a scheduler knows rank 0's host."""
+    if one_machine:
+        return torch_variables.place("127.0.0.1")
+    if not used:
+        return {}
+    first = used[0].name
+    return torch_variables.place(addresses[0] if hosts.is_local(first) else first)
+
+
+def named_hosts(given: argparse.Namespace) -> tuple[list[Host], str]:
+    """Returns the hosts and the flag that names them."""
+    if given.hosts is not None:
+        return hosts.parse_hosts(given.hosts), f"-H {given.hosts}"
+    if given.hostfile is not None:
+        return hosts.read_hostfile(given.hostfile), f"--hostfile {given.hostfile}"
+    return [], ""
+
+
+def _ranks_here(ranks: int, named: list[Host], one_machine: bool) -> int:
+    """Returns how many of the ranks this machine will have, as far as known."""
+    if one_machine:
+        return ranks
+    return sum(host.slots for host in hosts.used(named, ranks) if hosts.is_local(host.name))
+
+
+def variables(given: argparse.Namespace, surroundings: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables that the flags add for the ranks."""
+    # Python shows a line when it is printed.
+    added = {"PYTHONUNBUFFERED": surroundings.get("PYTHONUNBUFFERED", "1"), **knobs.variables(given)}
+    if given.as_horovod:
+        checks.check_horovod_shim()
+        added["PYTHONPATH"] = horovod_shim.python_path(surroundings)
+    if given.pointer_cache:
+        added["LD_PRELOAD"] = ":".join(
+            filter(None, (checks.pointer_cache_library(), surroundings.get("LD_PRELOAD")))
+        )
+    if given.network_interfaces:
+        names = ",".join(given.network_interfaces)
+        added |= dict.fromkeys(("ROUNDELAY_INTERFACE", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), names)
+    if given.tcp:
+        added |= {"NCCL_IB_DISABLE": "1", "FI_PROVIDER": "tcp"}
+    return added
+
+
+def ssh_words(given: argparse.Namespace) -> list[str]:
+    """Returns ssh's words for -p and -i."""
+    port = ["-p", str(given.ssh_port)] if given.ssh_port is not None else []
+    key = ["-i", os.path.abspath(given.ssh_identity_file)] if given.ssh_identity_file is not None else []
+    return [*port, *key]
+
+
+def check_timeline(given: argparse.Namespace, environment: Mapping[str, str]) -> None:
+    """Raises UsageError if a timeline is asked for that cannot be written here."""
+    name = settings.variable("TIMELINE", environment)
+    if name is not None:
+        given_by = "--timeline-filename" if given.timeline_filename is not None else name
+        checks.check_timeline(environment[name], given_by)
+
+
+def start_timeout(environment: Mapping[str, str]) -> float:
+    """Returns the seconds in which all ranks must have started. `environment` was checked."""
+    name = settings.variable("START_TIMEOUT", environment)
+    return float(environment[name]) if name is not None else DEFAULT_START_TIMEOUT_S
+
+
+def _binds_itself(mpirun: mpi.Mpirun | None) -> bool:
+    """Returns whether this mpirun binds ranks to CPUs unless the user says otherwise."""
+    return mpirun is not None and mpirun.flavour is mpi.Flavour.INTEL
+
+
+def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
+    """Returns the command that starts the ranks without MPI."""
+    if job.one_machine:
+        return [*_PYTHON, single_host.__file__, str(job.num_proc), "--", *program]
+    ssh = shutil.which("ssh")
+    used = hosts.used(job.hosts, job.num_proc)
+    local = [host.name for host in used if hosts.is_local(host.name)]
+    if ssh is None and len(local) < len(used):
+        raise UsageError("there is no ssh on PATH, and it starts the ranks on other hosts")
+    limit = max(1, int(timeout * _PART_FOR_HOSTS))
+    options = ["BatchMode=yes", f"ConnectTimeout={limit}", *_KEEP_ALIVE]
+    plan = several_hosts.Job(
+        hosts=[(host.name, host.slots) for host in used],
+        local=local,
+        ssh=[ssh or "ssh", "-x", "-T", *(word for option in options for word in ("-o", option)), *job.ssh],
+        exports=job.exports,
+        interfaces=job.interfaces,
+        timeout=timeout * _PART_FOR_HOSTS,
+    )
+    return [*_PYTHON, several_hosts.__file__, plan.to_argument(), "--", *program]

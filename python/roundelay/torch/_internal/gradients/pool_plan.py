@@ -1,0 +1,351 @@
+"""Makes the ranks agree on a gradient pool, in the rounds that they hold anyway (optimizer/gradient_sync.py).
+
+Rank 0 of the process set proposes. All ranks carry a proposal out at the end of the same round. Nothing is
+carried out while a rank has joined (hvd.join), so no rank misses a proposal. The proposals:
+
+1. An order: that of rank 0's gradients in the first step. Each rank makes the pool.
+2. The use of the pool, when all ranks have said that they could make it. The sizes of buckets follow from a
+   measurement (calibration.py), which is made now if no rank has anything else to wait for.
+3. Other sizes, if rank 0 prefers them (pool_tuner.py): the ranks cut the pool into other buckets.
+4. Another order, if gradients have come in it for a long time: the ranks lay the pool out anew.
+
+When the optimizer has got other parameters, the ranks begin again with another plan.
+
+A checkpoint's pool comes into use when it is loaded, on each rank alone: the ranks of the job that saved it
+have agreed on it, and those of this job compare what they have loaded before they use a result.
+
+Only the measurement waits. If the strategy keeps gradients back, sizes are not tried out. If a candidate of a
+search does, the pool stays as it is until they are flushed (optimizer/techniques.py).
+"""
+
+from __future__ import annotations
+
+import enum
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+
+from roundelay import _core
+from roundelay.torch._internal.gradients.gradient import Gradient
+from roundelay.torch._internal.gradients.pool import Bucket, Pools, wire_dtype
+from roundelay.torch._internal.gradients.pool_state import Names, PoolState, Proposals
+from roundelay.torch._internal.gradients.round_values import PoolValues, Round
+from roundelay.torch._internal.measure import count
+from roundelay.torch._internal.operations import broadcast
+from roundelay.torch._internal.tuning import calibration
+from roundelay.torch._internal.tuning.pool_tuner import PoolTuner
+from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.strategies.protocol import Choices
+from roundelay.tuning.buckets import DEFAULT, Cuts
+
+Maker = Callable[[Sequence[Gradient]], Pools]
+
+
+class Occupants(Protocol):
+    """The techniques in the pool's buckets, some of which keep gradients back."""
+
+    @property
+    def choices(self) -> Choices | None:
+        """The strategy's candidates for the search; None: it has none."""
+
+    @property
+    def stateful(self) -> bool:
+        """True if techniques may keep gradients back. Alike on all ranks."""
+
+    def may_change_layout(self) -> bool:
+        """Returns whether nothing is kept back on any rank; if not, flushing begins."""
+
+    def layout_will_change(self) -> None:
+        """Tells that gradients move to other buckets now."""
+
+
+class _Phase(enum.Enum):
+    RECORDING = 0  # there is no pool; lasts until all ranks know rank 0's order
+    MAKING = 1  # lasts until all ranks have said whether they had memory
+    RUNNING = 2  # the pool is in use
+    ORDERING = 3  # the pool is in use; lasts until all ranks know rank 0's new order
+    OVER = 4  # there is no pool, and there will be none
+
+
+class PoolPlan:
+    """Makes and changes the pools of one optimizer. prefix: that of the optimizer's names.
+
+    members, below: all its gradients, in an order that is equal on all ranks. reducer: records
+    when gradients are ready while the plan needs it.
+    """
+
+    def __init__(
+        self, process_set: ProcessSet, prefix: str, reducer: _core.Reducer, occupants: Occupants
+    ) -> None:
+        self._set = process_set
+        self._occupants = occupants
+        self._reducer = reducer
+        self._prefix = prefix
+        self._config = _core.config()
+        self._phase = _Phase.RECORDING if self._config.gradient_pool else _Phase.OVER
+        self._leads = process_set.rank() == 0
+        self._first: tuple[Gradient, ...] = ()  # the order of the first step with gradients
+        self._ready: dict[Gradient, float] = {}  # the last recorded step's, in seconds from its first one
+        self._positions: torch.Tensor | None = None  # those of the next round, merged when it is over
+        self._failure = ""
+        self._pools: Pools | None = None
+        self._buckets: list[Bucket] = []
+        self._cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
+        self._pool_tuner: PoolTuner | None = None  # None on ranks other than 0
+        self._waits = False  # a change of the layout waits for a flush
+        self._begun = False  # all ranks have held a round with this plan, or loaded it
+        self._parameters_changed = False
+        self.is_outdated = False  # all ranks make another plan when this step ends
+        self._reducer.recording = self._config.gradient_pool
+
+    def new_step(self, members: Sequence[Gradient]) -> None:
+        """Ends a step, in which gradients came in the order that was recorded."""
+        ready = self._recorded(members)
+        if ready:
+            self._ready = ready
+            self._first = self._first or tuple(ready)
+        submitted = self._pools is not None and self._pools.step_over()
+        if self._pool_tuner is not None and self._pools is not None and submitted:
+            if self._occupants.stateful:
+                self._pool_tuner.keep_sizes()
+            late = self._pools.out_of_place(self._buckets)
+            self._pool_tuner.step_over(late, self._cuts, tuple(ready), self._ready)
+            self._reducer.recording = self._pool_tuner.recording
+
+    def parameters_changed(self) -> None:
+        """Records that the optimizer has got other parameters, on all ranks before the same round."""
+        self._parameters_changed = self._begun
+
+    def _recorded(self, members: Sequence[Gradient]) -> dict[Gradient, float]:
+        """Returns when this step's gradients came that may be in a pool, in seconds from the first one on."""
+        ready_times = self._reducer.ready_times
+        if not ready_times:
+            return {}
+        records = {gradient.core: gradient for gradient in members if gradient.group is None}
+        at: dict[Gradient, int] = {}
+        for core, time in ready_times:
+            gradient = records.get(core)
+            if gradient is not None and gradient not in at and wire_dtype(gradient) is not None:
+                at[gradient] = time
+        first = min(at.values(), default=0)
+        return {gradient: (time - first) * 1e-9 for gradient, time in at.items()}
+
+    # -- rounds
+
+    def values(self) -> PoolValues:
+        """Returns what this rank says in the next round."""
+        if self._phase is _Phase.MAKING:
+            unmeasured = self._config.theta_auto and calibration.known(self._set) is None
+            return PoolValues(failed=bool(self._failure), unmeasured=unmeasured)
+        if self._phase is _Phase.RUNNING and self._pool_tuner is not None:
+            return PoolValues(reorder=self._pool_tuner.order is not None, cuts=self._pool_tuner.cuts)
+        return PoolValues()
+
+    def order_of(self, members: Sequence[Gradient]) -> torch.Tensor | None:
+        """Returns positions, from 1 on, that the next round makes rank 0's on all ranks; None: it needs none.
+
+        0: the gradient has none.
+        """
+        self._positions = None
+        if self._phase is _Phase.RECORDING or self._phase is _Phase.ORDERING:
+            order: Sequence[Gradient] = self._first if self._leads else ()
+            if self._pool_tuner is not None:
+                order = self._pool_tuner.order or ()
+            positions = dict.fromkeys(members, 0)
+            for position, gradient in enumerate((g for g in order if g in positions), 1):
+                positions[gradient] = position
+            self._positions = torch.tensor(list(positions.values()), dtype=torch.int32, device="cpu")
+        return self._positions
+
+    def apply(self, members: Sequence[Gradient], agreed: Round, make: Maker) -> list[Bucket]:
+        """Takes a round's result. Returns new buckets, which all ranks use from now on; often none.
+
+        make: makes pools of gradients in this order.
+        """
+        if self._phase is _Phase.OVER or agreed.some_joined:
+            return []
+        self._begun = True
+        pool = agreed.pool
+        if self._parameters_changed:
+            self.is_outdated = self._occupants.may_change_layout()
+            return []
+        if self._phase is _Phase.MAKING:
+            self._ready = self._ready or self._recorded(members)  # a loaded state brings none
+            return self._give_up() if pool.failed else self._begin(not agreed.busy, pool.unmeasured)
+        if self._phase is _Phase.RUNNING:
+            return self._follow_tuner(pool.reorder, pool.cuts)
+        assert self._positions is not None
+        positions = zip(self._positions.tolist(), members, strict=True)
+        order = [gradient for _, gradient in sorted((p for p in positions if p[0]), key=lambda p: p[0])]
+        if not order:
+            return []
+        if self._phase is _Phase.ORDERING:
+            return self._arrange(order)
+        self._phase = _Phase.MAKING
+        self._try(make, order)
+        return []
+
+    @property
+    def needs_rounds(self) -> bool:
+        """True if apply() is to be called after the next round, whatever its result is."""
+        moving = self._phase is not _Phase.RUNNING and self._phase is not _Phase.OVER
+        return moving or self._waits or self._parameters_changed
+
+    # -- what happens on all ranks at once
+
+    def _try(self, make: Maker, order: list[Gradient]) -> None:
+        try:
+            with torch.no_grad():
+                self._pools = make(order)
+        except (RuntimeError, ValueError, MemoryError) as error:
+            self._failure = str(error)
+
+    def _give_up(self) -> list[Bucket]:
+        """Gives the pool up on all ranks."""
+        if self._failure:
+            warnings.warn(f"no gradient pool: {self._failure}", RuntimeWarning, stacklevel=2)
+        self._phase, self._pools, self._reducer.recording = _Phase.OVER, None, False
+        return []
+
+    def _begin(self, may_wait: bool, measure: bool) -> list[Bucket]:
+        """Begins to use the pool.
+
+        may_wait: all ranks can wait for each other here. measure: some rank has no measured numbers.
+        """
+        assert self._pools is not None
+        self._phase, self._reducer.recording = _Phase.RUNNING, False
+        large = self._pools.largest() >= calibration.SMALLEST
+        auto = self._config.theta_auto and self._pools.measurable and large
+        with torch.no_grad():
+            if auto and may_wait and measure:
+                calibration.calibrate(*self._pools.trial(), self._pools.largest(), self._set)
+            self._pool_tuner = self._make_tuner(self._pools)
+            best = self._pool_tuner.best(self._cuts) if self._pool_tuner is not None else self._cuts
+            if auto and may_wait:
+                self._cuts = self._cuts_of_rank_0(best)
+            elif self._pool_tuner is not None:
+                self._pool_tuner.propose(best, self._cuts)
+        return self._cut()
+
+    def _make_tuner(self, pools: Pools) -> PoolTuner | None:
+        """Makes rank 0's tuner."""
+        if not self._leads:
+            return None
+        return PoolTuner(self._prefix, pools, self._set, self._ready, self._occupants.choices)
+
+    def _cuts_of_rank_0(self, cuts: Cuts) -> Cuts:
+        """Returns rank 0's cuts; ``cuts`` are this rank's."""
+        numbers = torch.tensor(cuts, dtype=torch.int64, device="cpu")
+        root = self._set.ranks[0]
+        theta, last = broadcast(numbers, root, f"{self._prefix}.cuts", self._set).tolist()
+        return Cuts(theta, last)
+
+    def _follow_tuner(self, reorder: bool, cuts: Cuts | None) -> list[Bucket]:
+        self._waits = (reorder or cuts is not None) and not self._occupants.may_change_layout()
+        if self._waits:
+            return []  # rank 0 proposes the same again in the next round
+        if reorder:
+            self._phase = _Phase.ORDERING
+        if cuts is None or (reorder and self._occupants.stateful):  # a flush makes room for one change
+            return []
+        self._cuts = cuts
+        count("pool_cuts")
+        self._occupants.layout_will_change()
+        return self._cut()
+
+    def _arrange(self, order: list[Gradient]) -> list[Bucket]:
+        assert self._pools is not None
+        self._phase = _Phase.RUNNING
+        self._occupants.layout_will_change()
+        with torch.no_grad():
+            self._pools.arrange(order)
+        if self._pool_tuner is not None:
+            self._pool_tuner.arranged(self._cuts)
+        count("pool_orders")
+        return self._cut()
+
+    def _cut(self) -> list[Bucket]:
+        assert self._pools is not None
+        self._buckets = self._pools.cut(self._cuts, self._config.fusion_threshold)
+        if self._pool_tuner is not None:
+            self._pool_tuner.in_use(self._cuts, len(self._buckets))
+        return self._buckets
+
+    # -- checkpoints
+
+    def state(self) -> PoolState:
+        """Returns what restore() needs, between two steps."""
+        pools, tuner = self._pools, self._pool_tuner
+        if pools is None:
+            return PoolState(proposals=Proposals(first=self._names(self._first if self._leads else ())))
+        proposals = Proposals()
+        if tuner is not None:
+            late, last = tuner.order_watch.state
+            order = self._names(tuner.order or ())
+            proposals = Proposals(order=order, cuts=tuner.cuts, late=late, last=self._names(last))
+        ordering = self._phase is _Phase.ORDERING
+        return PoolState(self._names(pools.gradients()), self.cuts, ordering, self._waits, proposals)
+
+    def restore(self, state: PoolState, members: Sequence[Gradient], make: Maker) -> list[Bucket]:
+        """Takes what state() returned, and makes the pool. Returns its buckets; none if they are not in use.
+
+        members: those that may be in a pool. Call it before there is one, or again before that is used.
+        ValueError, RuntimeError or MemoryError: this rank cannot make the pool; drop this object.
+        """
+        by_name = {gradient.name.removeprefix(f"{self._prefix}."): gradient for gradient in members}
+
+        def found(names: Names) -> tuple[Gradient, ...]:
+            missing = next((name for name in names if name not in by_name), None)
+            if missing is not None:
+                raise ValueError(f"no bucket can have {missing!r} here (is it in groups=?)")
+            return tuple(by_name[name] for name in names)
+
+        order, proposals = found(state.order), state.proposals
+        self._begun = True
+        if order and self._phase is _Phase.OVER:
+            raise ValueError("there is no gradient pool (is ROUNDELAY_GRADIENT_POOL=0 set?)")
+        if self._pools is None:
+            self._first = found(proposals.first)
+        elif not order or (self._buckets and state.cuts is None):
+            raise ValueError("it has none, and there are some already")
+        if not order:
+            return []
+        self._pools = self._laid_out(self._pools, order, make)
+        self._phase, self._failure = _Phase.MAKING, ""
+        if state.cuts is None:
+            return []
+        self._phase = _Phase.ORDERING if state.ordering else _Phase.RUNNING
+        self._cuts, self._waits = state.cuts, state.waits
+        self._pool_tuner = self._make_tuner(self._pools)
+        if self._pool_tuner is not None:
+            self._pool_tuner.order_watch.state = proposals.late, found(proposals.last)
+            self._pool_tuner.order = found(proposals.order) or None
+            self._pool_tuner.cuts = proposals.cuts
+        self._reducer.recording = self._pool_tuner is not None and self._pool_tuner.recording
+        return self._cut()
+
+    @staticmethod
+    @torch.no_grad()
+    def _laid_out(pools: Pools | None, order: Sequence[Gradient], make: Maker) -> Pools:
+        """Makes pools, or lays out those that are there: the key of their regions is in use."""
+        if pools is None:
+            return make(order)
+        if set(order) != set(pools.gradients()):
+            raise ValueError("they have other gradients than the pool that is there already")
+        pools.arrange(order)
+        return pools
+
+    def _names(self, gradients: Sequence[Gradient]) -> Names:
+        return tuple(gradient.name.removeprefix(f"{self._prefix}.") for gradient in gradients)
+
+    @property
+    def wants_change(self) -> bool:
+        """True if the layout is still to be changed. Alike on all ranks."""
+        return self._waits or self._parameters_changed or self._phase is _Phase.ORDERING
+
+    @property
+    def cuts(self) -> Cuts | None:
+        """The sizes of the pools' buckets; None while no pool is in use."""
+        return self._cuts if self._buckets else None

@@ -1,0 +1,1 @@
+"""What DistributedOptimizer does to an optimizer: the wrapper, its gradients, buckets and strategy."""

@@ -1,0 +1,72 @@
+"""Agreements of a process set's ranks between two steps. All of them call each function alike."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+
+import torch
+
+from roundelay import _core
+from roundelay.torch._internal.optimizer.techniques import Techniques
+from roundelay.torch.functions import allgather_object, broadcast_object
+from roundelay.torch.process_sets import ProcessSet, set_id
+from roundelay.torch.strategies import Strategy
+
+# Sets with a strategy that chooses techniques, and with one that overrides joined(). All ranks know the same.
+asking: weakref.WeakSet[ProcessSet] = weakref.WeakSet()
+listening: weakref.WeakSet[ProcessSet] = weakref.WeakSet()
+
+
+def check_nothing_is_kept(techniques: Techniques | None, strategy: str, process_set: ProcessSet) -> None:
+    """Raises ValueError on all ranks if techniques keep gradients back on one of them.
+
+    A rank that has loaded a state, and has taken no step since, raises too.
+    """
+    if techniques is None:
+        return
+    if techniques.loaded:
+        raise ValueError(
+            f"strategy {strategy} has loaded a state, which another one would not send: give the optimizer "
+            "to DistributedOptimizer for the last time before you load the state"
+        )
+    if not techniques.stateful:
+        return
+    keeps = (_core.Merge.OR, bytes([techniques.keeps_something()]))
+    if any(_core.agree("strategy.kept", [keeps], -1, set_id(process_set)).values):
+        raise ValueError(
+            f"strategy {strategy} keeps gradients back, which another one would not send: call "
+            "hvd.strategies.of(optimizer).flush() and take a step before"
+        )
+
+
+def agree_on_steps(process_set: ProcessSet, last_rank: int, every: Iterable[Techniques | None]) -> None:
+    """Makes all ranks count steps like the rank that joined last, which has taken all of them.
+
+    every: the techniques of this rank's optimizers in the process set.
+    """
+    if process_set not in asking:
+        return
+    choosing = {one.prefix: one for one in every if one is not None and one.asks}
+    steps = {prefix: one.step for prefix, one in choosing.items()}
+    for prefix, step in broadcast_object(steps, last_rank, "strategy.steps", process_set).items():
+        if prefix in choosing:  # else it was collected as garbage on this rank
+            choosing[prefix].joined(step)
+
+
+def tell_joined(process_set: ProcessSet, every: Iterable[tuple[torch.optim.Optimizer, Strategy]]) -> None:
+    """Tells the strategies that override joined() of a join that all ranks have ended.
+
+    every: this rank's optimizers in the process set, and their strategies.
+    """
+    told = {
+        strategy.context.number: (optimizer, strategy)
+        for optimizer, strategy in every
+        if "joined" in strategy.overrides
+    }
+    if process_set not in listening:
+        return
+    everywhere = allgather_object(set(told), "strategy.joined", process_set)
+    for number in sorted(set.intersection(*everywhere)):  # others were collected as garbage on some rank
+        optimizer, strategy = told[number]
+        strategy.joined(optimizer)

@@ -1,0 +1,265 @@
+"""``DistributedOptimizer`` returns the optimizer it was given, with gradients kept equal on all ranks.
+
+The object keeps its class, parameter groups, state and hooks. Hooks on the parameters (gradient_sync.py) and
+before and after ``step`` synchronise. They run in whatever order schedulers and GradScaler wrap ``step``. A
+copied or unpickled optimizer is a plain one of the original class: give it to ``DistributedOptimizer`` again.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, TypeVar
+
+import torch
+
+from roundelay import _core
+from roundelay.torch._internal import horovod_name
+from roundelay.torch._internal.gradients.gradient import Reduction
+from roundelay.torch._internal.gradients.groups import assign
+from roundelay.torch._internal.gradients.pool import job_keys
+from roundelay.torch._internal.operations import Average
+from roundelay.torch._internal.operations.common import check_compression
+from roundelay.torch._internal.operations.join import after_join, joined_too
+from roundelay.torch._internal.optimizer.agreements import (
+    agree_on_steps,
+    asking,
+    check_nothing_is_kept,
+    listening,
+    tell_joined,
+)
+from roundelay.torch._internal.optimizer.arguments import (
+    check_complex,
+    check_optimizer,
+    check_passes,
+    checked_names,
+    checked_reduction,
+    chosen_strategy,
+    prefix_of,
+)
+from roundelay.torch._internal.optimizer.grad_scaler import watch
+from roundelay.torch._internal.optimizer.gradient_marks import GradientMarks
+from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
+from roundelay.torch._internal.optimizer.master_weights import MasterWeights
+from roundelay.torch._internal.optimizer.scopes import Scopes
+from roundelay.torch._internal.optimizer.settings import check_again, hide, show
+from roundelay.torch._internal.optimizer.surroundings import context_of
+from roundelay.torch._internal.optimizer.techniques import Techniques
+from roundelay.torch._internal.optimizer.wrapper import Wrapper
+from roundelay.torch._internal.parameter_names import names_of
+from roundelay.torch._internal.unfit import check_fit
+from roundelay.torch.compression import Compression, Compressor
+from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
+from roundelay.torch.strategies import Strategy
+from roundelay.torch.strategies.attached import attached
+
+OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
+_wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapper] = weakref.WeakKeyDictionary()
+_scopes = Scopes()
+
+
+def restart_scopes() -> None:
+    """Begins a job: all ranks count alike again. Before, some ranks may have wrapped other optimizers."""
+    _scopes.restart()
+    job_keys.restart()
+    for _, wrapper in wrapped():
+        wrapper.restart()
+
+
+def job_number() -> int:
+    """Returns a number that differs between the jobs of this process."""
+    return _scopes.first
+
+
+def wrapped() -> list[tuple[torch.optim.Optimizer, Wrapper]]:
+    """Returns all wrapped optimizers of this process, in the order of wrapping."""
+    return list(_wrapped.items())
+
+
+def wrapper_of(optimizer: torch.optim.Optimizer) -> Wrapper | None:
+    """Returns the wrapper of a wrapped optimizer; None for a plain one."""
+    return _wrapped.get(optimizer)
+
+
+def DistributedOptimizer(  # noqa: N802  Horovod's name
+    optimizer: OptimizerT,
+    named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
+    compression: type[Compressor] = Compression.none,
+    backward_passes_per_step: int = 1,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
+    sparse_as_dense: bool = False,
+    process_set: ProcessSet = global_process_set,
+    *,
+    strategy: Strategy | str | None = None,
+    master_weights: bool = False,
+) -> OptimizerT:
+    """Returns ``optimizer`` itself. Backward passes reduce its gradients over all ranks from now on.
+
+    When ``backward()`` returns the gradients hold the result, so clipping and GradScaler need nothing
+    special. Every rank of ``process_set`` wraps its optimizers in the same order, with the same parameters;
+    on other ranks the optimizer stays a plain one. Wrapping again replaces names and strategy.
+
+    named_parameters: names for messages and the timeline. compression: the form in which gradients travel.
+    backward_passes_per_step: gradients are summed locally over so many backward passes, then reduced. op:
+    Average, Sum, Min, Max, Product; Adasum combines the ranks' steps instead of their gradients
+    (strategies/adasum.py). gradient_predivide_factor: with Average, gradients are divided by it before the
+    sum and by size / factor afterwards. groups: into how many groups to put the parameters, or lists of
+    parameters; the gradients of a group are reduced together. num_groups: its deprecated name.
+    sparse_as_dense: sparse gradients are made dense to be reduced, and sparse again; else indices and values
+    are gathered (Average and Sum; ValueError for other ops). strategy: what happens to buckets and around a
+    step (docs/strategies.md), as an object or as text such as "dense:wire=bf16"; None: ROUNDELAY_STRATEGY's.
+    master_weights: the optimizer works on fp32 copies of fp16 and bf16 parameters (docs/master_weights.md).
+
+    It gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()``, ``set_backward_passes_per_step(n)``.
+    Raises ValueError for wrong arguments, before ``init``, if its present strategy keeps gradients back, and
+    if it is wrapped with other ones of Horovod's arguments.
+    """
+    _core.size()
+    check_optimizer(optimizer)
+    before = _wrapped.get(optimizer)
+    masters = MasterWeights.chosen(optimizer, master_weights, before.masters if before is not None else None)
+    parameters = masters.parameters(optimizer)
+    names = checked_names(parameters, named_parameters)
+    check_compression(compression)
+    check_passes(backward_passes_per_step)
+    op, factor = checked_reduction(op, gradient_predivide_factor)
+    settings = {
+        "op": op,
+        "backward_passes_per_step": backward_passes_per_step,
+        "gradient_predivide_factor": factor,
+        "process_set": process_set,
+        "sparse_as_dense": sparse_as_dense,
+        "_compression": compression,
+        "_groups": groups if num_groups == 0 else num_groups,
+    }
+    check_again(optimizer, settings, job_number())
+    chosen, compression = chosen_strategy(strategy, compression, op)
+    named = names_of(optimizer, parameters, names)
+    check_complex(named, chosen, compression, op)
+    chosen.check(optimizer, op, factor, named.values(), backward_passes_per_step, process_set)
+    _check_sharing(optimizer, chosen, named)
+    grouping = assign(num_groups, groups, named)
+    set_id(process_set)
+    _check_owners(named, process_set)
+    watch(wrapper_of)
+    _leave(optimizer)
+    rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, chosen.takes_sparse, process_set)
+    _wrap(optimizer, rule, chosen, names, masters, backward_passes_per_step, grouping)
+    show(optimizer, settings, job_number())
+    horovod_name.take(optimizer)
+    return optimizer
+
+
+def _check_owners(named: Mapping[torch.Tensor, str], process_set: ProcessSet) -> None:
+    """Raises ValueError if something else reduces a parameter; the peers get it in their first backward."""
+    if not process_set.included():
+        return
+    try:
+        check_fit(((name, parameter) for parameter, name in named.items()), reduced=True)
+    except ValueError as error:
+        round_ = f"{prefix_of(_scopes.next(process_set))}.agreement1"
+        _core.submit_error("allreduce", round_, str(error), set_id(process_set))
+        raise
+
+
+def _wrap(
+    optimizer: torch.optim.Optimizer,
+    rule: Reduction,
+    strategy: Strategy,
+    names: MutableMapping[torch.Tensor, str],
+    masters: MasterWeights,
+    passes: int,
+    grouping: dict[int, int],
+) -> None:
+    """Gives the optimizer its wrapper and strategy, from arguments that were checked; or leaves it plain."""
+    process_set = rule.process_set
+    scope = _scopes.next(process_set) if process_set.included() else 0
+    active = process_set.included() and process_set.size() > 1
+
+    def make_sync(ranks: ProcessSet) -> GradientSync:
+        number = scope if ranks is process_set else _scopes.next(ranks)
+        sync = GradientSync(number, rule._replace(process_set=ranks), passes, grouping, strategy, masters)
+        if sync.techniques.asks:
+            asking.add(ranks)
+        return sync
+
+    marks = GradientMarks(scope, passes) if _core.size() == 1 else None
+    used = strategy if active else None
+    wrapper = Wrapper(optimizer, make_sync, used, names, process_set, masters, passes, marks)
+    _wrapped[optimizer] = wrapper
+    attached[optimizer] = strategy
+    if active and "joined" in strategy.overrides:
+        listening.add(process_set)
+    idle = Techniques(strategy, rule.op, process_set, "", {})
+    try:
+        strategy.attach(optimizer, context_of(wrapper, rule.compression, scope, idle))
+        wrapper.regroup()
+    except BaseException:
+        _forget(optimizer, wrapper)
+        raise
+
+
+def _leave(optimizer: torch.optim.Optimizer) -> None:
+    """Makes a wrapped optimizer a plain one. ValueError on all ranks if its strategy keeps gradients back."""
+    previous = _wrapped.get(optimizer)
+    if previous is None:
+        return
+    attached[optimizer].accept_end()
+    check_nothing_is_kept(previous.techniques(), attached[optimizer].text, previous.process_set)
+    _forget(optimizer, previous)
+
+
+def _forget(optimizer: torch.optim.Optimizer, wrapper: Wrapper) -> None:
+    del _wrapped[optimizer]
+    attached.pop(optimizer).detach()
+    wrapper.undo(optimizer)
+    hide(optimizer)
+    horovod_name.give_back(optimizer)
+
+
+def _check_sharing(
+    optimizer: torch.optim.Optimizer, strategy: Strategy, named: Mapping[torch.Tensor, str]
+) -> None:
+    """Raises ValueError if another optimizer has a parameter whose strategy, or this one, needs it alone."""
+    if not any(_sharing(optimizer, strategy, named)):
+        return
+    gc.collect()  # the other one may be an optimizer that nobody has any more
+    for name, other in _sharing(optimizer, strategy, named):
+        raise ValueError(
+            f"parameter {name!r} belongs to two optimizers, whose strategies {strategy.text} and {other} "
+            "cannot both change it: give each parameter to one optimizer"
+        )
+
+
+def _sharing(
+    optimizer: torch.optim.Optimizer, strategy: Strategy, named: Mapping[torch.Tensor, str]
+) -> Iterator[tuple[str, str]]:
+    """Yields names of parameters, and the texts of the strategies that others have for them."""
+    for other, wrapper in wrapped():
+        theirs = attached[other]
+        if other is optimizer or (strategy.shares_parameters and theirs.shares_parameters):
+            continue
+        for group in wrapper.masters.parameters(other):
+            yield from ((named[one], theirs.text) for one in group if one in named)
+
+
+def _joined(process_set: ProcessSet, last_rank: int) -> None:
+    number = process_set.process_set_id
+    there = [each for each in wrapped() if each[1].process_set.process_set_id == number]
+    agree_on_steps(process_set, last_rank, (wrapper.techniques() for _, wrapper in there))
+    tell_joined(process_set, [(optimizer, attached[optimizer]) for optimizer, _ in there])
+
+
+def _joined_too(process_set: ProcessSet) -> list[ProcessSet]:
+    """Returns the further sets of the strategies whose optimizers belong to the set."""
+    number = process_set.process_set_id
+    there = [one for one, each in wrapped() if each.process_set.process_set_id == number]
+    return [further for one in there for further in attached[one].own_sets()]
+
+
+after_join.append(_joined)
+joined_too.append(_joined_too)

@@ -1,0 +1,49 @@
+"""Gives a strategy its process set, and the functions by which it acts on its optimizer."""
+
+from __future__ import annotations
+
+import weakref
+from functools import partial
+
+from roundelay.torch._internal.optimizer.arguments import prefix_of
+from roundelay.torch._internal.optimizer.equality import check_parameters
+from roundelay.torch._internal.optimizer.techniques import Techniques
+from roundelay.torch._internal.optimizer.wrapper import Wrapper
+from roundelay.torch.compression import Compressor
+from roundelay.torch.strategies import Context
+
+
+def context_of(wrapper: Wrapper, compression: type[Compressor], number: int, idle: Techniques) -> Context:
+    """Returns the surroundings of the optimizer's strategy, which do not keep the wrapper alive.
+
+    number: the optimizer's in the process set. idle: keeps nothing, while gradients stay local.
+    """
+    weak = weakref.ref(wrapper)
+
+    def regroup() -> None:
+        own = weak()
+        if own is not None:
+            own.regroup()
+
+    def keeper() -> Techniques:
+        own = weak()
+        techniques = None if own is None else own.techniques()
+        return idle if techniques is None else techniques
+
+    def keep_local(local: bool) -> None:
+        own = weak()
+        if own is not None:
+            own.keep_local(local)
+
+    masters, process_set = wrapper.masters, wrapper.process_set
+    return Context(
+        process_set,
+        compression,
+        number,
+        masters.stepped,
+        keeper,
+        masters.between_steps,
+        regroup,
+        keep_local,
+        partial(check_parameters, prefix=prefix_of(number), process_set=process_set),
+    )

@@ -1,0 +1,1 @@
+"""What strategy auto alone needs."""

@@ -1,0 +1,1 @@
+"""What the strategies share whose ranks take steps of their own: daso and local_sgd."""

@@ -1,0 +1,254 @@
+"""DASO's work between the nodes: one rank of each node sends and receives, and gives its node the result.
+
+Source of the formulas: Coquelin et al. (arXiv 2104.05588), and the authors' code (HeAT,
+optim/dp_optimizer.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from roundelay import _core
+from roundelay.errors import MismatchError
+from roundelay.torch._internal.nodes import Groups
+from roundelay.torch.functions import broadcast_object
+from roundelay.torch.process_sets import set_id
+from roundelay.torch.strategies._averaging.averages import Cycle, CycleCheck
+from roundelay.torch.strategies._daso.carried import Carried, Entry, State
+from roundelay.torch.strategies._daso.flat_copy import FlatCopy, fitting
+from roundelay.torch.strategies._daso.transfer import Transfer
+
+_Tensors = list[torch.Tensor]
+
+
+@dataclass
+class Pending:
+    """A transfer that all ranks of the node wait for, and that one of them has sent."""
+
+    place: int  # the place in its node of the rank that has sent
+    batch: int
+    wait: int  # batches until the merge
+    carried: Carried  # the tensors that have travelled, and into which the sums are merged
+    cycle: Cycle  # has their names
+    transfer: Transfer | None = None  # the rank that has sent has it until it is done
+    sums: FlatCopy | None = None  # that rank has them when the transfer is done
+    ranks: int = 0  # the number of ranks that have taken part
+
+    def finish(self, late: str | None = None) -> None:
+        """Waits until the sums are there. Errors: Transfer.wait()."""
+        if self.transfer is not None:
+            transfer, self.transfer = self.transfer, None
+            self.ranks = transfer.wait(late)
+            self.sums = transfer.copy
+
+
+class Exchange:
+    """Transfers and averages of one optimizer's parameters, over places in turn; at most one is pending.
+
+    name: makes names of operations. state: returns the optimizer's state, which travels with the parameters.
+    All ranks of the job call the methods between the same two batches.
+    """
+
+    def __init__(self, groups: Groups, name: Callable[[str], str], state: Callable[[], State]) -> None:
+        self._groups, self._state = groups, state
+        self._transfers, self._spreads = name("parameters.transfer"), name("parameters.spread")
+        self.place = 0  # the place that sends next
+        self._pending: Pending | None = None
+        self._sent: FlatCopy | None = None  # it travels between nodes, and has the sums when it has come
+        self._small: FlatCopy | None = None  # changes, in the type in which they travel
+        self._landing: FlatCopy | None = None  # it travels in the node
+
+    @property
+    def merges_first(self) -> bool:
+        """True if a transfer must be merged before the next one begins: both would be this rank's."""
+        return self._groups.places == 1
+
+    @property
+    def sends_next(self) -> bool:
+        """True if this rank sends next."""
+        return self._groups.transfers is not None and self._groups.place == self.place
+
+    def send(self, parameters: _Tensors, batch: int, wait: int, cycle: Cycle) -> None:
+        """Begins a transfer of the present values. Call take_due() or take() before: none may be pending."""
+        state = self._state()
+        carried = Carried(parameters, state)
+        cycle = cycle._replace(names=carried.names(cycle.names))
+        self._pending = Pending(self.place, batch, wait, carried, cycle)
+        if self.sends_next:
+            assert self._groups.transfers is not None
+            copy = self.copy(carried.tensors(state))
+            self._pending.transfer = Transfer(copy, cycle, self._transfers, self._groups.transfers)
+        self._turn()
+
+    def take_due(self, batch: int) -> Pending | None:
+        """Removes and returns the pending transfer if it is to be merged after this batch."""
+        pending = self._pending
+        return self.take() if pending is not None and batch - pending.batch >= pending.wait else None
+
+    def take(self) -> Pending | None:
+        """Removes and returns the pending transfer."""
+        pending, self._pending = self._pending, None
+        return pending
+
+    def merge(self, pending: Pending, batch: int) -> None:
+        """Merges the transfer into the node's tensors: (2 S x + the sum of x_sent) / (2 S + P).
+
+        S is the number of batches since it was sent, P the number of senders, x a tensor now.
+
+        MismatchError, on all ranks of the job: the senders' batches differ.
+        """
+        tensors = pending.carried.tensors(self._state())
+
+        def combine() -> None:
+            pending.finish(late="late_merges")
+            if pending.ranks > 1:
+                assert pending.sums is not None
+                own = 2 * (batch - pending.batch) or 1
+                whole = own + pending.ranks
+                torch._foreach_mul_(tensors, own / whole)
+                torch._foreach_add_(tensors, pending.sums.views, alpha=1 / whole)
+
+        self._on_the_sender(pending.place, tensors, pending.cycle, combine)
+
+    def average(
+        self,
+        tensors: _Tensors,
+        cycle: Cycle,
+        start: FlatCopy | None = None,
+        wire: torch.dtype | None = None,
+    ) -> None:
+        """Gives all ranks the mean of one rank of each node, and waits for it.
+
+        start: a copy of values that all ranks had; the differences to it travel, in the type ``wire``.
+        """
+
+        def combine() -> None:
+            assert self._groups.transfers is not None
+            if start is None:
+                copy = self.copy(tensors)
+            else:
+                self._small = copy = fitting(self._small, tensors, wire)
+                for change, now, before in zip(copy.views, tensors, start.views, strict=True):
+                    torch.sub(now, before, out=change)
+            ranks = Transfer(copy, cycle, self._transfers, self._groups.transfers).wait()
+            copy.store(tensors)
+            torch._foreach_div_(tensors, ranks)
+            if start is not None:
+                torch._foreach_add_(tensors, start.views)
+
+        self._on_the_sender(self.place, tensors, cycle, combine)
+        self._turn()
+
+    def copy(self, tensors: _Tensors) -> FlatCopy:
+        """Returns a copy of the tensors, in the memory of this rank's transfers. None may be under way."""
+        self._sent = fitting(self._sent, tensors)
+        self._sent.load(tensors)
+        return self._sent
+
+    def drop(self) -> None:
+        """Forgets the pending transfer, whose result nobody needs any more."""
+        pending = self.take()
+        if pending is not None:
+            pending.finish()
+
+    def _turn(self) -> None:
+        self.place = (self.place + 1) % self._groups.places
+
+    def _on_the_sender(
+        self, place: int, tensors: _Tensors, cycle: Cycle, combine: Callable[[], None]
+    ) -> None:
+        """Combines on the rank of this place, and gives the node's other ranks its tensors."""
+        failed = None
+        sends = self._groups.place == place
+        if sends:
+            try:
+                combine()
+            except MismatchError as error:
+                failed = error
+        if self._groups.spreads is not None:
+            self._spread(place, tensors, cycle, failed)
+        if failed is not None:
+            raise failed
+
+    def _spread(self, place: int, tensors: _Tensors, cycle: Cycle, failed: MismatchError | None) -> None:
+        """Gives the tensors of the rank of this place to the others of the node, unless it has joined.
+
+        MismatchError, on all ranks of the node: their cycles differ.
+        """
+        process_set = self._groups.spreads
+        assert process_set is not None
+        sends, root, number = self._groups.place == place, self._groups.ranks[place], set_id(process_set)
+        check = CycleCheck(cycle, self._spreads, process_set, flags=bytes([sends, failed is not None]))
+        found = check.wait()
+        is_there, has_failed = found.flags
+        if has_failed:
+            said = broadcast_object(str(failed), root, f"{self._spreads}.error", process_set)
+            if not sends:
+                raise MismatchError(said)
+        elif not found.alike:
+            check.raise_mismatch()
+        elif is_there:
+            self._landing = landing = fitting(self._landing, tensors)
+            if sends:
+                landing.load(tensors)
+            for index, piece in enumerate(landing.pieces):
+                _core.broadcast(piece, piece, root, f"{self._spreads}.{index}", number)
+            if not sends:
+                landing.store(tensors)
+
+    # -- checkpoints
+
+    def state_dict(self, stepped: _Tensors) -> dict[str, Any]:
+        """Waits for the pending transfer, and returns it and the turn. stepped: the optimizer's tensors."""
+        pending = self._pending
+        if pending is None:
+            return {"place": self.place, "pending": None}
+        pending.finish()
+        places = {one: index for index, one in enumerate(stepped)}
+        sums = None if pending.sums is None else [one.cpu().clone() for one in pending.sums.views]
+        return {
+            "place": self.place,
+            "pending": {
+                "place": pending.place,
+                "batch": pending.batch,
+                "wait": pending.wait,
+                "parameters": [places[one] for one in pending.carried.parameters],
+                "entries": [tuple(entry) for entry in pending.carried.entries],
+                "sums": sums,
+                "ranks": pending.ranks,
+            },
+        }
+
+    def load_state_dict(self, named: Mapping[torch.Tensor, str], state: dict[str, Any]) -> None:
+        """Takes back what state_dict() returned. ValueError: it is of another model."""
+        self.drop()
+        stepped = list(named)
+        pending = state["pending"]
+        if pending is not None:
+            indices, sums = pending["parameters"], pending["sums"]
+            if any(index >= len(stepped) for index in indices):
+                raise ValueError(
+                    f"this state is of another model: the optimizer has only {len(stepped)} parameters: "
+                    "load a state that was saved with this model"
+                )
+            entries = [Entry(*entry) for entry in pending["entries"]]
+            carried = Carried([stepped[index] for index in indices], self._state(), entries)
+            tensors = carried.tensors(self._state())
+            if sums is not None and [one.shape for one in sums] != [one.shape for one in tensors]:
+                raise ValueError(
+                    "this state is of another model, whose tensors have other shapes: load a state that was "
+                    "saved with this model"
+                )
+            names = carried.names([named[one] for one in carried.parameters])
+            cycle = Cycle(pending["batch"], pending["wait"], names)
+            loaded = Pending(pending["place"], pending["batch"], pending["wait"], carried, cycle)
+            if sums is not None:
+                self._sent = loaded.sums = fitting(self._sent, tensors)
+                loaded.sums.load(sums)
+                loaded.ranks = pending["ranks"]
+            self._pending = loaded
+        self.place = state["place"]

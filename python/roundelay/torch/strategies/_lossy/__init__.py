@@ -1,0 +1,1 @@
+"""What the lossy strategies share: csc, topk and power_sgd keep gradients back."""

@@ -1,0 +1,185 @@
+"""The base of strategies that keep gradients back.
+
+They share the type of the elements that travel, and parameters that always go densely.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, ClassVar
+
+import torch
+
+from roundelay.torch._internal.operations import LINEAR_OPS
+from roundelay.torch.strategies._shared.numbers import int_from, whole_number
+from roundelay.torch.strategies._shared.state_format import is_of_former_format
+from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
+from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy, Value
+
+
+class KeepsBack(Strategy):
+    """A base: some of a bucket's gradients travel later, or in another form, and some always go densely.
+
+    wire: the type in which elements travel: torch.float16, torch.bfloat16, or None for their own; the
+    rounding error is kept back, too. dense_below: parameters of fewer elements are always sent whole.
+    dense_parameters: the names of other parameters that are always sent whole.
+
+    ValueError: one of them is wrong.
+    """
+
+    takes_sparse = False
+    takes_complex: ClassVar[bool] = False
+    kind: ClassVar[str]  # the strategy's name in texts
+
+    def __init__(
+        self, wire: torch.dtype | str | None, dense_below: int, dense_parameters: Iterable[str]
+    ) -> None:
+        self.message_wire = checked_wire(wire)
+        self.dense_below = whole_number("dense_below", dense_below, 0)
+        self.dense_parameters = checked_names(dense_parameters)
+        self._stepped = self._loaded = False
+
+    # -- to override
+
+    @property
+    def own_settings(self) -> dict[str, Value]:
+        """The settings that this strategy alone has and that are not their defaults."""
+        return {}
+
+    @property
+    def warmup_steps(self) -> int:
+        """The number of first steps that do not send as the later ones do."""
+        return 0
+
+    # -- its form
+
+    @property
+    def settings(self) -> dict[str, Value]:
+        """The settings in the strategy's text, but for those that all strategies of this base have."""
+        return self.own_settings
+
+    @property
+    def text(self) -> str:
+        """Returns a text such as ``csc:keep=0.1,momentum=local``: keep, and what is not the default."""
+        settings = dict(self.settings)
+        if self.message_wire is not None:
+            settings["wire"] = wire_text(self.message_wire)
+        if self.dense_below != 4096:
+            settings["dense_below"] = self.dense_below
+        if self.dense_parameters:
+            settings["dense_parameters"] = self.dense_parameters
+        return Spec(self.kind, **settings).text
+
+    def technique_settings(self) -> dict[str, Value]:
+        """Returns the settings that every such technique of the core has."""
+        return {} if self.message_wire is None else {"wire": wire_text(self.message_wire)}
+
+    # -- checks and answers for DistributedOptimizer
+
+    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
+        """Refuses gradients of which no part can be kept back."""
+        super().accept(optimizer, op)
+        if op not in LINEAR_OPS:
+            raise ValueError(f"strategy {self.text} needs op=hvd.Average or op=hvd.Sum")
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if not parameter.is_floating_point():
+                    raise ValueError(
+                        f"strategy {self.text} keeps gradients back, which those of {parameter.dtype} cannot "
+                        "be: give these parameters to an optimizer of their own with strategy='dense'"
+                    )
+
+    def accept_gradients(self, names: Collection[str], passes: int) -> None:
+        """Refuses dense_parameters that the optimizer does not have."""
+        known = set(names)
+        unknown = next((name for name in self.dense_parameters if name not in known), None)
+        if unknown is not None:
+            raise ValueError(
+                f"strategy {self.text}: no parameter is called {unknown!r}; there are "
+                f"{', '.join(sorted(known)[:6])}{' ...' if len(known) > 6 else ''}"
+            )
+
+    def dense_in(self, bucket: Bucket) -> list[int]:
+        """Returns the numbers of the bucket's parameters that always go densely."""
+        pairs = enumerate(zip(bucket.parameters, bucket.ranges, strict=True))
+        return [
+            number
+            for number, (name, place) in pairs
+            if len(place) < self.dense_below or name in self.dense_parameters
+        ]
+
+    # -- around the step
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Warns before the first step, if an optimizer with a state begins with nothing kept back."""
+        if not self._stepped:
+            self._stepped = True
+            self._say_how_it_begins(optimizer)
+
+    def _say_how_it_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        if optimizer.state and not self._loaded and self.context.process_set.rank() == 0:
+            text = (
+                f"strategy {self.text} begins with nothing kept back and at step 0 of its warm-up: the "
+                "optimizer has a state, but none was loaded into the strategy "
+                "(docs/strategies.md#what-is-kept-back-and-checkpoints)"
+            )
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    # -- checkpoints
+
+    def own_state(self) -> dict[str, Any]:
+        """Returns the part of the state that the techniques do not have."""
+        return {}
+
+    def take_own_state(self, state: Mapping[str, Any]) -> None:
+        """Takes back what own_state() returned. ValueError: it is something else."""
+        self._loaded = True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns this rank's state, to be loaded on the same rank of a job of the same size."""
+        return {**super().state_dict(), **self.own_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what state_dict() returned, before the first step. Errors: the base's."""
+        before, loaded = self.own_state(), self._loaded
+        own = {**before, **state} if is_of_former_format(state) else state  # which may lack something
+        self.take_own_state(own)  # the techniques of the buckets follow from it
+        try:
+            super().load_state_dict(state)
+        except BaseException:
+            self.take_own_state(before)
+            self._loaded = loaded
+            raise
+
+    def forget_state(self) -> None:
+        """Forgets what load_state_dict() took."""
+        self._loaded = False
+
+    def detach(self) -> None:
+        """Stops being an optimizer's strategy."""
+        super().detach()
+        self._stepped = self._loaded = False
+
+
+def checked_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Returns the names, each once. ValueError: they are no names, or have marks that texts need."""
+    found = (
+        tuple(dict.fromkeys(names)) if isinstance(names, Iterable) and not isinstance(names, str) else None
+    )
+    if found is None:
+        raise ValueError(f"dense_parameters is {names!r}, but must be a list of names")
+    for name in found:
+        if not isinstance(name, str) or not name or any(mark in name for mark in ":,=+"):
+            raise ValueError(f"dense_parameters has {name!r}, but must have names without any of : , = +")
+    return found
+
+
+def kept_back_from_texts(given: Mapping[str, str]) -> dict[str, Any]:
+    """Returns KeepsBack's arguments that a text gives. ValueError: one is no number."""
+    arguments: dict[str, Any] = {"wire": given["wire"]} if "wire" in given else {}
+    if "dense_below" in given:
+        arguments["dense_below"] = int_from("dense_below", given["dense_below"])
+    if "dense_parameters" in given:
+        arguments["dense_parameters"] = given["dense_parameters"].split("+")
+    return arguments

@@ -1,0 +1,313 @@
+"""The base of all lossy strategies: a part of each bucket is sent in a step, and the rest is kept back.
+
+They share momentum and warm-up. kept_back.py has what they share with all that keep gradients back.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import torch
+
+from roundelay.torch._internal.horovod_name import plain_kind
+from roundelay.torch.strategies._lossy import sgd_steps
+from roundelay.torch.strategies._lossy.kept_back import KeepsBack, kept_back_from_texts
+from roundelay.torch.strategies._shared.numbers import int_from, number_from, whole_number
+from roundelay.torch.strategies.protocol import Bucket, Sent, Spec, Value
+
+COMMON_KEYS = ("momentum", "masking", "warmup", "wire", "dense_below", "dense_parameters")
+
+Schedule = Sequence[tuple[int, float]]
+
+
+class Lossy(KeepsBack):
+    """A base: override spec(), and give it a ``kind`` and ``own_settings``.
+
+    keep: the part of the elements that a step sends, above 0 and at most 1. momentum, one of ``momenta``:
+    "masked": SGD moves the elements that were sent; the momentum of the others waits, and they only decay;
+    "local": each rank accumulates momentum before elements are sent; None or "none": the optimizer sees zeros
+    in place of elements that were not sent. masking: whether local momentum is cleared where it was sent.
+    warmup: the number of first steps that send all, or a list of (step, keep): steps before ``step`` send the
+    part ``keep``. KeepsBack describes the others.
+
+    ValueError: one of them is wrong.
+    """
+
+    share: ClassVar[str] = "keep"  # the subclass's name for ``keep``
+    momenta: ClassVar[tuple[str, ...]] = ("masked", "local", "none")  # the first is the default
+
+    def __init__(
+        self,
+        keep: float,
+        *,
+        momentum: str | None = "masked",
+        masking: bool = True,
+        warmup: int | Schedule = 0,
+        wire: torch.dtype | str | None = None,
+        dense_below: int = 4096,
+        dense_parameters: Iterable[str] = (),
+    ) -> None:
+        super().__init__(wire, dense_below, dense_parameters)
+        self.keep = checked_share(self.share, keep)
+        self.momentum = "none" if momentum is None else momentum
+        if self.momentum not in self.momenta:
+            raise ValueError(f"momentum is {momentum!r}, but must be one of {', '.join(self.momenta)}")
+        if not isinstance(masking, int) or masking not in (0, 1):
+            raise ValueError(f"masking is {masking!r}, but must be True or False")
+        if not masking and self.momentum != "local":
+            raise ValueError(f"masking=False is for momentum='local', and has no meaning with {momentum!r}")
+        self.masking = bool(masking)
+        self.warmup = checked_schedule(warmup, self.share)
+        self._sgd_momentum = 0.0
+        self._nesterov = False
+        self._taken: sgd_steps.Taken = []
+        self._own_step: Callable[[], None] | None = None  # waits for the end of the optimizer's
+
+    @abstractmethod
+    def spec(self, bucket: Bucket, keep: float, dense: Collection[int]) -> Spec | None:
+        """Returns the bucket's technique. dense: numbers of the parameters that go densely, not all."""
+
+    @property
+    def warmup_steps(self) -> int:
+        """The number of first steps that send more."""
+        return self.warmup[-1][0] if self.warmup else 0
+
+    @property
+    def settings(self) -> dict[str, Value]:
+        """The part that is sent, the strategy's own settings, and those that are not the default."""
+        settings: dict[str, Value] = {self.share: self.keep, **self.own_settings}
+        if self.momentum != self.momenta[0]:
+            settings["momentum"] = self.momentum
+        if not self.masking:
+            settings["masking"] = False
+        if self.warmup:
+            settings["warmup"] = "+".join(f"{step}/{_shortest(keep)}" for step, keep in self.warmup)
+        return settings
+
+    def technique_settings(self) -> dict[str, Value]:
+        """Returns the settings that every lossy technique of the core has."""
+        settings = super().technique_settings()
+        if self.momentum == "local":
+            settings |= {"momentum": self._sgd_momentum, "nesterov": self._nesterov}
+            if not self.masking:
+                settings["masking"] = False
+        return settings
+
+    # -- checks and answers for DistributedOptimizer
+
+    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
+        """Refuses gradients that cannot be sent in parts, and optimizers whose momentum it does not know."""
+        super().accept(optimizer, op)
+        if self.momentum == "none":
+            return
+        if plain_kind(optimizer) is not torch.optim.SGD:
+            raise ValueError(
+                f"strategy {self.text} corrects the momentum of torch.optim.SGD, not that of "
+                f"{type(optimizer).__name__}: give the strategy momentum=None (in text: momentum=none), or "
+                "take SGD"
+            )
+        for group in optimizer.param_groups:
+            sgd_steps.check_group(group, self.text)
+        if self.momentum == "local":
+            self._sgd_momentum, self._nesterov = self._one_momentum(optimizer)
+
+    def _one_momentum(self, optimizer: torch.optim.Optimizer) -> tuple[float, bool]:
+        found = {(float(one["momentum"]), bool(one["nesterov"])) for one in optimizer.param_groups}
+        if len(found) > 1:
+            raise ValueError(
+                f"strategy {self.text} accumulates one momentum for all parameters, but their groups have "
+                f"{' and '.join(_momentum_text(*each) for each in sorted(found))}: give all groups the same, "
+                f"or the strategy momentum={self._other_momentum!r}"
+            )
+        return found.pop()
+
+    @property
+    def _other_momentum(self) -> str:
+        return next(one for one in self.momenta if one != "local")
+
+    def accept_closure(self) -> None:
+        """Refuses a closure if the strategy steps parameters itself: it needs gradients before step()."""
+        if self.momentum != "none":
+            raise ValueError(
+                f"strategy {self.text} steps before a closure would be called: call backward() before "
+                "step(), without a closure"
+            )
+
+    def technique(self, bucket: Bucket, step: int) -> Spec | None:
+        """Returns spec()'s technique; None while all is sent, and if every parameter goes densely."""
+        keep = next((keep for until, keep in self.warmup if step < until), None)
+        if keep == 1.0:
+            return None
+        dense = self.dense_in(bucket)
+        if len(dense) == len(bucket.parameters):
+            return None
+        return self.spec(bucket, self.keep if keep is None else keep, dense)
+
+    # -- around the step
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Hides the gradients that the optimizer's own step would treat wrongly; after_step() steps these."""
+        self.abandon_step()
+        super().before_step(optimizer)
+        if self.momentum == "none" or not isinstance(optimizer, torch.optim.SGD):
+            return
+        for group in optimizer.param_groups:
+            sgd_steps.check_group(group, self.text)
+        if self.momentum == "masked":
+            self._prepare_masked(optimizer)
+        else:
+            accumulated = self._accumulated(optimizer)
+            self._taken = sgd_steps.take(optimizer, accumulated)
+            self._own_step = partial(sgd_steps.local_step, optimizer, accumulated)
+
+    def _prepare_masked(self, optimizer: torch.optim.SGD) -> None:
+        every = self._kept().sent()
+        elements = sgd_steps.sent_elements(every)
+        stepped = {self.context.stepped(parameter): found for parameter, found in elements.items()}
+        always = self._always_whole(every)
+        for one in always:
+            optimizer.state.get(one, {}).pop(sgd_steps.DECAY_KEY, None)  # from before there were buckets
+        whole = self._large_enough(optimizer) - always - stepped.keys()
+        decays = sgd_steps.decays_of(optimizer, whole)
+        self._taken = sgd_steps.take(optimizer, stepped.keys())
+        self._own_step = partial(sgd_steps.masked_step, optimizer, stepped, decays)
+
+    def _always_whole(self, every: Sequence[Sent]) -> set[torch.Tensor]:
+        """Returns the tensors of these buckets of which no step sends a part."""
+        return {
+            self.context.stepped(parameter)
+            for sent in every
+            for number in self.dense_in(sent.bucket)
+            if (parameter := sent.parameters[number]) is not None
+        }
+
+    def _large_enough(self, optimizer: torch.optim.SGD) -> set[torch.Tensor]:
+        """Returns the tensors of which some step may send a part; there may be no buckets yet."""
+        if all(keep == 1.0 for keep in (self.keep, *(keep for _, keep in self.warmup))):
+            return set()
+        tensors = (one for group in optimizer.param_groups for one in group["params"])
+        return {one for one in tensors if one.numel() >= self.dense_below}
+
+    def _accumulated(self, optimizer: torch.optim.SGD) -> set[torch.Tensor]:
+        """Returns the tensors whose gradients have the momentum already: after_step() steps them."""
+        now = self._one_momentum(optimizer)
+        if now != (self._sgd_momentum, self._nesterov):
+            self._momentum_has_changed(
+                f"strategy {self.text} accumulates {_momentum_text(self._sgd_momentum, self._nesterov)}, and "
+                f"the optimizer has {_momentum_text(*now)} by now: keep it constant (cycle_momentum=False), "
+                f"or give momentum={self._other_momentum!r}"
+            )
+        accumulated = set()
+        for sent in self._kept().sent():
+            if not sent.applied:
+                continue
+            dense = set(self.dense_in(sent.bucket))
+            accumulated |= {
+                self.context.stepped(parameter)
+                for number, parameter in enumerate(sent.parameters)
+                if parameter is not None and number not in dense
+            }
+        return accumulated
+
+    def _momentum_has_changed(self, text: str) -> None:
+        """Raises ValueError with the text, if the strategy cannot go on with its own momentum."""
+        raise ValueError(text)
+
+    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gives parameters their gradients back, and steps them."""
+        own_step = self._own_step
+        self.abandon_step()
+        if own_step is not None:
+            own_step()
+
+    def abandon_step(self) -> None:
+        """Gives parameters their gradients back."""
+        taken, self._taken, self._own_step = self._taken, [], None
+        sgd_steps.put_back(taken)
+
+    # -- checkpoints
+
+    def own_state(self) -> dict[str, Any]:
+        """Returns the momentum that is accumulated: the optimizer may have another one by now."""
+        if self.momentum != "local":
+            return super().own_state()
+        return {**super().own_state(), "accumulates": [self._sgd_momentum, self._nesterov]}
+
+    def take_own_state(self, state: Mapping[str, Any]) -> None:
+        """Takes back what own_state() returned. ValueError: it is something else."""
+        if self.momentum == "local":
+            try:
+                momentum, nesterov = state["accumulates"]
+                self._sgd_momentum, self._nesterov = float(momentum), bool(nesterov)
+            except (KeyError, TypeError, ValueError) as error:
+                text = f"this is no state of strategy {self.text}, or an incomplete one: {error!r}"
+                raise ValueError(text) from error
+        super().take_own_state(state)
+
+    def forget_state(self) -> None:
+        """Forgets what load_state_dict() took."""
+        super().forget_state()
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        if self.momentum == "local" and optimizer is not None:
+            self._sgd_momentum, self._nesterov = self._one_momentum(optimizer)
+
+    def detach(self) -> None:
+        """Stops being an optimizer's strategy."""
+        self.abandon_step()
+        super().detach()
+
+
+def _momentum_text(momentum: float, nesterov: bool) -> str:
+    return f"momentum={momentum:g}, nesterov={nesterov}"
+
+
+def checked_share(name: str, value: Any) -> float:
+    """Returns the part that a step sends. ValueError: it is none."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
+        raise ValueError(f"{name} is {value!r}, but must be above 0 and at most 1")
+    return float(value)
+
+
+def checked_schedule(warmup: Any, share: str) -> tuple[tuple[int, float], ...]:
+    """Returns a warm-up as (step, share) pairs. ValueError: it is none, or its steps do not ascend."""
+    if isinstance(warmup, int) and not isinstance(warmup, bool):
+        return ((warmup, 1.0),) if whole_number("warmup", warmup, 0) else ()
+    if isinstance(warmup, str) or not isinstance(warmup, Sequence):
+        raise ValueError(f"warmup is {warmup!r}, but must be a number of steps or a list of (step, {share})")
+    pairs = []
+    for pair in warmup:
+        if not isinstance(pair, Sequence) or len(pair) != 2:
+            raise ValueError(f"warmup has {pair!r}, but must be a list of (step, {share})")
+        pairs.append((whole_number("a step of warmup", pair[0], 1), checked_share(share, pair[1])))
+    if any(later <= earlier for (earlier, _), (later, _) in pairwise(pairs)):
+        raise ValueError(f"warmup is {warmup!r}, but its steps must ascend")
+    return tuple(pairs)
+
+
+def from_texts(given: Mapping[str, str], share: str) -> dict[str, Any]:
+    """Returns Lossy's arguments that a text gives, with the share's name. ValueError: one is no number."""
+    arguments = kept_back_from_texts(given)
+    if "momentum" in given:
+        arguments["momentum"] = given["momentum"]
+    if "masking" in given:
+        arguments["masking"] = int_from("masking", given["masking"])
+    if share in given:
+        arguments[share] = number_from(share, given[share])
+    if "warmup" in given:
+        pairs = [pair.partition("/") for pair in given["warmup"].split("+")]
+        if len(pairs) == 1 and not pairs[0][1]:
+            arguments["warmup"] = int_from("warmup", given["warmup"])
+        else:
+            arguments["warmup"] = [
+                (int_from("a step of warmup", step), number_from(f"a {share} of warmup", part))
+                for step, _, part in pairs
+            ]
+    return arguments
+
+
+def _shortest(number: float) -> str:
+    return repr(number).removesuffix(".0")
