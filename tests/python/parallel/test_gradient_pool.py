@@ -292,6 +292,25 @@ def check_the_work_of_a_step() -> None:
     assert work["messages_sent"] <= (steps * (buckets + 1) + 2 * ends) * of_a_tensor, work
 
 
+def check_layers_in_turn_send_no_request_in_full() -> None:
+    """A bucket has all of its gradients in every second step, and in the others the first half of them."""
+    parameters, optimizer = _pooled(6)
+
+    def take_steps(number: int) -> None:
+        for step in range(number):
+            optimizer.zero_grad()
+            add_gradients(*((parameter, 1.0) for parameter in parameters[: 6 if step % 2 == 0 else 3]))
+            optimizer.step()
+            assert gradient_of(parameters[0]) == [float(hvd.size())] * 3
+            assert parameters[5].grad is None or step % 2 == 0
+
+    take_steps(4)  # until all requests are in the response cache
+    hvd.barrier()
+    before = hvd.stats()["full_requests"]
+    take_steps(10)
+    assert hvd.stats()["full_requests"] == before
+
+
 def check_several_dtypes() -> None:
     parameters = [
         nn.Parameter(torch.zeros(5, dtype=d)) for d in (torch.float32, torch.float64, torch.bfloat16)
