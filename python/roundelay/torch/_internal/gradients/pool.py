@@ -139,7 +139,7 @@ class Pools:
         # The cost model holds for the CPU only.
         self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
         self._counted: Counter[str] = Counter()
-        self._trimmed = False
+        self._steps = 0  # in which buckets were submitted
 
     def gradients(self) -> list[Gradient]:
         """Returns all gradients, in the order of the pools."""
@@ -185,10 +185,14 @@ class Pools:
     def step_over(self) -> bool:
         """Ends a step. Returns whether buckets were submitted in it."""
         submitted = sum(pool.memory.take_turns() for pool in self._pools) > 0
-        if submitted and not self._trimmed:  # the gradients from before the pool are gone
-            self._trimmed = True
-            for pool in self._pools:
-                pool.memory.trim()
+        if submitted:
+            # The gradients from before the pool are gone. In later steps small pieces that live on pin the
+            # heap above gradients on their way into the pool, until each size has a hole: so trim again, but
+            # ever more seldom.
+            self._steps += 1
+            if self._steps.bit_count() == 1:
+                for pool in self._pools:
+                    pool.memory.trim()
         self._count_work()
         return submitted
 
