@@ -13,8 +13,8 @@ struct RankInfo {
   int size = 1;
   int local_rank = 0;  // index among the ranks of this node
   int local_size = 1;
-  int cross_rank = 0;  // index among the ranks of all nodes that have this local_rank
-  int cross_size = 1;  // the number of these ranks
+  int cross_rank = 0;       // index among the ranks of all nodes that have this local_rank
+  int cross_size = 1;       // the number of these ranks
   bool homogeneous = true;  // all nodes have equally many ranks
 };
 

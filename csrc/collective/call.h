@@ -187,9 +187,7 @@ struct ReducescatterCall : CallOptions, Reduction {
   const Region* region = nullptr;        // not null: `input` lies there, and `output` is its place in it
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
-  [[nodiscard]] std::size_t given_bytes(int /*member*/) const {
-    return agreed_bytes();
-  }
+  [[nodiscard]] std::size_t given_bytes(int /*member*/) const { return agreed_bytes(); }
   [[nodiscard]] std::size_t agreed_bytes() const {
     return std::accumulate(shard_bytes.begin(), shard_bytes.end(), std::size_t{0});
   }

@@ -12,9 +12,9 @@ namespace roundelay::collective {
 class LevelObserver {
  public:
   virtual ~LevelObserver() = default;
-  // Tells that a call was at work on this level from `begin` to `end` without a break. `level`: 0 inside nodes, 1
-  // for all stages between nodes. `stages`: a text with the members of these stages, "between nodes: 2 x 3". The
-  // times of one level come in ascending order and do not overlap.
+  // Tells that a call was at work on this level from `begin` to `end` without a break. `level`: 0 inside
+  // nodes, 1 for all stages between nodes. `stages`: a text with the members of these stages, "between nodes:
+  // 2 x 3". The times of one level come in ascending order and do not overlap.
   virtual void busy(std::size_t level, std::string_view stages, TimePoint begin, TimePoint end) = 0;
 };
 

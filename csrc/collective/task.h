@@ -6,7 +6,8 @@
 //
 // Rules for authors: the first parameter of a task is a FramePool, or an object that has frames(); a member
 // function may be a task, too. A parameter is a value, or a reference to an object that outlives the task. An
-// expression with co_await has no temporary with a destructor (tools/check_awaits.py): compilers in use miscompile it.
+// expression with co_await has no temporary with a destructor (tools/check_awaits.py): compilers in use
+// miscompile it.
 #pragma once
 
 #include <coroutine>

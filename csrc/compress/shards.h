@@ -36,8 +36,9 @@ struct Place {
 
 // Makes the call of a node's fabric that sums the bucket in place, each rank its shard. `scale` is that of
 // the sums.
-[[nodiscard]] inline collective::ReducescatterCall scatter_in_node(const Bucket& bucket, const Workspace& workspace,
-                                                                   Place place, Scale scale) {
+[[nodiscard]] inline collective::ReducescatterCall scatter_in_node(const Bucket& bucket,
+                                                                   const Workspace& workspace, Place place,
+                                                                   Scale scale) {
   collective::ReducescatterCall call;
   const std::size_t size = size_of(bucket.reduction.dtype);
   for (int index = 0; index < place.members; ++index)

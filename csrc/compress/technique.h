@@ -94,7 +94,8 @@ class Workspace {
 
 // Makes the call that reduces `buffer` as the bucket's own elements would be.
 [[nodiscard]] inline collective::AllreduceCall allreduce_of(const collective::Buffer& buffer,
-                                                            const Bucket& bucket, const Workspace& workspace) {
+                                                            const Bucket& bucket,
+                                                            const Workspace& workspace) {
   collective::AllreduceCall call;
   static_cast<collective::Reduction&>(call) = bucket.reduction;
   call.buffer = buffer;

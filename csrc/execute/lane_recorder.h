@@ -27,7 +27,8 @@ struct LaneCounters {
   // Count operations with a technique, their gradients' bytes, and the bytes that this member gave to the
   // fabric instead.
   std::atomic<std::int64_t> technique_operations{0}, technique_bytes{0}, technique_called_bytes{0};
-  // The lane's fabrics count these (collective::FabricCounters). They stay 0 here; add_to() adds them to a sum.
+  // The lane's fabrics count these (collective::FabricCounters). They stay 0 here; add_to() adds them to a
+  // sum.
   std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0}, gpu_sums{0}, gpu_sum_bytes{0};
 
   void add(const LaneCounters& other) {

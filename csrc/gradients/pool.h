@@ -92,8 +92,8 @@ class GradientPool {
   // result memory if there is one. Errors, which the peers get, too: kInvalidArgument (the range is not
   // within the pool, or the pool is another init()'s), those of adapter::submit().
   [[nodiscard]] Result<complete::Handle> allreduce(const PoolRange& range, const std::string& name,
-                                                   const adapter::ReductionArguments& reduction, bool cast_back,
-                                                   const TechniqueUse& technique) const;
+                                                   const adapter::ReductionArguments& reduction,
+                                                   bool cast_back, const TechniqueUse& technique) const;
   // Returns the number of members of each level of the process set, innermost first. Errors: those of
   // Context::levels().
   [[nodiscard]] Result<std::vector<int>> levels() const;

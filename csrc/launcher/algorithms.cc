@@ -3,8 +3,8 @@
 
 #include "base/algorithms.h"
 
-// Returns a line for each algorithm: "allreduce ring", in the order of base/algorithms.def. The text lives as long as
-// the library. Thread-safe.
+// Returns a line for each algorithm: "allreduce ring", in the order of base/algorithms.def. The text lives as
+// long as the library. Thread-safe.
 extern "C" __attribute__((visibility("default"))) const char* roundelay_algorithms() {
   static const std::string text = [] {
     std::string lines;

@@ -76,7 +76,8 @@ Stage allreduce(Algorithm algorithm, int ranks, double bytes, std::size_t level)
   switch (algorithm) {
     case Algorithm::kDirect:  // each rank sends everything to each other one
       return on_link(level, 1, others * bytes, others * bytes);
-    case Algorithm::kPairwise:  // each rank sends each shard to the rank that sums it, and gets the sums the same way
+    case Algorithm::kPairwise:  // each rank sends each shard to the rank that sums it, and gets the sums the
+                                // same way
       return on_link(level, 2, 2 * shards, shards);
     case Algorithm::kRing:
       return on_link(level, 2 * others, 2 * shards, shards);

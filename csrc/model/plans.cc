@@ -49,7 +49,7 @@ void list_choices(const Cluster& cluster, std::size_t level, const Limits& limit
 
 // Returns the choice of these factors with the chunks that make it fastest.
 LevelChoice with_best_chunks(const Cluster& cluster, std::vector<Factor> factors, std::size_t bytes,
-                        std::size_t most_shard) {
+                             std::size_t most_shard) {
   LevelChoice best;
   for (std::size_t shard = most_shard; shard >= kLeastShard; shard /= 2) {
     const double seconds = seconds_of(cluster, factors, bytes, shard);

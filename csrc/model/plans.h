@@ -24,8 +24,8 @@ struct Limits {
 };
 
 // Returns the choice that takes the least time for `bytes` bytes; of equally fast ones that with the fewest
-// stages. A stage may join neighbouring levels. A level between nodes may be cut into `limits.factors` stages,
-// and into more if a stage would have more than `limits.members` members otherwise.
+// stages. A stage may join neighbouring levels. A level between nodes may be cut into `limits.factors`
+// stages, and into more if a stage would have more than `limits.members` members otherwise.
 LevelChoice choose(const Cluster& cluster, std::size_t bytes, const Limits& limits);
 
 // Returns all lists of factors among which choose() chooses, each with its best chunks, the fastest first.

@@ -1,5 +1,5 @@
-// The job's secret, and what it proves. python/roundelay/_internal/trust.py has the same protocol; vectors.txt has
-// results that both must give.
+// The job's secret, and what it proves. python/roundelay/_internal/trust.py has the same protocol;
+// vectors.txt has results that both must give.
 //
 // A MAC is keyed BLAKE2b (third_party/blake2) of 32 bytes over a label and parts, each after its length (8
 // bytes, little-endian). A connection begins with a challenge in each direction, so that nothing that was

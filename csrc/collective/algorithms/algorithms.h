@@ -57,6 +57,8 @@ Program pipelined_tree_broadcast(Exchange& net, const BroadcastCall& call);
 
 // A barrier takes log2 P rounds. In round k a member hears from, and tells, its neighbours at distance 2^k.
 Program dissemination_barrier(Exchange& net);
-inline Program dissemination_barrier(Exchange& net, const BarrierCall& /*call*/) { return dissemination_barrier(net); }
+inline Program dissemination_barrier(Exchange& net, const BarrierCall& /*call*/) {
+  return dissemination_barrier(net);
+}
 
 }  // namespace roundelay::collective

@@ -2,7 +2,8 @@
 // co_await, and computes between waits. Nothing in it blocks.
 //
 // Rules for authors: a parameter is a value, or a reference to an object that outlives the program. An
-// expression with co_await has no temporary with a destructor (tools/check_awaits.py): compilers in use miscompile it.
+// expression with co_await has no temporary with a destructor (tools/check_awaits.py): compilers in use
+// miscompile it.
 #pragma once
 
 #include <coroutine>

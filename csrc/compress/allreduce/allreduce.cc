@@ -38,7 +38,8 @@ class Allreduce final : public Technique {
   const std::string text_;
 };
 
-constexpr std::string_view kAlgorithms[] = {kRule,
+constexpr std::string_view kAlgorithms[] = {
+    kRule,
 #define ALLREDUCE(Name, name, ...) name,
 #define ALGORITHM(...)
 #include "base/algorithms.def"

@@ -196,19 +196,20 @@ Status Csc::fill(Workspace& workspace, const Bucket& bucket, const Plan& plan, s
   workspace.span("gather");
   const std::span<const std::uint32_t> indices = indices_in(bucket, plan.chosen);
   const kernels::Kept kept = kept_in(bucket);
-  ROUNDELAY_RETURN_IF_ERROR(workspace.math().gather(message + plan.chunks_at * size_of(plan.wire), kept.residual,
-                                                plan.chunking, indices, plan.wire));
+  ROUNDELAY_RETURN_IF_ERROR(workspace.math().gather(message + plan.chunks_at * size_of(plan.wire),
+                                                    kept.residual, plan.chunking, indices, plan.wire));
   if (kept.momentum == nullptr || !options_.masking) return {};
   return workspace.math().clear_chunks(kept.momentum, plan.chunking, indices, residual_type(plan.dtype));
 }
 
 // Brings the sums to their places.
-Status Csc::spread(Workspace& workspace, const Bucket& bucket, const Plan& plan, const std::byte* message) const {
+Status Csc::spread(Workspace& workspace, const Bucket& bucket, const Plan& plan,
+                   const std::byte* message) const {
   workspace.span("scatter");
   std::byte* const values = bucket.buffer.data();
   ROUNDELAY_RETURN_IF_ERROR(workspace.math().scatter(values, plan.dtype,
-                                                 message + plan.chunks_at * size_of(plan.wire), plan.wire,
-                                                 plan.chunking, indices_in(bucket, plan.chosen)));
+                                                     message + plan.chunks_at * size_of(plan.wire), plan.wire,
+                                                     plan.chunking, indices_in(bucket, plan.chosen)));
   if (plan.agreement == Agreement::kWith) {
     const std::span<float> norms = norms_in(bucket);
     const kernels::GpuCopy back{bytes_of(norms), message, norms.size(), DType::kFloat32, DType::kFloat32};

@@ -74,7 +74,7 @@ class Cyclic final : public Technique {
 
   Status give_back(Workspace& workspace, const Bucket& bucket) const override {
     return workspace.math().give_back(bucket.buffer.data(), bucket.state.data(), bucket.count,
-                                  bucket.reduction.dtype);
+                                      bucket.reduction.dtype);
   }
 
  private:

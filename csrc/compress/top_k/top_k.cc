@@ -90,9 +90,10 @@ class TopK final : public Technique {
     return options_.momentum.factor != 0 ? 2 * residual : residual;
   }
   Task run(Workspace& workspace, Bucket bucket) const override {
-    Plan plan = plan_of(options_, {bucket.count, bucket.reduction.dtype, bucket.parameters}, place_in(workspace),
-                        bucket.run);
-    return plan.in_place ? run_in_place(workspace, bucket) : run_by_message(workspace, bucket, std::move(plan));
+    Plan plan = plan_of(options_, {bucket.count, bucket.reduction.dtype, bucket.parameters},
+                        place_in(workspace), bucket.run);
+    return plan.in_place ? run_in_place(workspace, bucket)
+                         : run_by_message(workspace, bucket, std::move(plan));
   }
   Status give_back(Workspace& workspace, const Bucket& bucket) const override;
 
@@ -127,7 +128,7 @@ Status TopK::give_back(Workspace& workspace, const Bucket& bucket) const {
   const Scale back{static_cast<double>(inside.divisor), 1};
   ROUNDELAY_RETURN_IF_ERROR(workspace.math().scale(residual, shard.count, residual_type(dtype), back));
   ROUNDELAY_RETURN_IF_ERROR(workspace.math().give_back(bucket.buffer.data() + shard.first * size_of(dtype),
-                                                   residual, shard.count, dtype));
+                                                       residual, shard.count, dtype));
   return workspace.math().clear(residual, bucket.state.size());
 }
 

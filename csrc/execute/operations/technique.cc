@@ -11,8 +11,8 @@ namespace {
 
 using collective::Task;
 
-// Holds a workspace, and gives it back. If the task's frame is leaked, the workspace is too: the medium may write to
-// its memory.
+// Holds a workspace, and gives it back. If the task's frame is leaked, the workspace is too: the medium may
+// write to its memory.
 class StageUse {
  public:
   explicit StageUse(DeviceBuffers& buffers) : buffers_(buffers), workspace_(buffers.take_stage()) {}

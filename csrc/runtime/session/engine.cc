@@ -159,8 +159,7 @@ bool Engine::drive_negotiation(execute::Lane& lane, complete::Handle handle, Dea
       lanes_.wake(&lane);  // they may have new orders
     } else if (negotiates()) {
       // Asked again, because the step may have taken the wake-up that came with new work of the lane.
-      channel_.wait_polling(deadline.sooner(negotiator_.next_due()),
-                            crowded_ ? Duration{0} : Backoff::kSpin);
+      channel_.wait_polling(deadline.sooner(negotiator_.next_due()), crowded_ ? Duration{0} : Backoff::kSpin);
     }
   }
   // The coordination thread must look now if this thread has taken a wake-up that was meant for it, or if

@@ -12,9 +12,9 @@ namespace {
 
 namespace levels = collective::levels;
 using levels::Tree;
-using model::LevelChoice;
 using model::Cluster;
 using model::Factor;
+using model::LevelChoice;
 
 constexpr std::size_t kUsualBytes = 25 << 20;  // the formula's buffer: PyTorch's default bucket
 constexpr int kMostFactors = 3;                // of one level
@@ -130,7 +130,7 @@ bool has(const std::vector<LevelChoice>& choices, const std::vector<Factor>& fac
 }
 
 Result<std::vector<LevelChoice>> forced(const FactorLists& lists, const Cluster& cluster,
-                                   const bootstrap::Topology& topology) {
+                                        const bootstrap::Topology& topology) {
   std::vector<LevelChoice> choices;
   for (const Factors& each : lists.each) {
     auto factors = assigned(each, cluster);

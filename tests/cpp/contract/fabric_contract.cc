@@ -1,5 +1,5 @@
-#include "base/algorithms.h"
 #include "tests/cpp/contract/fabric_contract.h"
+#include "base/algorithms.h"
 
 #include <algorithm>
 #include <cmath>

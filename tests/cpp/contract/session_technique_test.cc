@@ -14,8 +14,8 @@ namespace roundelay::contract {
 namespace {
 
 using compress::Bucket;
-using compress::Workspace;
 using compress::TechniquePtr;
+using compress::Workspace;
 using runtime::Session;
 
 TechniquePtr technique(const std::string& text) { return compress::make_technique(text).value(); }

@@ -48,8 +48,8 @@ class Watched final : public compress::Technique {
   const std::function<void(int)> before_;
 };
 
-// Of three ranks, stops one before the technique's call of number `workspace`, silently or with its connections.
-// The other two must get one error that names it.
+// Of three ranks, stops one before the technique's call of number `workspace`, silently or with its
+// connections. The other two must get one error that names it.
 inline void require_the_dead_is_named(const compress::TechniquePtr& technique, int workspace,
                                       bool connection_lost) {
   INFO("workspace " << workspace << (connection_lost ? ", connection lost" : ", silent"));

@@ -145,8 +145,8 @@ class TechniqueScene::Worker {
     using Kind = TechniqueRun::Kind;
     if (how.kind == Kind::kFlush && !technique_.give_back(workspace_, bucket_).ok())
       return fail("the technique keeps what it has");
-    collective::Task task =
-        how.kind == Kind::kTechnique ? technique_.run(workspace_, bucket_) : dense(workspace_, bucket_, how.absent);
+    collective::Task task = how.kind == Kind::kTechnique ? technique_.run(workspace_, bucket_)
+                                                         : dense(workspace_, bucket_, how.absent);
     for (task.resume(); !task.done(); task.resume()) {
       const auto call = fabric_.start(*task.awaited().call);
       if (!call.ok()) return fail("a call could not start");

@@ -168,9 +168,7 @@ class OnDevicePending final : public Pending {
   }
   [[nodiscard]] int waiting_for() const override { return inner_->waiting_for(); }
   [[nodiscard]] bool crowded() const override { return true; }
-  Nap idle(Backoff& backoff) override {
-    return behind_ ? backoff.next() : inner_->idle(backoff);
-  }
+  Nap idle(Backoff& backoff) override { return behind_ ? backoff.next() : inner_->idle(backoff); }
 
  private:
   Result<bool> advance() {

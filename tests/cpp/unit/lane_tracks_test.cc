@@ -45,9 +45,7 @@ class GatedCall final : public collective::Pending {
     return true;
   }
   [[nodiscard]] int waiting_for() const override { return 1; }
-  Nap idle(Backoff& backoff) override {
-    return gate_.sleeps ? Nap(std::chrono::seconds(1)) : backoff.next();
-  }
+  Nap idle(Backoff& backoff) override { return gate_.sleeps ? Nap(std::chrono::seconds(1)) : backoff.next(); }
 
  private:
   Gate& gate_;

@@ -1,6 +1,6 @@
 // The choice of algorithms: the table, and ROUNDELAY_ALGORITHM.
-#include "base/algorithms.h"
 #include "collective/tuning/select.h"
+#include "base/algorithms.h"
 
 #include <algorithm>
 #include <cstddef>
