@@ -185,7 +185,7 @@ class ManyCalls final : public compress::Technique {
   Status give_back(compress::Workspace&, const Bucket&) const override { return {}; }
 };
 
-TEST_CASE("a rank that dies in any workspace of a technique is named, and nothing hangs",
+TEST_CASE("a rank that dies in any call of a technique is named, and nothing hangs",
           "[session][technique][slow]") {
   require_the_dead_is_named(std::make_shared<const ManyCalls>(), GENERATE(0, 1, 2), GENERATE(false, true));
 }

@@ -48,11 +48,11 @@ class Watched final : public compress::Technique {
   const std::function<void(int)> before_;
 };
 
-// Of three ranks, stops one before the technique's call of number `workspace`, silently or with its
+// Of three ranks, stops one before the technique's call of number `stopped`, silently or with its
 // connections. The other two must get one error that names it.
-inline void require_the_dead_is_named(const compress::TechniquePtr& technique, int workspace,
+inline void require_the_dead_is_named(const compress::TechniquePtr& technique, int stopped,
                                       bool connection_lost) {
-  INFO("workspace " << workspace << (connection_lost ? ", connection lost" : ", silent"));
+  INFO("call " << stopped << (connection_lost ? ", connection lost" : ", silent"));
   Config config;
   config.progress_timeout = std::chrono::milliseconds(150);
   config.log_level = LogLevel::kError;
@@ -63,7 +63,7 @@ inline void require_the_dead_is_named(const compress::TechniquePtr& technique, i
   std::vector<std::unique_ptr<TechniqueBucket>> buckets(kSize);
   world.run([&](runtime::Session& session, int rank) -> std::string {
     const auto before = [&, rank](int call) {
-      if (rank != kDead || call != workspace || died) return;
+      if (rank != kDead || call != stopped || died) return;
       world.stop(kDead);
       if (connection_lost) world.data->fail(kDead);
       died = true;
