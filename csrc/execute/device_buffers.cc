@@ -14,19 +14,19 @@ DeviceBuffers::DeviceBuffers(collective::Fabric& host, FramePool& frames) : host
 
 DeviceBuffers::~DeviceBuffers() = default;
 
-std::unique_ptr<TechniqueWorkspace> DeviceBuffers::take_stage() {
-  if (stages_.empty()) return std::make_unique<TechniqueWorkspace>(*this);
-  std::unique_ptr<TechniqueWorkspace> stage = std::move(stages_.back());
-  stages_.pop_back();
-  return stage;
+std::unique_ptr<TechniqueWorkspace> DeviceBuffers::take_workspace() {
+  if (workspaces_.empty()) return std::make_unique<TechniqueWorkspace>(*this);
+  std::unique_ptr<TechniqueWorkspace> workspace = std::move(workspaces_.back());
+  workspaces_.pop_back();
+  return workspace;
 }
 
-void DeviceBuffers::return_stage(std::unique_ptr<TechniqueWorkspace> stage) {
-  stage->reset();
-  stages_.push_back(std::move(stage));
+void DeviceBuffers::return_workspace(std::unique_ptr<TechniqueWorkspace> workspace) {
+  workspace->reset();
+  workspaces_.push_back(std::move(workspace));
 }
 
-void DeviceBuffers::leak_stages() { leak(std::move(stages_)); }
+void DeviceBuffers::leak_workspaces() { leak(std::move(workspaces_)); }
 
 HostBuffers::HostBuffers(collective::Fabric& fabric, FramePool& frames, std::size_t keep_bytes)
     : DeviceBuffers(fabric, frames), buffers_{FusionBuffer(keep_bytes), FusionBuffer(keep_bytes)} {}

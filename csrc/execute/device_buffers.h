@@ -68,18 +68,18 @@ class DeviceBuffers {
   [[nodiscard]] virtual compress::Arithmetic& math() = 0;
   // Makes room for `bytes`, aligned for all elements. The content is lost if the memory changes.
   [[nodiscard]] virtual Status reserve(Scratch& scratch, std::size_t bytes) = 0;
-  // Returns a stage that no technique uses. Give it to return_stage() when the technique has ended.
-  [[nodiscard]] std::unique_ptr<TechniqueWorkspace> take_stage();
-  void return_stage(std::unique_ptr<TechniqueWorkspace> stage);
+  // Returns a workspace that no technique uses. Give it to return_workspace() when the technique has ended.
+  [[nodiscard]] std::unique_ptr<TechniqueWorkspace> take_workspace();
+  void return_workspace(std::unique_ptr<TechniqueWorkspace> workspace);
 
  protected:
-  // Leaks the stages that were given back, where a device may still work on their memory.
-  void leak_stages();
+  // Leaks the workspaces that were given back, where a device may still work on their memory.
+  void leak_workspaces();
 
  private:
   collective::Fabric& host_;
   FramePool& frames_;
-  std::vector<std::unique_ptr<TechniqueWorkspace>> stages_;  // one for each technique that was in use at once
+  std::vector<std::unique_ptr<TechniqueWorkspace>> workspaces_;  // as many as were in use at once
 };
 
 class HostBuffers final : public DeviceBuffers {

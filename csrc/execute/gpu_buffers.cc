@@ -18,7 +18,7 @@ GpuBuffers::~GpuBuffers() {
   if (!over) {
     leak(std::move(buffers_));
     leak(std::move(retired_));
-    leak_stages();
+    leak_workspaces();
   }
   parts_.runtime->free_stream(device_, stream_);
   if (idle_ != nullptr) parts_.runtime->free_stream(device_, idle_);

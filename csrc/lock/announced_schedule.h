@@ -37,7 +37,8 @@ struct ScheduleFlags {
 class AnnouncedSchedule {
  public:
   // `announcements` are those of the group. Null: the rank never announces. `ranks`: the world ranks of the
-  // group. `flags` outlives this object, which writes all but `unwatched`, which it only sets.
+  // group. `flags` outlives this object. The owner clears `unwatched`; this object writes the flags
+  // otherwise.
   AnnouncedSchedule(std::shared_ptr<Announcements> announcements, std::vector<int> ranks,
                     ScheduleFlags& flags)
       : announcements_(std::move(announcements)), ranks_(std::move(ranks)), flags_(flags) {}

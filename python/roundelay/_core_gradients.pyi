@@ -255,7 +255,7 @@ class Reducer:
     def outstanding(self) -> bool: ...  # gradients are in flight or wait for others
     @property
     def rounds(self) -> int: ...  # since the last step
-    def names_in_flight(self) -> list[str]: ...  # of operations
+    def names_in_flight(self) -> list[str]: ...  # of the operations submitted since the last round
 
 class MasterPair:
     """A half parameter and its fp32 master (csrc/gradients/master_pair.h). Its owner keeps both alive."""

@@ -13,12 +13,12 @@ using collective::Task;
 
 // Holds a workspace, and gives it back. If the task's frame is leaked, the workspace is too: the medium may
 // write to its memory.
-class StageUse {
+class WorkspaceUse {
  public:
-  explicit StageUse(DeviceBuffers& buffers) : buffers_(buffers), workspace_(buffers.take_stage()) {}
-  ~StageUse() { buffers_.return_stage(std::move(workspace_)); }
-  StageUse(const StageUse&) = delete;
-  StageUse& operator=(const StageUse&) = delete;
+  explicit WorkspaceUse(DeviceBuffers& buffers) : buffers_(buffers), workspace_(buffers.take_workspace()) {}
+  ~WorkspaceUse() { buffers_.return_workspace(std::move(workspace_)); }
+  WorkspaceUse(const WorkspaceUse&) = delete;
+  WorkspaceUse& operator=(const WorkspaceUse&) = delete;
   [[nodiscard]] TechniqueWorkspace& workspace() const { return *workspace_; }
 
  private:
@@ -45,7 +45,7 @@ compress::Bucket bucket_of(const Batch& batch, int members) {
 
 collective::Task run_technique(DeviceBuffers& buffers, Batch& batch) {
   const compress::BucketTechnique& taken = *batch.entries.front()->technique;
-  const StageUse use(buffers);
+  const WorkspaceUse use(buffers);
   const compress::Bucket bucket = bucket_of(batch, buffers.fabric().group().size());
   Task inner;
   if (taken.flush) {
