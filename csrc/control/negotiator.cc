@@ -206,7 +206,6 @@ bool Negotiator::hand_over_orders(TimePoint now) {
   for (auto& [id, lane] : lanes_) {
     if (!lane.coordinator || lane.closed) continue;
     lane.coordinator->take_tickets(tickets_.needs_tickets(id, lane));
-    lane.coordinator->note_waiters(lane.table->waiters().take_most());
     while (auto order = lane.coordinator->take_order(now)) {
       moved = true;
       lane.orders.push(std::move(*order));
@@ -270,8 +269,7 @@ void Negotiator::close(LaneId id, LaneControl& lane, const negotiate::Applied& a
 void Negotiator::begin_schedule(LaneId id, LaneControl& lane, std::uint64_t sequence,
                                 negotiate::Schedule schedule) {
   ++link_.counters().locks;
-  lane.table->begin_schedule(schedule.number, schedule.operations, std::move(schedule.returned),
-                             schedule.gathers);
+  lane.table->begin_schedule(schedule.number, schedule.operations, std::move(schedule.returned));
   sink_.locked(id, sequence);
 }
 

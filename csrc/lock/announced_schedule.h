@@ -29,7 +29,6 @@ struct Entered {
 struct ScheduleFlags {
   std::atomic<bool> scheduled{false};  // from begin() to end()
   std::atomic<bool> open{false};       // scheduled, and not frozen
-  std::atomic<bool> gathers{false};    // several threads of this rank submit what the schedule has
   std::atomic<bool> unwatched{false};  // the first submission after a look() that said "never" has come
 };
 
@@ -46,7 +45,7 @@ class AnnouncedSchedule {
   // Returns whether the rank can announce. Without that begin() makes a frozen schedule.
   [[nodiscard]] bool can_lock() const { return announcements_ != nullptr; }
   // As ScheduleLock::begin().
-  void begin(std::uint64_t number, const ScheduleLock::Operations& operations, bool gathers);
+  void begin(std::uint64_t number, const ScheduleLock::Operations& operations);
   // Files a use and announces it. False: the caller negotiates it, now or when the schedule is over.
   bool file(const wire::Request& request, const std::string& values);
   // Stops announcing: file() takes nothing more.
@@ -58,9 +57,8 @@ class AnnouncedSchedule {
 
   // Returns whether some operation is not wholly submitted here and others come after it.
   [[nodiscard]] bool any_blocked() const { return schedule_.open() && schedule_.any_blocked(); }
-  // As those of ScheduleLock.
+  // As that of ScheduleLock.
   [[nodiscard]] bool blocked(const std::string& name) const { return schedule_.blocked(name); }
-  [[nodiscard]] Duration patience() const { return schedule_.patience(); }
 
   // Returns whether all members have announced the next operation.
   [[nodiscard]] bool may_enter() const;

@@ -5,11 +5,9 @@
 
 namespace roundelay::lock {
 
-void ScheduleLock::begin(std::uint64_t number, const Operations& operations, bool gathers) {
+void ScheduleLock::begin(std::uint64_t number, const Operations& operations) {
   *this = ScheduleLock();
   number_ = number;
-  gathers_ = gathers;
-  saved_ = kMostSaved;
   std::size_t agreements = 0;
   for (const auto& members : operations) {
     Names& names = operations_.emplace_back();
@@ -31,7 +29,7 @@ const ScheduleLock::Names& ScheduleLock::at(std::uint64_t position) const {
   return operations_[position % operations_.size()];
 }
 
-bool ScheduleLock::file(const wire::Request& request, TimePoint now, std::string_view values) {
+bool ScheduleLock::file(const wire::Request& request, std::string_view values) {
   if (!open()) return false;
   const auto found = names_.find(request.name);
   const bool expected = found != names_.end() && found->second.request == request;
@@ -43,16 +41,12 @@ bool ScheduleLock::file(const wire::Request& request, TimePoint now, std::string
   const auto place = static_cast<std::size_t>(position - announced_);
   if (place >= ahead_.size()) ahead_.resize(place + 1, 0);
   ++ahead_[place];
-  if (blocked_ > 0) saved_ -= now - counted_until_;
-  counted_until_ = now;
   ++blocked_;
   while (!ahead_.empty() && ahead_.front() == at(announced_).size()) {
-    saved_ += static_cast<std::int64_t>(ahead_.front()) * kSaved;
     blocked_ -= ahead_.front();
     ahead_.pop_front();
     ++announced_;
   }
-  saved_ = std::clamp(saved_, Duration{0}, kMostSaved);
   return true;
 }
 
@@ -96,8 +90,7 @@ Deadline ScheduleLock::look(TimePoint now) {
     return moved ? Deadline::at(now + kPatience) : Deadline::never();
   }
   if (moved || !waits_since_) waits_since_ = now;
-  const bool begins = gathers_ && entered_ < operations_.size();
-  const Deadline end = Deadline::at(*waits_since_ + (begins ? kBeginning : kPatience));
+  const Deadline end = Deadline::at(*waits_since_ + kPatience);
   if (!end.passed(now)) return end;
   freeze();
   return Deadline::never();

@@ -30,17 +30,9 @@ class ScheduleLock {
   // A submission that is not entered after this time freezes the schedule. Negotiation then tells which rank
   // is late.
   static constexpr Duration kPatience = std::chrono::seconds(1);
-  // A waiter gives other threads this time to submit what comes before its operation, and the time that the
-  // schedule has saved: for each tensor announced kSaved, less the time for which any tensor was blocked.
-  // That is kMostSaved at most, and at the beginning.
-  static constexpr Duration kGathering = std::chrono::microseconds(200);
-  static constexpr Duration kSaved = std::chrono::microseconds(100);  // the negotiation of a tensor
-  static constexpr Duration kMostSaved = std::chrono::milliseconds(2);
-  // Threads that have waited since before begin() are given this time.
-  static constexpr Duration kBeginning = std::chrono::milliseconds(20);
 
-  // Begins schedule `number` at position 0. `gathers`: several threads submit.
-  void begin(std::uint64_t number, const Operations& operations, bool gathers = false);
+  // Begins schedule `number` at position 0.
+  void begin(std::uint64_t number, const Operations& operations);
   // Returns true from begin() to end().
   [[nodiscard]] bool active() const { return !operations_.empty(); }
   // Returns true while active and not frozen.
@@ -48,19 +40,15 @@ class ScheduleLock {
   [[nodiscard]] std::uint64_t number() const { return number_; }
 
   // Files a use. True: it is part of the schedule. False: the caller negotiates it when the schedule is over.
-  // A use that does not fit freezes an open schedule, so that uses stay in order. `now` matters while
-  // gathers(). `values`: an agreement's. The caller shows its cell before it announces what file() has.
-  bool file(const wire::Request& request, TimePoint now = {}, std::string_view values = {});
+  // A use that does not fit freezes an open schedule, so that uses stay in order. `values`: an agreement's.
+  // The caller shows its cell before it announces what file() has.
+  bool file(const wire::Request& request, std::string_view values = {});
   void freeze() { frozen_ = active(); }
   // Returns whether a use of `name` is filed and not entered.
   [[nodiscard]] bool filed(const std::string& name) const;
   // Returns whether the filed use of `name` comes after an operation that is not wholly submitted here.
   [[nodiscard]] bool blocked(const std::string& name) const;
   [[nodiscard]] bool any_blocked() const { return blocked_ > 0; }
-  // Returns whether several threads submit.
-  [[nodiscard]] bool gathers() const { return gathers_; }
-  // Returns how long a thread that waits for a blocked use sleeps before it freezes the schedule.
-  [[nodiscard]] Duration patience() const { return gathers_ ? kGathering + saved_ : Duration{0}; }
 
   // The number of positions that this rank has announced, and entered.
   [[nodiscard]] std::uint64_t announced() const { return announced_; }
@@ -75,8 +63,8 @@ class ScheduleLock {
   // it enter when the schedule has entered its position.
   [[nodiscard]] LockedAgreement* agreement(const std::string& name);
 
-  // Freezes the schedule if a filed use has waited for kPatience; in the first period of a schedule that
-  // gathers, for kBeginning. Returns when to call again. Never: after the next file().
+  // Freezes the schedule if a filed use has waited for kPatience. Returns when to call again. Never: after
+  // the next file().
   Deadline look(TimePoint now);
   // Ends the schedule. Returns the uses that were filed and not entered, by position. The caller negotiates
   // them.
@@ -105,11 +93,8 @@ class ScheduleLock {
   bool frozen_ = false;
   std::uint64_t announced_ = 0;
   std::uint64_t entered_ = 0;
-  std::deque<std::size_t> ahead_;  // number of uses filed at each position from announced_ on
-  std::size_t blocked_ = 0;        // sum of ahead_
-  bool gathers_ = false;
-  Duration saved_{0};                           // what the schedule has saved, as kSaved says
-  TimePoint counted_until_{};                   // saved_ has the time of blocked uses up to here
+  std::deque<std::size_t> ahead_;               // number of uses filed at each position from announced_ on
+  std::size_t blocked_ = 0;                     // sum of ahead_
   std::uint64_t entered_at_look_ = UINT64_MAX;  // entered_ at the last look()
   std::optional<TimePoint> waits_since_;        // the first look() that saw a use wait at this position
 };

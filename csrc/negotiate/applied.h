@@ -43,7 +43,6 @@ struct Schedule {
   std::uint64_t number = 0;  // the lock's number
   // One period: the tensors of each operation, in buffer order. An agreement has its base as values.
   std::vector<std::vector<wire::Use>> operations;
-  bool gathers = false;  // wire::Lock::gathers
   // Uses that this rank submitted and that are neither ordered nor failed; those of one name in their order,
   // a join last. They are the schedule's, or wait for its end.
   std::vector<wire::Use> returned;

@@ -199,10 +199,8 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   closed_ = left || removed;
   if (!locks_schedules_ || !schedule_.on_order(order) || !may_lock()) return order;
   const auto request_of = [&](wire::CacheId id) -> const wire::Request& { return *cache_.find(id); };
-  const lock::ScheduleCoordinator::Rules rules{
-      [&](const auto& ids) { return ready_.cut(ids, cache_); },
-      [&](const auto& period) { return lock::lockable(period, request_of); }};
-  if (schedule_.begin_if_periodic(order, rules)) {
+  if (schedule_.begin_if_periodic(order,
+                                  [&](const auto& period) { return lock::lockable(period, request_of); })) {
     table_.clear();  // each member takes back its requests
     flush_ = false;
   }

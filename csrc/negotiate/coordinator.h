@@ -61,8 +61,6 @@ class Coordinator {
   // Says whether operations on a GPU need tickets, because other process sets use the GPUs too. If so, orders
   // mark these operations for tickets (negotiate/order_queue.h), and no schedule has any of them.
   void take_tickets(bool yes);
-  // Says that so many threads of this rank have waited for operations of the lane at once, lately.
-  void note_waiters(std::size_t waiters) { schedule_.note_waiters(waiters); }
   // Returns the next order that is due. Call it until there is none.
   std::optional<wire::Order> take_order(TimePoint now);
   // Returns the time at which the next order or stall warning is due without a message; sometimes a little

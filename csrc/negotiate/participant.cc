@@ -250,7 +250,6 @@ Status Participant::apply_lock(const wire::Lock& lock, Applied& applied) {
   if (lock_.active) return Status::internal("an order locks the schedule twice");
   Schedule& schedule = applied.schedule.emplace();
   schedule.number = lock.number;
-  schedule.gathers = lock.gathers;
   for (const auto& ids : lock.operations) {
     auto& tensors = schedule.operations.emplace_back();
     for (const wire::CacheId id : ids) {

@@ -63,23 +63,6 @@ std::uint64_t ReadyQueue::Classes::class_of(const wire::Request& r, const std::v
   return numbers_.try_emplace(key, numbers_.size() + 1).first->second;
 }
 
-std::optional<std::vector<std::vector<wire::CacheId>>> ReadyQueue::cut(const std::vector<wire::CacheId>& ids,
-                                                                       const ResponseCache& cache) const {
-  Classes classes;
-  std::vector<FusionCandidate> candidates;
-  for (const wire::CacheId id : ids) {
-    const wire::Request* const request = cache.find(id);
-    if (request == nullptr) return std::nullopt;
-    candidates.push_back({bytes_of(*request), classes.class_of(*request, {})});
-  }
-  std::vector<std::vector<wire::CacheId>> operations;
-  for (const auto& indices : plan_fusion(candidates, plan_)) {
-    auto& operation = operations.emplace_back();
-    for (const std::size_t i : indices) operation.push_back(ids[i]);
-  }
-  return operations;
-}
-
 // The name of a ready request in the order: its id, a new id with the name, or the name alone.
 wire::FusedTensor ReadyQueue::tensor_for(const Ready& ready, Writing& writing) const {
   const wire::Request& request = ready.request;

@@ -35,10 +35,6 @@ class ReadyQueue {
   // linger of the oldest request ends.
   [[nodiscard]] Deadline next_due() const;
 
-  // Cuts requests into fused operations by the same plan. Nothing: `cache` lacks an id, as one was evicted.
-  [[nodiscard]] std::optional<std::vector<std::vector<wire::CacheId>>> cut(
-      const std::vector<wire::CacheId>& ids, const ResponseCache& cache) const;
-
   // Moves all requests into `order` as fused operations. Assigns ids of `cache`, and adds those that it
   // evicts to order.evicted. Ids of names in `table`, the coordinator's, stay: a member's report may name
   // them. `takes_tickets`: marks the operations on GPUs in order.tickets.

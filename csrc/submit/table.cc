@@ -140,10 +140,10 @@ bool TensorTable::can_lock() const {
 }
 
 void TensorTable::begin_schedule(std::uint64_t number, const lock::ScheduleLock::Operations& operations,
-                                 std::vector<wire::Use> returned, bool gathers) {
+                                 std::vector<wire::Use> returned) {
   MutexLock held(mutex_);
   if (!closed_.ok()) return;
-  schedule_.begin(number, operations, gathers);
+  schedule_.begin(number, operations);
   returned.insert(returned.end(), queue_.begin(), queue_.end());
   queue_.clear();
   for (const wire::Use& use : returned) take_in(use.request, use.values);
@@ -163,12 +163,6 @@ void TensorTable::end_schedule() {
   MutexLock held(mutex_);
   const std::vector<wire::Use> waiting = schedule_.end();
   queue_.insert(queue_.begin(), waiting.begin(), waiting.end());
-}
-
-Duration TensorTable::patience(complete::Handle handle) const {
-  if (!gathers()) return Duration{0};
-  MutexLock held(mutex_);
-  return blocked(handle) ? schedule_.patience() : Duration{0};
 }
 
 bool TensorTable::waited_for(complete::Handle handle) {

@@ -15,7 +15,6 @@
 #include "base/annotations.h"
 #include "base/status.h"
 #include "complete/handles.h"
-#include "complete/waiters.h"
 #include "lock/announced_schedule.h"
 #include "submit/entry.h"
 #include "wire/use.h"
@@ -78,7 +77,7 @@ class TensorTable {
   // were drained and have neither been ordered nor failed. Uses of one name are in the order of their
   // submission.
   void begin_schedule(std::uint64_t number, const lock::ScheduleLock::Operations& operations,
-                      std::vector<wire::Use> returned, bool gathers = false) EXCLUDES(mutex_);
+                      std::vector<wire::Use> returned) EXCLUDES(mutex_);
   // Stops announcing: later requests are queued.
   void freeze() EXCLUDES(mutex_);
   // Returns how many positions were announced. Nothing: the schedule is not frozen, or there is none.
@@ -91,13 +90,6 @@ class TensorTable {
   [[nodiscard]] bool scheduled() const { return flags_.scheduled.load(std::memory_order_acquire); }
   // Returns true while the schedule is not frozen.
   [[nodiscard]] bool schedule_open() const { return flags_.open.load(std::memory_order_acquire); }
-  // Counts the threads that wait for this table's operations.
-  [[nodiscard]] complete::Waiters& waiters() { return waiters_; }
-  // Returns whether several threads of this rank submit what the schedule has.
-  [[nodiscard]] bool gathers() const { return flags_.gathers.load(std::memory_order_acquire); }
-  // Returns how long a caller that waits for this handle sleeps before it calls waited_for(): other threads
-  // of this rank may submit what comes before the operation. Zero: it need not sleep.
-  [[nodiscard]] Duration patience(complete::Handle handle) const EXCLUDES(mutex_);
   // Tells the table that a caller waits for this handle. Freezes the schedule if this operation comes after
   // one that is not submitted here. Returns true if it froze the schedule.
   bool waited_for(complete::Handle handle) EXCLUDES(mutex_);
@@ -132,7 +124,6 @@ class TensorTable {
 
   lock::ScheduleFlags flags_;  // any thread reads them
   lock::AnnouncedSchedule schedule_ GUARDED_BY(mutex_);
-  complete::Waiters waiters_;
 };
 
 }  // namespace roundelay::submit

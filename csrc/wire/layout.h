@@ -172,7 +172,6 @@ void layout(auto& io, Is<Lock> auto& m) {
     io.require(!ids.empty(), "lock.ids", "is empty");
   });
   io.require(!m.operations.empty(), "lock.operations", "is empty");
-  io.flags("lock.flags", m.gathers);
 }
 
 void layout(auto& io, Is<Tickets> auto& m) {

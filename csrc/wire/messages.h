@@ -152,7 +152,6 @@ struct Joined {
 struct Lock {
   std::uint64_t number = 0;                      // counts the lane's locks, from 1
   std::vector<std::vector<CacheId>> operations;  // one period: their tensors, in buffer order
-  bool gathers = false;                          // several threads of a rank submit: a waiter is patient
   friend bool operator==(const Lock&, const Lock&) = default;
 };
 

@@ -54,7 +54,7 @@ Result<complete::Handle> UserOperations::add(execute::Lane& lane, submit::Entry 
   std::optional<execute::ScheduleWatch> watch;
   if (blocking) watch.emplace(lane.schedule());
   Result<complete::Handle> handle = lane.table().add(std::move(entry), handles_);
-  if (watch && handle.ok() && lane.table().patience(*handle) == Duration{0}) watch->leave_to_wait();
+  if (watch && handle.ok()) watch->leave_to_wait();
   if (handle.ok() && lane.id() != LaneId{}) sets_.remember(*handle, lane.id());
   if (lane.table().take_unwatched()) lane.wake();
   if (lane.goes_by_schedule()) return handle;  // the table has announced it
@@ -119,14 +119,6 @@ std::optional<Status> UserOperations::wait(complete::Handle handle, Deadline dea
 bool UserOperations::wait_until_done(complete::Handle handle, Deadline deadline) {
   const LaneId id = sets_.lane_of_handle(handle);
   const auto lane = sets_.lane_of(id);
-  std::optional<complete::Waiters::Scope> waiter;
-  if (lane) waiter.emplace(lane->table().waiters());
-  // The thread that submits the last tensor of the operation runs the lane, and so completes this handle.
-  const Duration patience = lane ? lane->table().patience(handle) : Duration{0};
-  if (patience > Duration{0} &&
-      handles_.sleep_until_done(handle, deadline.sooner(Deadline::after(patience)))) {
-    return true;
-  }
   if (!lane || !lane->table().scheduled()) {
     inbox_.request_flush(id);
   } else if (lane->table().waited_for(handle)) {

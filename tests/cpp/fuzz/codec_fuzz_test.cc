@@ -190,9 +190,8 @@ Order random_order(Source& source) {
     for (auto n = source.below(9); n > 0; --n) counters.push_back(source.number<std::uint64_t>());
   }
   if (source.below(4) == 0) {
-    auto& [number, operations, gathers] = order.lock.emplace();
+    auto& [number, operations] = order.lock.emplace();
     number = source.number<std::uint64_t>();
-    gathers = source.coin();
     for (auto n = 1 + source.below(20); n > 0; --n) {
       auto& ids = operations.emplace_back();
       for (auto m = 1 + source.below(9); m > 0; --m) ids.push_back(source.number<CacheId>());

@@ -81,7 +81,7 @@ TEST_CASE("steps that repeat are locked and run in one order", "[sim]") {
 
 // Each thread of a rank sums tensors of its own in a loop. In some worlds they end, or are surprised, one by
 // one.
-TEST_CASE("threads that wait for tensors of their own lock a cohort and run them in one order", "[sim]") {
+TEST_CASE("threads that wait for tensors of their own run them in one order", "[sim]") {
   Totals totals;
   for (std::uint64_t seed = 1; seed <= seeds(1000U); ++seed) {
     INFO("seed " << seed);
@@ -104,8 +104,6 @@ TEST_CASE("threads that wait for tensors of their own lock a cohort and run them
     for (const auto& rank : world.ranks) REQUIRE(rank->counts.completed == static_cast<int>(uses.size()));
   }
   CHECK(totals.failed == 0);
-  CHECK(totals.locks > seeds(200));
-  CHECK(totals.entered > seeds(5000));
 }
 
 TEST_CASE("surprises end a lock and lose nothing", "[sim]") {

@@ -101,10 +101,9 @@ class World {
  private:
   // A thread of a rank's program, if there are several.
   struct Thread {
-    std::size_t next = 0;                                      // use
-    std::string waits_for{};                                   // name; empty: it does not wait
-    bool was_impatient = false;                                // in this wait
-    std::unique_ptr<complete::Waiters::Scope> counts_there{};  // while it waits
+    std::size_t next = 0;        // use
+    std::string waits_for{};     // name; empty: it does not wait
+    bool was_impatient = false;  // in this wait
   };
   // A rank in its script.
   struct Place {
@@ -161,14 +160,12 @@ class World {
       return was_open != lane.table.schedule_open();
     }
     thread.was_impatient = false;
-    thread.counts_there.reset();
     thread.waits_for.clear();
     if (thread.next >= scripts[r].uses.size()) return false;
     const Use& use = scripts[r].uses[thread.next];
     if (!lane.submit(use, false)) return false;
     thread.next += scripts[r].threads;
     thread.waits_for = use.name;
-    thread.counts_there = std::make_unique<complete::Waiters::Scope>(lane.table.waiters());
     ranks[r]->negotiator.inbox().request_flush();
     return true;
   }

@@ -57,47 +57,6 @@ TEST_CASE("a position is entered when all ranks have announced it, in order", "[
   CHECK_FALSE(schedule.enter(9));  // the others are ahead of this rank
 }
 
-lock::ScheduleLock gathering_lock() {
-  lock::ScheduleLock lock;
-  lock.begin(1, {{request_of("a"), request_of("b")}, {request_of("c")}}, true);
-  return lock;
-}
-
-TEST_CASE("a schedule that gathers is as patient as what it has saved", "[schedule]") {
-  lock::ScheduleLock schedule = gathering_lock();
-  const auto round = [&](TimePoint begin, Duration gathering) {
-    CHECK(schedule.file(request_of("c"), begin));
-    CHECK(schedule.file(request_of("b"), begin));
-    CHECK(schedule.file(request_of("a"), begin + gathering));
-  };
-  const Duration least = lock::ScheduleLock::kGathering, most = least + lock::ScheduleLock::kMostSaved;
-  CHECK(schedule.patience() == most);  // threads may do other things when a lock begins
-  round(kStart, milliseconds(50));
-  CHECK(schedule.patience() == least);  // it never owes anything
-  round(kStart + milliseconds(50), microseconds(100));
-  CHECK(schedule.patience() == least + 3 * lock::ScheduleLock::kSaved - microseconds(100));
-  CHECK(lock().patience() == Duration{0});
-}
-
-// A thread that has waited since before the lock asks nobody for patience.
-TEST_CASE("a schedule that gathers ends soon if its first period does not come", "[schedule]") {
-  lock::ScheduleLock schedule = gathering_lock();
-  CHECK(schedule.file(request_of("a"), kStart));
-  const TimePoint end = kStart + lock::ScheduleLock::kBeginning;
-  CHECK(schedule.look(kStart) == Deadline::at(end));
-  CHECK(schedule.look(end - microseconds(1)) == Deadline::at(end));
-  CHECK(schedule.open());
-  CHECK(schedule.look(end) == Deadline::never());
-  CHECK_FALSE(schedule.open());
-
-  lock::ScheduleLock later = gathering_lock();
-  for (const char* name : {"a", "b", "c"}) CHECK(later.file(request_of(name), kStart));
-  CHECK(later.enter(2));
-  CHECK(later.enter(2));
-  CHECK(later.file(request_of("a"), kStart));
-  CHECK(later.look(kStart) == Deadline::at(kStart + lock::ScheduleLock::kPatience));
-}
-
 TEST_CASE("uses of one name go to its positions in order, period after period", "[schedule]") {
   lock::ScheduleLock schedule = lock();
   for (int round = 0; round < 50; ++round) {
@@ -206,26 +165,6 @@ TEST_CASE("a waiter for what all may still announce ends no lock", "[schedule]")
   CHECK(table.schedule_open());
   CHECK(table.waited_for(*third));
   CHECK_FALSE(table.schedule_open());
-}
-
-TEST_CASE("a table asks for patience while other threads may submit what blocks an operation", "[schedule]") {
-  TensorTable table(std::make_shared<AnnouncedWords>(std::make_shared<AnnouncedWords::Words>(2), 0));
-  complete::HandleTable handles;
-  table.begin_schedule(1, {{request_of("a"), request_of("b")}}, {});
-  const auto alone = table.add(entry_of("a"), handles);
-  CHECK_FALSE(table.gathers());
-  CHECK(table.patience(*alone) == Duration{0});
-  table.freeze();
-  table.end_schedule();
-
-  table.begin_schedule(2, {{request_of("a"), request_of("b")}}, {}, true);
-  CHECK(table.gathers());
-  CHECK(table.patience(*alone) >= lock::ScheduleLock::kGathering);
-  const auto last = table.add(entry_of("b"), handles);
-  CHECK(table.patience(*alone) == Duration{0});
-  CHECK(table.patience(*last) == Duration{0});
-  const auto next = table.add(entry_of("c"), handles);  // does not fit: the schedule is frozen
-  CHECK(table.patience(*next) == Duration{0});
 }
 
 TEST_CASE("a table without announcements freezes at once, a closed one has no schedule", "[schedule]") {
