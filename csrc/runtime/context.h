@@ -27,8 +27,8 @@ class Timeline;
 
 namespace roundelay::runtime {
 
-// One rank's part in one operation, and the process set that carries it out.
-struct Submission : submit::Arguments {
+// Says which process set carries out an operation, and whether its caller waits for it at once.
+struct Route {
   ProcessSetId process_set = 0;
   // The caller calls wait() for the handle next. Until then, submit() wakes no thread for the operation.
   bool blocking = false;
@@ -54,7 +54,7 @@ class Context {
 
   // Starts an operation and returns at once. Errors: kInvalidArgument (the call is wrong: the peers' use of
   // the same name fails too), kAborted (with the first cause, after a fault or shutdown).
-  virtual Result<complete::Handle> submit(Submission submission) = 0;
+  virtual Result<complete::Handle> submit(submit::Arguments arguments, Route route) = 0;
   // Makes memory for allreduces in place, which the ranks of the process set may reach (base/region.h). If
   // `gpu` is not -1: memory of that GPU, which only this rank reaches and which is not zeroed. Errors:
   // kUnavailable, kInvalidArgument (unknown set, not the process's GPU), kAborted.

@@ -43,8 +43,8 @@ class Session final : public Context, private control::NegotiationSink {
   [[nodiscard]] std::string channel_name() const override { return parts_.channel_name; }
   [[nodiscard]] std::string fabric_name() const override { return std::string(world_->fabric().name()); }
 
-  Result<complete::Handle> submit(Submission submission) override {
-    return operations_.submit(std::move(submission));
+  Result<complete::Handle> submit(submit::Arguments arguments, Route route) override {
+    return operations_.submit(std::move(arguments), route);
   }
   Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes,
                                 int gpu) override {

@@ -16,15 +16,14 @@ Status unknown(complete::Handle handle) {
 
 }  // namespace
 
-Result<complete::Handle> UserOperations::submit(Submission&& submission) {
-  Result<std::shared_ptr<execute::Lane>> lane = sets_.lane_for_use(submission.process_set);
+Result<complete::Handle> UserOperations::submit(submit::Arguments&& arguments, Route route) {
+  Result<std::shared_ptr<execute::Lane>> lane = sets_.lane_for_use(route.process_set);
   if (!lane.ok()) return lane.status();
-  const bool blocking = submission.blocking;
-  submit::Entry entry{std::move(submission)};
+  submit::Entry entry{std::move(arguments)};
   entry.times.submitted = steady_now();
   std::string wrong = execute::wrong_with(entry, (*lane)->group());
   if (wrong.empty() && entry.request.device == DeviceType::kGpu) wrong = refuse_gpu(entry.gpu);
-  if (wrong.empty()) return add(**lane, std::move(entry), blocking);
+  if (wrong.empty()) return add(**lane, std::move(entry), route.blocking);
   entry.request.error = wire::describe(entry.request) + ": " + wrong;
   const Status status = Status::invalid(entry.request.error);
   // The peers need the text only, and would refuse a message with these.

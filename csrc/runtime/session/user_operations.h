@@ -26,7 +26,7 @@ class UserOperations {
                  control::ControlInbox& inbox, GpuRuntime* gpu_runtime)
       : sets_(sets), handles_(handles), engine_(engine), inbox_(inbox), gpu_runtime_(gpu_runtime) {}
 
-  Result<complete::Handle> submit(Submission&& submission);
+  Result<complete::Handle> submit(submit::Arguments&& arguments, Route route);
   void submit_error(ProcessSetId process_set, wire::Request request);
   Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes, int gpu);
 
