@@ -21,7 +21,7 @@ class NegotiationSink {
   // Queues a fused operation of the order `sequence` on the lane. `execution` may also have this rank skip
   // it.
   virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) = 0;
-  // Completes a use of a name that has failed and gets no operation.
+  // Completes a submission that has failed and gets no operation.
   virtual void settle(LaneId lane, negotiate::Settled settled) = 0;
   // Takes the lane to the schedule lock of its table, which the order `sequence` has begun. Operations of
   // this and earlier orders come first.

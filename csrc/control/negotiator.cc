@@ -162,7 +162,7 @@ bool Negotiator::send_reports(TimePoint now) {
   for (auto& [id, lane] : lanes_) {
     if (lane.closed) continue;
     if (leaving) lane.participant.leave();
-    take_uses(lane);
+    take_submissions(lane);
     if (std::exchange(lane.flush_requested, false) || flush) lane.participant.flush();
     auto settled = lane.participant.take_settled();
     moved = moved || !settled.empty();  // a caller may wait for one of these: it must look before it sleeps
@@ -245,7 +245,7 @@ void Negotiator::on_order(const wire::Order& order) {
   if (applied->unlock) {
     ++link_.counters().unlocks;
     sink_.unlock(order.lane, *applied->unlock);
-    lane->flush_requested = true;  // callers that wait for announced uses have requested no flush
+    lane->flush_requested = true;  // callers that wait for announced submissions have requested no flush
   }
   for (auto& execution : applied->operations) {
     sink_.execute(order.lane, order.sequence, std::move(execution));
@@ -277,10 +277,10 @@ void Negotiator::begin_schedule(LaneId id, LaneControl& lane, std::uint64_t sequ
 
 // Moves the table's new requests to the participant. Under a schedule lock the table keeps them, and only a
 // freeze is a change.
-void Negotiator::take_uses(LaneControl& lane) {
+void Negotiator::take_submissions(LaneControl& lane) {
   if (!lane.table->scheduled()) {
     lane.table->drain(drained_);
-    for (const wire::Use& use : drained_) lane.participant.submit(use);
+    for (const wire::Submission& submission : drained_) lane.participant.submit(submission);
     return;
   }
   if (lane.participant.ends()) lane.table->freeze();

@@ -28,9 +28,9 @@ constexpr std::uint64_t announced_under(std::uint64_t lock, std::uint64_t word) 
   return word >> kAnnouncedBits == lock ? word - (lock << kAnnouncedBits) : 0;
 }
 
-// What a member shows of one use of an agreement: 64 bytes.
+// What a member shows of one submission of an agreement: 64 bytes.
 struct Cell {
-  std::uint64_t use = 0;                 // announcement(lock, number of the use from 1); 0: of none
+  std::uint64_t submission = 0;          // announcement(lock, number of the submission from 1); 0: of none
   std::array<std::uint64_t, 7> words{};  // a ByteChange (base/agreement.h) in the encoding of wire/layout.h
   friend bool operator==(const Cell&, const Cell&) = default;
 };

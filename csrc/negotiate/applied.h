@@ -8,11 +8,11 @@
 
 #include "base/agreement.h"
 #include "base/status.h"
-#include "wire/use.h"
+#include "wire/submission.h"
 
 namespace roundelay::negotiate {
 
-// A use of a name (negotiate/participant.h) that failed: it ended without an operation.
+// A submission (negotiate/participant.h) that failed: it ended without an operation.
 struct Settled {
   std::string name;
   Status status;
@@ -42,11 +42,11 @@ struct Execution {
 struct Schedule {
   std::uint64_t number = 0;  // the lock's number
   // One period: the tensors of each operation, in buffer order. An agreement has its base as values.
-  std::vector<std::vector<wire::Use>> operations;
+  std::vector<std::vector<wire::Submission>> operations;
   bool gathers = false;  // wire::Lock::gathers
-  // Uses that this rank submitted and that are neither ordered nor failed; those of one name in their order,
-  // a join last. They are the schedule's, or wait for its end.
-  std::vector<wire::Use> returned;
+  // This rank's submissions that are neither ordered nor failed; those of one name in their order, a join
+  // last. They are the schedule's, or wait for its end.
+  std::vector<wire::Submission> returned;
 };
 
 // All that one order means for this rank. The fields are in the order in which they have to be done.

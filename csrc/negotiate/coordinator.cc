@@ -38,9 +38,9 @@ Status Coordinator::on_report(int member, const wire::Report& report, TimePoint 
 }
 
 Status Coordinator::take_requests(int member, const wire::Report& report, TimePoint now) {
-  std::size_t use = report.requests.size();
+  std::size_t index = report.requests.size();
   for (const wire::CacheId id : report.cached) {
-    ReportedValues values = values_in(report, use++, rank_of(member));
+    ReportedValues values = values_in(report, index++, rank_of(member));
     if (const wire::Request* request = cache_.find(id)) {
       cache_.touch(id);
       ROUNDELAY_RETURN_IF_ERROR(on_request(member, *request, now, std::move(values)));
@@ -51,9 +51,9 @@ Status Coordinator::take_requests(int member, const wire::Report& report, TimePo
       applied_.on_evicted_id(member, id);
     }
   }
-  use = 0;
+  index = 0;
   for (const wire::Request& request : report.requests) {
-    ROUNDELAY_RETURN_IF_ERROR(on_request(member, request, now, values_in(report, use++, rank_of(member))));
+    ROUNDELAY_RETURN_IF_ERROR(on_request(member, request, now, values_in(report, index++, rank_of(member))));
   }
   if (joins_.deferred() == 0 || !applied_.heard_all(member)) return {};
   const auto join = joins_.take_deferred(member);

@@ -2,7 +2,7 @@
 //
 // A request waits in a table until every member of the group has reported it. Then it is ready, and gathers
 // with others until they go together in one order (ready_queue.h). A disagreement or a member's own error
-// needs no waiting: it fails the use at once, with one text for all members.
+// needs no waiting: it fails the submission at once, with one text for all members.
 //
 // Orders that repeat exactly become a schedule, which needs no orders until a member freezes
 // (schedule_coordinator.h). Members that have joined are not waited for (join_tracker.h). Members that are
@@ -113,7 +113,7 @@ class Coordinator {
   ResponseCache cache_;
   ReadyQueue ready_;
   lock::ScheduleCoordinator schedule_;
-  // The largest number of an unnamed use that became ready or failed; by operation.
+  // The largest number of an unnamed submission that became ready or failed; by operation.
   std::array<std::uint64_t, kOperationCount> unnamed_{};
   std::vector<wire::Failure> failures_;  // the next order takes them
   std::vector<ReadyNote> notes_;

@@ -51,7 +51,7 @@ class JoinTracker {
   [[nodiscard]] bool take_ended() { return std::exchange(ended_, false); }
   [[nodiscard]] bool ended() const { return ended_; }
 
-  // Keeps a join that was reported before uses that must come first, until AppliedOrders::heard_all().
+  // Keeps a join that was reported before submissions that must come first, until AppliedOrders::heard_all().
   void defer(int member, const wire::Request& join) { deferred_.emplace(member, join); }
   [[nodiscard]] std::optional<wire::Request> take_deferred(int member);
   // Drops such joins of this name: the join has failed.

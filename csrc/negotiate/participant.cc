@@ -8,17 +8,17 @@
 
 namespace roundelay::negotiate {
 
-void Participant::submit(const wire::Use& use) {
-  const std::string& name = use.request.name;
+void Participant::submit(const wire::Submission& submission) {
+  const std::string& name = submission.request.name;
   if (pending_.contains(name) || own_errors_.contains(name) || deferred_.contains(name)) {
-    deferred_[name].push_back(use);
+    deferred_[name].push_back(submission);
     return;
   }
-  begin(use);
+  begin(submission);
 }
 
-bool Participant::begin(const wire::Use& use) {
-  const wire::Request& request = use.request;
+bool Participant::begin(const wire::Submission& submission) {
+  const wire::Request& request = submission.request;
   const std::string& name = request.name;
   if (!join_.empty() && !request.error.empty()) return false;  // no rank waits for it any more
   if (const auto ahead = failed_ahead_.find(name); ahead != failed_ahead_.end()) {
@@ -29,7 +29,7 @@ bool Participant::begin(const wire::Use& use) {
     return false;
   }
   if (request.error.empty()) {
-    pending_.emplace(name, Pending{use});
+    pending_.emplace(name, Pending{submission});
     if (request.operation == Operation::kJoin) join_ = name;
   } else {
     own_errors_.emplace(name, request);
@@ -38,21 +38,22 @@ bool Participant::begin(const wire::Use& use) {
   return true;
 }
 
-// Begins deferred uses of `name`, whose last use has ended, until one is unsettled.
+// Begins deferred submissions of `name`, whose last submission has ended, until one is unsettled.
 void Participant::begin_deferred(const std::string& name) {
   for (auto waiting = deferred_.find(name); waiting != deferred_.end(); waiting = deferred_.find(name)) {
-    const wire::Use next = std::move(waiting->second.front());
+    const wire::Submission next = std::move(waiting->second.front());
     waiting->second.pop_front();
     if (waiting->second.empty()) deferred_.erase(waiting);
     if (begin(next)) return;
   }
 }
 
-// Returns true if a use after one that failed is still to be reported. A join or a removal comes after it.
-bool Participant::uses_deferred() const {
-  for (const auto& [name, uses] : deferred_) {
-    for (const wire::Use& use : uses) {
-      if (use.request.error.empty() && name != join_) return true;
+// Returns true if a submission after one that failed is still to be reported. A join or a removal comes after
+// it.
+bool Participant::any_deferred() const {
+  for (const auto& [name, submissions] : deferred_) {
+    for (const wire::Submission& submission : submissions) {
+      if (submission.request.error.empty() && name != join_) return true;
     }
   }
   return false;
@@ -62,7 +63,7 @@ bool Participant::uses_deferred() const {
 std::vector<std::string> Participant::take_reportable() {
   std::vector<std::string> names = std::exchange(to_report_, {});
   if (join_.empty() || std::erase(names, join_) == 0) return names;
-  (uses_deferred() ? to_report_ : names).push_back(join_);
+  (any_deferred() ? to_report_ : names).push_back(join_);
   return names;
 }
 
@@ -72,7 +73,7 @@ std::optional<wire::Report> Participant::take_report() {
   // A flush covers what was reported so far. It changes nothing if nothing was reported since the last flush.
   const bool flush = std::exchange(flush_wanted_, false) && (unflushed_ || !names.empty());
   const bool leaving = leaving_ && !leave_reported_;
-  const bool removing = removing_ && !removal_reported_ && !uses_deferred();
+  const bool removing = removing_ && !removal_reported_ && !any_deferred();
   const bool changed = !names.empty() || flush || leaving || removing || report_applied_;
   if (!changed) return std::nullopt;
 
@@ -91,23 +92,24 @@ std::optional<wire::Report> Participant::take_report() {
 }
 
 void Participant::fill(wire::Report& report, const std::vector<std::string>& names) {
-  ReportedUses uses(cache_, report);
+  ReportedSubmissions submissions(cache_, report);
   for (const std::string& name : names) {
     const auto found = pending_.find(name);
     if (found == pending_.end()) {
       report.requests.push_back(own_errors_.at(name));
     } else {
-      found->second.reported_as = uses.add(found->second.use);
+      found->second.reported_as = submissions.add(found->second.submission);
       found->second.reported = true;
     }
   }
-  uses.finish();
+  submissions.finish();
 }
 
 void Participant::evict(wire::CacheId id) {
   const std::optional<std::string> name = cache_.evict(id);
   if (!name) return;
-  // A use may have been reported by this id, even if it has failed since. A join waits to hear of that.
+  // A submission may have been reported by this id, even if it has failed since. A join waits to hear of
+  // that.
   report_applied_ = report_applied_ || !join_.empty() || removal_reported_;
   // The coordinator cannot know what a report by a stale id meant: report the request again in full.
   const auto pending = pending_.find(*name);
@@ -133,7 +135,7 @@ Status Participant::apply_operation(const wire::FusedOperation& operation, Appli
     if (found == pending_.end() || !found->second.reported) {
       return Status::internal("an order names '" + *name + "', which this rank did not report");
     }
-    const wire::Request& request = found->second.use.request;
+    const wire::Request& request = found->second.submission.request;
     ROUNDELAY_RETURN_IF_ERROR(cache_.assign(tensor, request));
     ROUNDELAY_RETURN_IF_ERROR(take_result(operation, request, cache_, execution.agreed));
     pending_.erase(found);
@@ -168,7 +170,7 @@ void Participant::apply_failure(const wire::Failure& failure, Applied& applied) 
     if (name == join_) join_.clear();
     begin_deferred(name);
   } else if (own_errors_.erase(name) > 0) {
-    std::erase(to_report_, name);  // a peer's error came first and settles this use
+    std::erase(to_report_, name);  // a peer's error came first and settles this submission
     begin_deferred(name);
   } else if (join_.empty()) {
     failed_ahead_[name].push_back(why);
@@ -180,7 +182,7 @@ Status Participant::apply_joined(const wire::Joined& joined, Applied& applied) {
   if (join_.empty() || found == pending_.end() || !found->second.reported)
     return Status::internal("an order says that all ranks have joined, but this one has not");
   applied.joined = joined;
-  failed_ahead_.clear();  // this rank will never make those uses
+  failed_ahead_.clear();  // this rank will never make those submissions
   const std::string name = std::exchange(join_, {});
   pending_.erase(found);
   begin_deferred(name);
@@ -204,7 +206,8 @@ Result<Applied> Participant::apply(const wire::Order& order) {
   }
   if (order.tickets) ROUNDELAY_RETURN_IF_ERROR(apply_tickets(*order.tickets, applied));
   for (const wire::Failure& failure : order.failures) apply_failure(failure, applied);
-  // Uses deferred after an operation begin when it is ordered: ranks count uses, not completions.
+  // Submissions deferred after an operation begin when it is ordered: ranks count submissions and not
+  // completions.
   for (const Execution& execution : applied.operations) {
     for (const std::string& name : execution.names) begin_deferred(name);
   }
@@ -228,22 +231,22 @@ std::optional<wire::Report> Participant::take_report_of_freeze() {
   return report;
 }
 
-// Returns all uses that are neither ordered nor failed, as if they had not begun. A use in flight comes
-// before those of the same name that wait for it. A join is the last of all.
-std::vector<wire::Use> Participant::take_all_back() {
-  std::vector<wire::Use> uses;
-  for (const auto& [name, pending] : pending_) uses.push_back(pending.use);
-  for (const auto& [name, request] : own_errors_) uses.emplace_back(request);
-  std::sort(uses.begin(), uses.end(),
+// Returns all submissions that are neither ordered nor failed, as if they had not begun. A submission in
+// flight comes before those of the same name that wait for it. A join is the last of all.
+std::vector<wire::Submission> Participant::take_all_back() {
+  std::vector<wire::Submission> submissions;
+  for (const auto& [name, pending] : pending_) submissions.push_back(pending.submission);
+  for (const auto& [name, request] : own_errors_) submissions.emplace_back(request);
+  std::sort(submissions.begin(), submissions.end(),
             [](const auto& a, const auto& b) { return a.request.name < b.request.name; });
-  for (const auto& [name, later] : deferred_) uses.insert(uses.end(), later.begin(), later.end());
-  std::stable_partition(uses.begin(), uses.end(), [&](const auto& use) { return use.request.name != join_; });
+  for (const auto& [name, later] : deferred_) submissions.insert(submissions.end(), later.begin(), later.end());
+  std::stable_partition(submissions.begin(), submissions.end(), [&](const auto& submission) { return submission.request.name != join_; });
   pending_.clear();
   own_errors_.clear();
   deferred_.clear();
   to_report_.clear();
   join_.clear();
-  return uses;
+  return submissions;
 }
 
 Status Participant::apply_lock(const wire::Lock& lock, Applied& applied) {

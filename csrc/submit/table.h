@@ -18,7 +18,7 @@
 #include "complete/waiters.h"
 #include "lock/announced_schedule.h"
 #include "submit/entry.h"
-#include "wire/use.h"
+#include "wire/submission.h"
 
 namespace roundelay::submit {
 
@@ -48,8 +48,9 @@ class TensorTable {
   // peers. Does nothing after close(), or if this rank has joined. Any thread.
   void add_error(wire::Request request) EXCLUDES(mutex_);
 
-  // Moves the uses that came since the last call into `out`. Clears `out` first and keeps its capacity.
-  void drain(std::vector<wire::Use>& out) EXCLUDES(mutex_);
+  // Moves the submissions that came since the last call into `out`. Clears `out` first and keeps its
+  // capacity.
+  void drain(std::vector<wire::Submission>& out) EXCLUDES(mutex_);
   [[nodiscard]] bool anything_queued() const EXCLUDES(mutex_);
 
   // Ends a join when all members have joined; Completer::complete() follows. From the join's add() until
@@ -74,11 +75,11 @@ class TensorTable {
   // The next five functions negotiate the schedule lock. Only the holder of the negotiation token calls them.
   // Returns whether members can announce. Without that begin_schedule() makes a frozen schedule.
   [[nodiscard]] bool can_lock() const EXCLUDES(mutex_);
-  // Begins schedule `number`, whose period is `operations`, and files `returned` again: the uses that
-  // were drained and have neither been ordered nor failed. Uses of one name are in the order of their
+  // Begins schedule `number`, whose period is `operations`, and files `returned` again: the submissions that
+  // were drained and have neither been ordered nor failed. Submissions of one name are in the order of their
   // submission.
   void begin_schedule(std::uint64_t number, const lock::ScheduleLock::Operations& operations,
-                      std::vector<wire::Use> returned, bool gathers = false) EXCLUDES(mutex_);
+                      std::vector<wire::Submission> returned, bool gathers = false) EXCLUDES(mutex_);
   // Stops announcing: later requests are queued.
   void freeze() EXCLUDES(mutex_);
   // Returns how many positions were announced. Nothing: the schedule is not frozen, or there is none.
@@ -128,7 +129,7 @@ class TensorTable {
   std::array<std::uint64_t, kOperationCount> unnamed_ GUARDED_BY(mutex_){};  // names given, by operation
   bool joined_ GUARDED_BY(mutex_) = false;                                   // a join is pending
   std::unordered_map<std::string, std::shared_ptr<Entry>> entries_ GUARDED_BY(mutex_);  // null: extracted
-  std::vector<wire::Use> queue_ GUARDED_BY(mutex_);
+  std::vector<wire::Submission> queue_ GUARDED_BY(mutex_);
 
   lock::ScheduleFlags flags_;  // any thread reads them
   lock::AnnouncedSchedule schedule_ GUARDED_BY(mutex_);

@@ -107,16 +107,16 @@ void layout(auto& io, Is<Report> auto& m) {
   io.list("report.requests", m.requests, kLeastRequest, [&](auto& request) { layout(io, request); });
   io.runs("report.cached", m.cached);
   if (!contributes) return;
-  std::uint64_t next = 0;  // the least use that may follow
+  std::uint64_t next = 0;  // the least index that may follow
   io.list("report.contributions", m.contributions, kLeastContribution, [&](auto& contribution) {
-    io.integer("contribution.use", contribution.use);
-    io.require(contribution.use >= next, "contribution.use", "does not ascend");
-    next = std::uint64_t{contribution.use} + 1;
+    io.integer("contribution.request", contribution.request);
+    io.require(contribution.request >= next, "contribution.request", "does not ascend");
+    next = std::uint64_t{contribution.request} + 1;
     layout(io, contribution.change);
     io.require(!contribution.change.empty(), "contribution.change", "is empty");
   });
   io.require(next > 0, "report.contributions", "is empty");
-  io.require(next <= m.requests.size() + m.cached.size(), "contribution.use", "is none of the report's");
+  io.require(next <= m.requests.size() + m.cached.size(), "contribution.request", "is none of the report's");
 }
 
 void layout(auto& io, Is<Difference> auto& m) {

@@ -66,7 +66,7 @@ struct Request {
   std::vector<TensorSpec> others;      // a grouped operation's further tensors: all or nothing
   std::vector<std::int32_t> ranks;     // process set: its world ranks, ascending
   std::vector<AgreementField> fields;  // agreement: the fields of its values
-  // Not 0: the name was made up, and this is the number of this rank's unnamed use of the operation.
+  // Not 0: the name was made up, and this is the number of this rank's unnamed submission of the operation.
   std::uint64_t unnamed = 0;
   bool cacheable = true;  // false: the response cache does not keep it
   // An allreduce in a region has here the text of the bucket's technique (compress/technique.h), and after it
@@ -79,7 +79,7 @@ struct Request {
 // What a rank's values of an agreement change in their base. That is the result of the last agreement under
 // this id; for a request in full it is zeros.
 struct Contribution {
-  std::uint32_t use = 0;  // an index into the report's `requests`, and after these into its `cached`
+  std::uint32_t request = 0;  // an index into the report's `requests`, and after these into its `cached`
   ByteChange change;      // not empty
   friend bool operator==(const Contribution&, const Contribution&) = default;
 };
@@ -96,7 +96,7 @@ struct Report {
   std::optional<std::uint64_t> frozen;
   std::vector<Request> requests;  // new or changed ones, in full
   std::vector<CacheId> cached;    // ascending: ids of requests that the response cache knows
-  // By ascending use; none for an agreement whose values equal their base.
+  // By ascending request; none for an agreement whose values equal their base.
   std::vector<Contribution> contributions{};
   friend bool operator==(const Report&, const Report&) = default;
 };
@@ -129,7 +129,7 @@ struct FusedOperation {
   friend bool operator==(const FusedOperation&, const FusedOperation&) = default;
 };
 
-// The next use of `name` fails with this text on every rank.
+// The next submission of `name` fails with this text on every rank.
 struct Failure {
   std::string name;
   StatusCode code = StatusCode::kMismatch;  // kMismatch: ranks disagree; kIncomplete: any other cause
@@ -141,7 +141,8 @@ struct Failure {
 // All members have joined.
 struct Joined {
   std::int32_t last_rank = -1;  // the world rank that joined last
-  // Has, for each operation, the number of the last unnamed use that is over. All ranks count on from here.
+  // Has, for each operation, the number of the last unnamed submission that is over. All ranks count on from
+  // here.
   std::vector<std::uint64_t> counters;
   friend bool operator==(const Joined&, const Joined&) = default;
 };
@@ -182,7 +183,7 @@ struct Order {
   std::optional<Lock> lock;      // applied after everything else in this order
   bool freeze = false;  // members announce no more, and report how many positions they have announced
   // The lock ends at this position. The positions before it are carried out before all else in this order.
-  // Uses for later positions are negotiated.
+  // Submissions for later positions are negotiated.
   std::optional<std::uint64_t> unlock{};
   std::optional<OrderTickets> tickets{};
   std::int32_t shutdown_by = -1;  // not -1: that rank left; this is the lane's last order

@@ -51,7 +51,7 @@ struct alignas(128) Announced {
 
 // A Cell of lock/announcements.h.
 struct alignas(64) SharedCell {
-  SharedWord<Word> use{0};  // stored last: a reader that sees it sees the words
+  SharedWord<Word> submission{0};  // stored last: a reader that sees it sees the words
   SharedWord<Word> words[7]{};
 };
 // The cells of one member.

@@ -262,7 +262,7 @@ TEST_CASE("who leaves ends the lane for those who have joined", "[negotiate][joi
   CHECK_FALSE(order->joined);
 }
 
-TEST_CASE("a use behind its own rank's join breaks the protocol", "[negotiate][join]") {
+TEST_CASE("a submission behind its own rank's join breaks the protocol", "[negotiate][join]") {
   Desk desk(eager());
   desk.request(1, {join_of()});
   wire::Report report;

@@ -127,7 +127,7 @@ TEST_CASE("equal requests do not mismatch", "[negotiate][coordinator]") {
   CHECK(list_text(Shape{7}) == "[7]");
 }
 
-TEST_CASE("an error request fails the use everywhere, also for those who report it later",
+TEST_CASE("an error request fails the submission everywhere, also for those who report it later",
           "[negotiate][coordinator]") {
   Desk desk(eager(), 3);
   desk.request(0, {request_of("a")});

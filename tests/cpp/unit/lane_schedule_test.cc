@@ -55,7 +55,7 @@ wire::Request agreement() {
 
 // Rank 0 of two, whose schedule is "a" again and again, if it is no other.
 struct Scheduled {
-  explicit Scheduled(wire::Use scheduled = request_of("a"))
+  explicit Scheduled(wire::Submission scheduled = request_of("a"))
       : doorbells(std::make_shared<Doorbells>()),
         table(doorbells, {0, 1}),
         queue({0, 1}, 1024, table, completer),
@@ -143,7 +143,7 @@ TEST_CASE("cells that are broken end the job, and complete nothing", "[lane][sch
   rank.peer_announces(1);  // and has shown nothing
   CHECK(rank.schedule.enter());
   CHECK(rank.faults ==
-        std::vector<std::string>{"rank 1 shows no values for use 1 of agreement 'n' in lock 1"});
+        std::vector<std::string>{"rank 1 shows no values for submission 1 of agreement 'n' in lock 1"});
   CHECK(rank.table.in_flight() == 1);
   CHECK(rank.recorder.counters().locked_operations == 0);
 }

@@ -197,7 +197,7 @@ TEST_CASE("what was reported by an id that is then evicted is reported again in 
   CHECK(names_in(applied(participant, orders.run({{2, "a"}}))) == std::vector<Names>{{"a"}});
 }
 
-TEST_CASE("a use that fails between its id's eviction and its new report is not reported",
+TEST_CASE("a submission that fails between its id's eviction and its new report is not reported",
           "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   Orders orders;
@@ -275,11 +275,11 @@ TEST_CASE("an error of this rank's own is reported; its order settles nothing he
   const auto done = applied(participant, orders.failed("a", "rank 0: bad input"));
   CHECK(done.failed.empty());  // the caller has already got its error
   CHECK(participant.take_settled().empty());
-  participant.submit(request_of("a"));  // The next use is normal again.
+  participant.submit(request_of("a"));  // The next submission is normal again.
   CHECK(participant.take_report()->requests == std::vector{request_of("a")});
 }
 
-TEST_CASE("a peer's error fails the use in flight", "[negotiate][participant]") {
+TEST_CASE("a peer's error fails the submission in flight", "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   Orders orders;
   participant.submit(request_of("a"));
@@ -291,7 +291,7 @@ TEST_CASE("a peer's error fails the use in flight", "[negotiate][participant]") 
   CHECK(participant.outstanding() == 0);
 }
 
-TEST_CASE("a failed use that was not reported yet is not reported later", "[negotiate][participant]") {
+TEST_CASE("a failed submission that was not reported yet is not reported later", "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   Orders orders;
   participant.submit(request_of("a"));
@@ -302,7 +302,7 @@ TEST_CASE("a failed use that was not reported yet is not reported later", "[nego
   CHECK_FALSE(participant.take_report());
 }
 
-TEST_CASE("a failure ahead of the use meets the next use, one each", "[negotiate][participant]") {
+TEST_CASE("a failure ahead of the submission meets the next submission, one each", "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   Orders orders;
   CHECK(applied(participant, orders.failed("a", "first")).failed.empty());
@@ -319,7 +319,7 @@ TEST_CASE("a failure ahead of the use meets the next use, one each", "[negotiate
   CHECK(participant.take_report()->requests.size() == 1);
 }
 
-TEST_CASE("uses behind an unsettled one wait for their turn", "[negotiate][participant]") {
+TEST_CASE("submissions wait until the one before them of their name has ended", "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   Orders orders;
   participant.submit(request_of("a"));

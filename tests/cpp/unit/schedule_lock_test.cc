@@ -28,9 +28,9 @@ lock::ScheduleLock lock() {
   return lock;
 }
 
-Names names_of(const std::vector<wire::Use>& uses) {
+Names names_of(const std::vector<wire::Submission>& submissions) {
   Names names;
-  for (const wire::Use& use : uses) names.push_back(use.request.name);
+  for (const wire::Submission& submission : submissions) names.push_back(submission.request.name);
   return names;
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("a schedule that gathers ends soon if its first period does not come",
   CHECK(later.look(kStart) == Deadline::at(kStart + lock::ScheduleLock::kPatience));
 }
 
-TEST_CASE("uses of one name go to its positions in order, period after period", "[schedule]") {
+TEST_CASE("submissions of one name go to its positions in order, period after period", "[schedule]") {
   lock::ScheduleLock schedule = lock();
   for (int round = 0; round < 50; ++round) {
     for (const Names& names : {Names{"a", "b"}, Names{"n"}, Names{"c"}, Names{"n"}}) {
@@ -115,10 +115,10 @@ TEST_CASE("a surprise freezes, and what was not entered comes back in order", "[
   CHECK(schedule.enter(1));
   SECTION("another name") { CHECK_FALSE(schedule.file(request_of("metric"))); }
   SECTION("another shape") { CHECK_FALSE(schedule.file(request_of("n", {9}))); }
-  SECTION("a failed use") { CHECK_FALSE(schedule.file(negotiate::error_of("n"))); }
+  SECTION("a failed submission") { CHECK_FALSE(schedule.file(negotiate::error_of("n"))); }
   CHECK(schedule.active());
   CHECK_FALSE(schedule.open());
-  CHECK_FALSE(schedule.file(request_of("a")));  // uses stay in order
+  CHECK_FALSE(schedule.file(request_of("a")));  // submissions stay in order
   CHECK(schedule.announced() == 3);
   CHECK(schedule.enter(2) == Names{"n"});
   CHECK(names_of(schedule.end()) == Names{"c"});
@@ -165,7 +165,7 @@ Entry entry_of(const std::string& name) {
 }
 
 Names drained(TensorTable& table) {
-  std::vector<wire::Use> out;
+  std::vector<wire::Submission> out;
   table.drain(out);
   return names_of(out);
 }
@@ -175,7 +175,8 @@ TEST_CASE("a table announces what belongs to the schedule and queues the rest", 
   TensorTable table(std::make_shared<AnnouncedWords>(words, 0));
   complete::HandleTable handles;
   REQUIRE(table.add(entry_of("b"), handles).ok());
-  // Uses that were reported come back, and uses that were queued meanwhile belong to the schedule too.
+  // Submissions that were reported come back, and submissions that were queued meanwhile belong to the
+  // schedule too.
   table.begin_schedule(7, operations(), {request_of("a")});
   CHECK(table.schedule_open());
   CHECK((*words)[0] == lock::announcement(7, 1));

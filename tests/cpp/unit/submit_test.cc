@@ -1,5 +1,5 @@
 // Handles and the tensor table: each operation ends once, a name is taken while it is in flight, an error
-// uses a name too.
+// submits a name too.
 #include <atomic>
 #include <string>
 #include <thread>
@@ -28,10 +28,10 @@ Entry entry_of(const std::string& name, Operation operation = Operation::kAllred
 }
 
 std::vector<wire::Request> drained(TensorTable& table) {
-  std::vector<wire::Use> uses;
-  table.drain(uses);
+  std::vector<wire::Submission> submissions;
+  table.drain(submissions);
   std::vector<wire::Request> out;
-  for (const wire::Use& use : uses) out.push_back(use.request);
+  for (const wire::Submission& submission : submissions) out.push_back(submission.request);
   return out;
 }
 
@@ -166,7 +166,7 @@ TEST_CASE("of many completions and takes one each wins", "[submit]") {
   }
 }
 
-TEST_CASE("a name in flight is refused here and reported as a failed use", "[submit]") {
+TEST_CASE("a name in flight is refused here and reported as a failed submission", "[submit]") {
   complete::HandleTable handles;
   TensorTable table;
   REQUIRE(table.add(entry_of("a"), handles).ok());
@@ -208,7 +208,7 @@ TEST_CASE("unnamed operations count by kind, errors included", "[submit]") {
   CHECK(table.in_flight() == 4);  // an error has no entry
 }
 
-TEST_CASE("an unnamed use that meets a taken name still counts", "[submit]") {
+TEST_CASE("an unnamed submission that meets a taken name still counts", "[submit]") {
   complete::HandleTable handles;
   TensorTable table;
   REQUIRE(table.add(entry_of("allreduce.noname.1"), handles).ok());
@@ -220,7 +220,7 @@ TEST_CASE("an unnamed use that meets a taken name still counts", "[submit]") {
   CHECK(requests[2].name == "allreduce.noname.2");
 }
 
-TEST_CASE("what differs between ranks or uses is not cached", "[submit]") {
+TEST_CASE("what differs between ranks or submissions is not cached", "[submit]") {
   complete::HandleTable handles;
   TensorTable table;
   for (int i = 0; i < kOperationCount; ++i)
@@ -252,7 +252,7 @@ TEST_CASE("who has joined adds nothing until all have", "[submit]") {
   wire::Request wrong;
   wrong.error = "bad input";
   table.add_error(wrong);
-  CHECK_FALSE(table.anything_queued());  // the peers do not count this rank's uses now
+  CHECK_FALSE(table.anything_queued());  // the peers do not count this rank's submissions now
   const auto again = table.add(entry_of("", Operation::kJoin), handles);
   CHECK(again.status().message().find("still in flight") != std::string::npos);
   CHECK(drained(table).at(0).error == again.status().message());
