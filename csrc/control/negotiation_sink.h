@@ -22,7 +22,7 @@ class NegotiationSink {
   // it.
   virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) = 0;
   // Completes a submission that has failed and gets no operation.
-  virtual void settle(LaneId lane, negotiate::Settled settled) = 0;
+  virtual void fail_submission(LaneId lane, negotiate::FailedSubmission failed) = 0;
   // Takes the lane to the schedule lock of its table, which the order `sequence` has begun. Operations of
   // this and earlier orders come first.
   virtual void locked(LaneId lane, std::uint64_t sequence) = 0;
@@ -35,8 +35,8 @@ class NegotiationSink {
   virtual void removed(LaneId lane) = 0;
   // Closes the lane: the world rank `by_rank`, possibly this one, has left, and the lane gets no more orders.
   virtual void rank_left(LaneId lane, int by_rank) = 0;
-  // Ends communication because of `cause`. It is called at most once; execute() and settle() are not called
-  // afterwards.
+  // Ends communication because of `cause`. It is called at most once; execute() and fail_submission() are not
+  // called afterwards.
   virtual void abort(const Status& cause) = 0;
   // Records that all members have reported a tensor. Called on the lane's coordinator.
   virtual void ready(LaneId lane, const negotiate::ReadyNote& note) = 0;

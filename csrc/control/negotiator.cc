@@ -164,9 +164,9 @@ bool Negotiator::send_reports(TimePoint now) {
     if (leaving) lane.participant.leave();
     take_submissions(lane);
     if (std::exchange(lane.flush_requested, false) || flush) lane.participant.flush();
-    auto settled = lane.participant.take_settled();
-    moved = moved || !settled.empty();  // a caller may wait for one of these: it must look before it sleeps
-    settle_all(id, std::move(settled));
+    auto failed = lane.participant.take_failed();
+    moved = moved || !failed.empty();  // a caller may wait for one of these: it must look before it sleeps
+    fail_submissions(id, std::move(failed));
     auto report = lane.participant.take_report();
     if (!report) continue;
     moved = true;
@@ -250,9 +250,9 @@ void Negotiator::on_order(const wire::Order& order) {
   for (auto& execution : applied->operations) {
     sink_.execute(order.lane, order.sequence, std::move(execution));
   }
-  settle_all(order.lane, std::move(applied->failed));
+  fail_submissions(order.lane, std::move(applied->failed));
   if (applied->joined) sink_.joined(order.lane, *applied->joined);
-  settle_all(order.lane, lane->participant.take_settled());
+  fail_submissions(order.lane, lane->participant.take_failed());
   if (applied->schedule) {
     begin_schedule(order.lane, *lane, order.sequence, std::move(*applied->schedule));
   }
@@ -287,8 +287,8 @@ void Negotiator::take_submissions(LaneControl& lane) {
   if (const auto announced = lane.table->frozen_after()) lane.participant.freeze(*announced);
 }
 
-void Negotiator::settle_all(LaneId id, std::vector<negotiate::Settled> settled) {
-  for (auto& one : settled) sink_.settle(id, std::move(one));
+void Negotiator::fail_submissions(LaneId id, std::vector<negotiate::FailedSubmission> failed) {
+  for (auto& one : failed) sink_.fail_submission(id, std::move(one));
 }
 
 }  // namespace roundelay::control

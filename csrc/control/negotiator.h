@@ -74,7 +74,7 @@ class Negotiator {
   void close(LaneId id, LaneControl& lane, const negotiate::Applied& applied);
   void begin_schedule(LaneId id, LaneControl& lane, std::uint64_t sequence, negotiate::Schedule schedule);
   void take_submissions(LaneControl& lane);
-  void settle_all(LaneId id, std::vector<negotiate::Settled> settled);
+  void fail_submissions(LaneId id, std::vector<negotiate::FailedSubmission> failed);
 
   channel::Channel& channel_;
   const int rank_;

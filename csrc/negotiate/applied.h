@@ -12,8 +12,8 @@
 
 namespace roundelay::negotiate {
 
-// A submission (negotiate/participant.h) that failed: it ended without an operation.
-struct Settled {
+// A submission that failed: it gets no operation.
+struct FailedSubmission {
   std::string name;
   Status status;
   std::vector<std::uint64_t> counters{};  // a join's wire::Failure::counters
@@ -54,7 +54,7 @@ struct Applied {
   std::optional<std::uint64_t> unlock{};  // the lock ends at this position
   bool freeze = false;                    // the submit::TensorTable has to freeze
   std::vector<Execution> operations;
-  std::vector<Settled> failed;
+  std::vector<FailedSubmission> failed;
   std::optional<wire::Joined> joined;  // the join in flight is over
   std::optional<Schedule> schedule{};  // a lock begins
   int shutdown_by = -1;                // world rank; not -1: no order follows

@@ -21,11 +21,11 @@ bool Participant::begin(const wire::Submission& submission) {
   const wire::Request& request = submission.request;
   const std::string& name = request.name;
   if (!join_.empty() && !request.error.empty()) return false;  // no rank waits for it any more
-  if (const auto ahead = failed_ahead_.find(name); ahead != failed_ahead_.end()) {
-    Status why = std::move(ahead->second.front());
-    ahead->second.pop_front();
-    if (ahead->second.empty()) failed_ahead_.erase(ahead);
-    if (request.error.empty()) settled_.push_back({name, std::move(why)});
+  if (const auto early = failed_by_peers_.find(name); early != failed_by_peers_.end()) {
+    Status why = std::move(early->second.front());
+    early->second.pop_front();
+    if (early->second.empty()) failed_by_peers_.erase(early);
+    if (request.error.empty()) failed_.push_back({name, std::move(why)});
     return false;
   }
   if (request.error.empty()) {
@@ -38,7 +38,7 @@ bool Participant::begin(const wire::Submission& submission) {
   return true;
 }
 
-// Begins deferred submissions of `name`, whose last submission has ended, until one is unsettled.
+// Begins deferred submissions of `name`, whose last submission has ended, until one does not end at once.
 void Participant::begin_deferred(const std::string& name) {
   for (auto waiting = deferred_.find(name); waiting != deferred_.end(); waiting = deferred_.find(name)) {
     const wire::Submission next = std::move(waiting->second.front());
@@ -170,10 +170,10 @@ void Participant::apply_failure(const wire::Failure& failure, Applied& applied) 
     if (name == join_) join_.clear();
     begin_deferred(name);
   } else if (own_errors_.erase(name) > 0) {
-    std::erase(to_report_, name);  // a peer's error came first and settles this submission
+    std::erase(to_report_, name);  // a peer's error came first and ends this submission
     begin_deferred(name);
   } else if (join_.empty()) {
-    failed_ahead_[name].push_back(why);
+    failed_by_peers_[name].push_back(why);
   }
 }
 
@@ -182,7 +182,7 @@ Status Participant::apply_joined(const wire::Joined& joined, Applied& applied) {
   if (join_.empty() || found == pending_.end() || !found->second.reported)
     return Status::internal("an order says that all ranks have joined, but this one has not");
   applied.joined = joined;
-  failed_ahead_.clear();  // this rank will never make those submissions
+  failed_by_peers_.clear();  // this rank will never make those submissions
   const std::string name = std::exchange(join_, {});
   pending_.erase(found);
   begin_deferred(name);

@@ -1,5 +1,5 @@
-// A rank's side of the negotiation of one lane: takes requests and orders, gives reports and settled
-// submissions. Pure.
+// A rank's side of the negotiation of one lane: takes requests and orders, gives reports, and what each order
+// means for this rank. Pure.
 //
 // Submissions of one name are matched in order: the k-th submission on one rank meets the k-th submission on
 // every other rank. A submission that failed a local check counts: it fails the peers' k-th submission with
@@ -29,7 +29,8 @@ class Participant {
   // `member`: this rank's index in the group.
   Participant(LaneId lane, int member) : lane_(lane), member_(member) {}
 
-  // Adds the next submission of its name. It may be settled at once (see take_settled()).
+  // Adds the next submission of its name. It fails at once if a peer has failed it before (see
+  // take_failed()).
   void submit(const wire::Submission& submission);
   // Makes the next report ask for orders of all that is ready: a caller waits for what was submitted so far.
   void flush() { flush_wanted_ = true; }
@@ -48,8 +49,8 @@ class Participant {
 
   // Returns what the coordinator does not know yet; nothing if it knows all.
   std::optional<wire::Report> take_report();
-  // Returns submissions that failed without a new order, because a peer had failed them before.
-  std::vector<Settled> take_settled() { return std::exchange(settled_, {}); }
+  // Returns the submissions that have failed at once.
+  std::vector<FailedSubmission> take_failed() { return std::exchange(failed_, {}); }
   // Returns what the order means for this rank. kInternal: the coordinator broke the protocol, and the job
   // has to end.
   Result<Applied> apply(const wire::Order& order);
@@ -71,7 +72,7 @@ class Participant {
     bool reported = false;                // the coordinator knows that it is frozen
   };
 
-  bool begin(const wire::Submission& submission);  // false: the submission is settled
+  bool begin(const wire::Submission& submission);  // false: the submission has ended
   void begin_deferred(const std::string& name);
   void evict(wire::CacheId id);
   void fill(wire::Report& report, const std::vector<std::string>& names);
@@ -103,10 +104,10 @@ class Participant {
   std::unordered_map<std::string, wire::Request> own_errors_;  // submissions that failed here; no order said so yet
   std::vector<std::string> to_report_;  // names in pending_ or own_errors_, in order of submission
   CachedRequests cache_;
-  std::unordered_map<std::string, std::deque<wire::Submission>> deferred_;  // submissions after an unsettled one
+  std::unordered_map<std::string, std::deque<wire::Submission>> deferred_;  // submissions after one that has not ended
   // Errors of submissions that peers failed and that this rank has not submitted yet; by name.
-  std::unordered_map<std::string, std::deque<Status>> failed_ahead_;
-  std::vector<Settled> settled_;
+  std::unordered_map<std::string, std::deque<Status>> failed_by_peers_;
+  std::vector<FailedSubmission> failed_;
 };
 
 }  // namespace roundelay::negotiate

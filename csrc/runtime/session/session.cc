@@ -197,11 +197,11 @@ void Session::execute(LaneId id, std::uint64_t sequence, negotiate::Execution ex
   if (const auto lane = sets_.lane_of(id)) lane->enqueue(sequence, execution);
 }
 
-void Session::settle(LaneId id, negotiate::Settled settled) {
+void Session::fail_submission(LaneId id, negotiate::FailedSubmission failed) {
   const auto lane = sets_.lane_of(id);
   if (!lane) return;
-  lane->table().join_failed(settled.counters);
-  completer_.complete(lane->table(), settled.name, settled.status);
+  lane->table().join_failed(failed.counters);
+  completer_.complete(lane->table(), failed.name, failed.status);
 }
 
 void Session::locked(LaneId id, std::uint64_t sequence) {

@@ -83,7 +83,7 @@ class Session final : public Context, private control::NegotiationSink {
   // NegotiationSink
   void ordered(LaneId id, std::uint64_t sequence) override;
   void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) override;
-  void settle(LaneId lane, negotiate::Settled settled) override;
+  void fail_submission(LaneId lane, negotiate::FailedSubmission failed) override;
   void locked(LaneId lane, std::uint64_t sequence) override;
   void unlock(LaneId lane, std::uint64_t from) override;
   void joined(LaneId lane, const wire::Joined& joined) override;

@@ -263,7 +263,7 @@ TEST_CASE("leaving is said once", "[negotiate][participant]") {
   CHECK(applied(participant, last).shutdown_by == 3);
 }
 
-TEST_CASE("an error of this rank's own is reported; its order settles nothing here",
+TEST_CASE("an error of this rank's own is reported; its order ends nothing here",
           "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   Orders orders;
@@ -274,7 +274,7 @@ TEST_CASE("an error of this rank's own is reported; its order settles nothing he
   CHECK(participant.outstanding() == 0);
   const auto done = applied(participant, orders.failed("a", "rank 0: bad input"));
   CHECK(done.failed.empty());  // the caller has already got its error
-  CHECK(participant.take_settled().empty());
+  CHECK(participant.take_failed().empty());
   participant.submit(request_of("a"));  // The next submission is normal again.
   CHECK(participant.take_report()->requests == std::vector{request_of("a")});
 }
@@ -308,14 +308,14 @@ TEST_CASE("a failure ahead of the submission meets the next submission, one each
   CHECK(applied(participant, orders.failed("a", "first")).failed.empty());
   CHECK(applied(participant, orders.failed("a", "second")).failed.empty());
   participant.submit(request_of("a"));
-  auto settled = participant.take_settled();
-  REQUIRE(settled.size() == 1);
-  CHECK(settled[0].status == Status::mismatch("first"));
+  auto failed = participant.take_failed();
+  REQUIRE(failed.size() == 1);
+  CHECK(failed[0].status == Status::mismatch("first"));
   participant.submit(error_of("a"));  // the caller has already got an error
-  CHECK(participant.take_settled().empty());
+  CHECK(participant.take_failed().empty());
   CHECK_FALSE(participant.take_report());
   participant.submit(request_of("a"));
-  CHECK(participant.take_settled().empty());
+  CHECK(participant.take_failed().empty());
   CHECK(participant.take_report()->requests.size() == 1);
 }
 

@@ -92,7 +92,7 @@ TEST_CASE("failed submissions of others are not this rank's, neither during its 
   side.order.joined = wire::Joined{};
   side.apply();
   side.submit({request_of("before"), request_of("during")});
-  CHECK(side.participant.take_settled().empty());
+  CHECK(side.participant.take_failed().empty());
   CHECK(side.reported().size() == 2);
 }
 

@@ -17,7 +17,7 @@ class Cause final : public NegotiationSink {
 
   void ordered(LaneId, std::uint64_t) override {}
   void execute(LaneId, std::uint64_t, negotiate::Execution) override {}
-  void settle(LaneId, negotiate::Settled) override {}
+  void fail_submission(LaneId, negotiate::FailedSubmission) override {}
   void locked(LaneId, std::uint64_t) override {}
   void unlock(LaneId, std::uint64_t) override {}
   void joined(LaneId, const wire::Joined&) override {}
