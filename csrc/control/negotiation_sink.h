@@ -18,9 +18,8 @@ class NegotiationSink {
 
   // Records that the order `sequence` of the lane has come. Its consequences are called next.
   virtual void ordered(LaneId lane, std::uint64_t sequence) = 0;
-  // Queues a fused operation of the order `sequence` on the lane. `execution` may also have this rank skip
-  // it.
-  virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) = 0;
+  // Queues an operation of the order `sequence` on the lane.
+  virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::OrderedOperation ordered) = 0;
   // Completes a submission that has failed and gets no operation.
   virtual void fail_submission(LaneId lane, negotiate::FailedSubmission failed) = 0;
   // Takes the lane to the schedule lock of its table, which the order `sequence` has begun. Operations of

@@ -247,8 +247,8 @@ void Negotiator::on_order(const wire::Order& order) {
     sink_.unlock(order.lane, *applied->unlock);
     lane->flush_requested = true;  // callers that wait for announced submissions have requested no flush
   }
-  for (auto& execution : applied->operations) {
-    sink_.execute(order.lane, order.sequence, std::move(execution));
+  for (auto& ordered : applied->operations) {
+    sink_.execute(order.lane, order.sequence, std::move(ordered));
   }
   fail_submissions(order.lane, std::move(applied->failed));
   if (applied->joined) sink_.joined(order.lane, *applied->joined);

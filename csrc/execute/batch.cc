@@ -36,7 +36,7 @@ std::string Batch::describe() const {
   return text;
 }
 
-Batches cut_into_batches(const Entries& entries, const negotiate::Execution& execution, int members,
+Batches cut_into_batches(const Entries& entries, const negotiate::OrderedOperation& ordered, int members,
                          std::size_t fusion_threshold) {
   std::vector<std::pair<const std::shared_ptr<submit::Entry>*, std::size_t>> pieces;
   std::vector<negotiate::FusionCandidate> candidates;
@@ -59,9 +59,9 @@ Batches cut_into_batches(const Entries& entries, const negotiate::Execution& exe
       }
     }
     batch->steps = steps_of(batch->request().operation);
-    batch->absent = execution.absent;
-    if (!execution.extents.empty()) {
-      const auto first = execution.extents.begin() + static_cast<std::ptrdiff_t>(indices.front()) * members;
+    batch->absent = ordered.absent;
+    if (!ordered.extents.empty()) {
+      const auto first = ordered.extents.begin() + static_cast<std::ptrdiff_t>(indices.front()) * members;
       batch->extents.assign(first, first + members);
     }
     batches.push_back(std::move(batch));

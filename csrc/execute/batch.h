@@ -102,7 +102,7 @@ using Entries = std::vector<std::shared_ptr<submit::Entry>>;
 // Cuts the entries of one order into batches and counts them in each entry's `unfinished`. Tensors that may
 // not travel together, or are too large to, get batches of their own. All members that take part make the
 // same batches. `members`: the size of the group. `fusion_threshold`: the most bytes of several tensors.
-[[nodiscard]] Batches cut_into_batches(const Entries& entries, const negotiate::Execution& execution,
+[[nodiscard]] Batches cut_into_batches(const Entries& entries, const negotiate::OrderedOperation& ordered,
                                        int members, std::size_t fusion_threshold);
 
 }  // namespace roundelay::execute

@@ -27,7 +27,7 @@ class BatchQueue {
   // names that an abort has failed meanwhile. Completes a join, a process set's change or an agreement at
   // once: the order is all that it needs. Wakes no thread. Any thread calls it, one operation after the
   // other. `sequence` is the order's number.
-  void enqueue(std::uint64_t sequence, const negotiate::Execution& execution) EXCLUDES(mutex_);
+  void enqueue(std::uint64_t sequence, const negotiate::OrderedOperation& ordered) EXCLUDES(mutex_);
   // Removes the first batch and returns it. Null: there is none, or `host_only` and it is on a GPU.
   [[nodiscard]] std::unique_ptr<Batch> take(bool host_only) EXCLUDES(mutex_);
   // Removes all batches and returns them.
@@ -40,8 +40,8 @@ class BatchQueue {
   void forget(std::size_t batches) { work_.fetch_sub(static_cast<int>(batches), std::memory_order_release); }
 
  private:
-  [[nodiscard]] Entries extract(const negotiate::Execution& execution);
-  void deliver(submit::Entry& entry, const negotiate::Execution& execution);
+  [[nodiscard]] Entries extract(const negotiate::OrderedOperation& ordered);
+  void deliver(submit::Entry& entry, const negotiate::OrderedOperation& ordered);
 
   const std::vector<int> ranks_;
   const std::size_t fusion_threshold_;

@@ -92,8 +92,8 @@ class Lane {
 
   // Queues an order's operations. Wakes no thread: the caller may step the lane itself. Only the holder of
   // the negotiation token calls it, in the sequence of orders.
-  void enqueue(std::uint64_t sequence, const negotiate::Execution& execution) {
-    queue_.enqueue(sequence, execution);
+  void enqueue(std::uint64_t sequence, const negotiate::OrderedOperation& ordered) {
+    queue_.enqueue(sequence, ordered);
   }
   // Moves the lane on. Never blocks. False: nothing moved. Only the holder of the lane's token calls it.
   bool step();

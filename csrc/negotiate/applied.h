@@ -26,8 +26,9 @@ struct GpuTicket {
   friend bool operator==(const GpuTicket&, const GpuTicket&) = default;
 };
 
-// A fused operation or an agreement that this rank carries out, or skips.
-struct Execution {
+// A fused operation or an agreement as this rank carries it out, or skips it. An order brings it, or under a
+// schedule lock the sequence itself.
+struct OrderedOperation {
   std::vector<std::string> names;     // its tensors, in buffer order; empty if skipped
   std::vector<std::int64_t> extents;  // those of wire::FusedOperation
   std::vector<int> absent;            // group members (indices, ascending) that have joined and skip it
@@ -35,7 +36,7 @@ struct Execution {
   std::optional<GpuTicket> ticket{};  // set if other process sets use the GPU too
   // Set in an agreement: its result, but for `absent`. No fabric has a part in it. If skipped it is empty.
   std::optional<Agreed> agreed{};
-  friend bool operator==(const Execution&, const Execution&) = default;
+  friend bool operator==(const OrderedOperation&, const OrderedOperation&) = default;
 };
 
 // A schedule lock that begins (lock/schedule_lock.h).
@@ -53,7 +54,7 @@ struct Schedule {
 struct Applied {
   std::optional<std::uint64_t> unlock{};  // the lock ends at this position
   bool freeze = false;                    // the submit::TensorTable has to freeze
-  std::vector<Execution> operations;
+  std::vector<OrderedOperation> operations;
   std::vector<FailedSubmission> failed;
   std::optional<wire::Joined> joined;  // the join in flight is over
   std::optional<Schedule> schedule{};  // a lock begins

@@ -121,13 +121,13 @@ void Participant::evict(wire::CacheId id) {
 }
 
 Status Participant::apply_operation(const wire::FusedOperation& operation, Applied& applied) {
-  Execution& execution = applied.operations.emplace_back();
-  execution.extents = operation.extents;
-  execution.absent.assign(operation.absent.begin(), operation.absent.end());
-  execution.skipped = std::binary_search(operation.absent.begin(), operation.absent.end(), member_);
-  if (execution.skipped && join_.empty())
+  OrderedOperation& ordered = applied.operations.emplace_back();
+  ordered.extents = operation.extents;
+  ordered.absent.assign(operation.absent.begin(), operation.absent.end());
+  ordered.skipped = std::binary_search(operation.absent.begin(), operation.absent.end(), member_);
+  if (ordered.skipped && join_.empty())
     return Status::internal("an order takes this rank for joined, which it is not");
-  if (execution.skipped) return take_skipped_result(operation, cache_, execution.agreed);
+  if (ordered.skipped) return take_skipped_result(operation, cache_, ordered.agreed);
   for (const wire::FusedTensor& tensor : operation.tensors) {
     Result<std::string> name = cache_.name_of(tensor);
     if (!name.ok()) return name.status();
@@ -137,9 +137,9 @@ Status Participant::apply_operation(const wire::FusedOperation& operation, Appli
     }
     const wire::Request& request = found->second.submission.request;
     ROUNDELAY_RETURN_IF_ERROR(cache_.assign(tensor, request));
-    ROUNDELAY_RETURN_IF_ERROR(take_result(operation, request, cache_, execution.agreed));
+    ROUNDELAY_RETURN_IF_ERROR(take_result(operation, request, cache_, ordered.agreed));
     pending_.erase(found);
-    execution.names.push_back(std::move(name).value());
+    ordered.names.push_back(std::move(name).value());
   }
   return {};
 }
@@ -208,8 +208,8 @@ Result<Applied> Participant::apply(const wire::Order& order) {
   for (const wire::Failure& failure : order.failures) apply_failure(failure, applied);
   // Submissions deferred after an operation begin when it is ordered: ranks count submissions and not
   // completions.
-  for (const Execution& execution : applied.operations) {
-    for (const std::string& name : execution.names) begin_deferred(name);
+  for (const OrderedOperation& ordered : applied.operations) {
+    for (const std::string& name : ordered.names) begin_deferred(name);
   }
   if (order.joined) ROUNDELAY_RETURN_IF_ERROR(apply_joined(*order.joined, applied));
   if (order.lock) ROUNDELAY_RETURN_IF_ERROR(apply_lock(*order.lock, applied));

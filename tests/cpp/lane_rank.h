@@ -22,7 +22,7 @@ inline Status cut_short(const std::string& cause, const std::string& name) {
   return Status::aborted(cause + " (while allreduce of '" + name + "' was under way)");
 }
 
-inline negotiate::Execution operation(std::vector<std::string> names) {
+inline negotiate::OrderedOperation operation(std::vector<std::string> names) {
   return {std::move(names), {}, {}, false};
 }
 

@@ -193,8 +193,8 @@ void Session::ordered(LaneId, std::uint64_t sequence) {
   timeline_.events().record_order(sequence, steady_now());
 }
 
-void Session::execute(LaneId id, std::uint64_t sequence, negotiate::Execution execution) {
-  if (const auto lane = sets_.lane_of(id)) lane->enqueue(sequence, execution);
+void Session::execute(LaneId id, std::uint64_t sequence, negotiate::OrderedOperation ordered) {
+  if (const auto lane = sets_.lane_of(id)) lane->enqueue(sequence, ordered);
 }
 
 void Session::fail_submission(LaneId id, negotiate::FailedSubmission failed) {

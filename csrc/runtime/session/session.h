@@ -82,7 +82,7 @@ class Session final : public Context, private control::NegotiationSink {
  private:
   // NegotiationSink
   void ordered(LaneId id, std::uint64_t sequence) override;
-  void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) override;
+  void execute(LaneId lane, std::uint64_t sequence, negotiate::OrderedOperation ordered) override;
   void fail_submission(LaneId lane, negotiate::FailedSubmission failed) override;
   void locked(LaneId lane, std::uint64_t sequence) override;
   void unlock(LaneId lane, std::uint64_t from) override;

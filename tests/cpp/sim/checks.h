@@ -44,10 +44,10 @@ inline void check_same_order(const World& world) {
     REQUIRE(rank->world().executed.size() == world.ranks.front()->world().executed.size());
   }
   for (std::size_t i = 0; i < world.ranks.front()->world().executed.size(); ++i) {
-    const negotiate::Execution* first = nullptr;
+    const negotiate::OrderedOperation* first = nullptr;
     std::vector<int> skipping;
     for (std::size_t r = 0; r < world.ranks.size(); ++r) {
-      const negotiate::Execution& mine = world.ranks[r]->world().executed[i];
+      const negotiate::OrderedOperation& mine = world.ranks[r]->world().executed[i];
       if (mine.skipped) {
         skipping.push_back(static_cast<int>(r));
         REQUIRE(mine.names.empty());

@@ -70,7 +70,7 @@ class Lane {
  public:
   // An ordered operation, or the end of a join.
   struct Work {
-    negotiate::Execution execution;
+    negotiate::OrderedOperation ordered;
     std::vector<std::shared_ptr<submit::Entry>> entries;
     std::optional<wire::Joined> joined{};
 
@@ -128,20 +128,20 @@ class Lane {
 
   // Queues an operation that was ordered or entered. An agreement completes at once; it keeps its place in
   // the sequence.
-  void execute(negotiate::Execution execution) {
+  void execute(negotiate::OrderedOperation ordered) {
     Work work;
-    if (execution.agreed) deliver(execution);
-    for (const std::string& name : execution.names) {
-      if (execution.agreed) continue;
+    if (ordered.agreed) deliver(ordered);
+    for (const std::string& name : ordered.names) {
+      if (ordered.agreed) continue;
       auto entry = table.extract(name);
       if (entry == nullptr) {
         ++counts_.completed_twice;
         continue;
       }
-      check_extents(execution, entry->request);
+      check_extents(ordered, entry->request);
       work.entries.push_back(std::move(entry));
     }
-    work.execution = std::move(execution);
+    work.ordered = std::move(ordered);
     queue.push_back(std::move(work));
   }
 
@@ -155,7 +155,7 @@ class Lane {
       if (!completer_.complete(table, *entry, Status{})) ++counts_.completed_twice;
       record(name, Status{});
     }
-    executed.push_back(std::move(work.execution));
+    executed.push_back(std::move(work.ordered));
   }
 
   // Ends the join that is foremost in the queue.
@@ -221,7 +221,7 @@ class Lane {
   std::map<std::string, InFlight> in_flight;
   std::map<std::string, std::vector<Outcome>> outcomes;  // by name and number of joins, in order of submission
   std::set<std::string> failed;                          // names of which a submission failed
-  std::vector<negotiate::Execution> executed;
+  std::vector<negotiate::OrderedOperation> executed;
   std::vector<int> last_joined;
   bool removing = false;
   bool removed = false;
@@ -239,14 +239,14 @@ class Lane {
   [[nodiscard]] std::string key(const std::string& name) const {
     return name + " after " + std::to_string(epoch_) + " joins";
   }
-  void deliver(const negotiate::Execution& execution) {
-    if (execution.skipped) return;
-    const std::string& name = execution.names.front();
+  void deliver(const negotiate::OrderedOperation& ordered) {
+    if (ordered.skipped) return;
+    const std::string& name = ordered.names.front();
     if (!in_flight.contains(name)) {
       ++counts_.completed_twice;
       return;
     }
-    outcomes[in_flight[name].key].back().agreed = execution.agreed;
+    outcomes[in_flight[name].key].back().agreed = ordered.agreed;
     finish(name, Status{});
   }
   static submit::Entry entry_of(const Submission& submission) {
@@ -279,10 +279,10 @@ class Lane {
     for (Outcome& late : pending_errors_[name]) list.push_back(std::move(late));
     pending_errors_.erase(name);
   }
-  void check_extents(const negotiate::Execution& execution, const wire::Request& request) {
+  void check_extents(const negotiate::OrderedOperation& ordered, const wire::Request& request) {
     const auto size = static_cast<std::size_t>(group.size());
     const bool gathers = request.operation == Operation::kAllgather;
-    if (execution.extents.size() != (gathers ? (1 + request.others.size()) * size : 0)) {
+    if (ordered.extents.size() != (gathers ? (1 + request.others.size()) * size : 0)) {
       ++counts_.wrong_extents;
       return;
     }
@@ -290,9 +290,9 @@ class Lane {
     const auto mine = static_cast<std::size_t>(group.index);
     for (std::size_t t = 0; t <= request.others.size(); ++t) {
       const auto& shape = t == 0 ? request.shape : request.others[t - 1].shape;
-      if (execution.extents[t * size + mine] != shape[0]) ++counts_.wrong_extents;
-      for (const int absent : execution.absent) {
-        if (execution.extents[t * size + static_cast<std::size_t>(absent)] != 0) ++counts_.wrong_extents;
+      if (ordered.extents[t * size + mine] != shape[0]) ++counts_.wrong_extents;
+      for (const int absent : ordered.absent) {
+        if (ordered.extents[t * size + static_cast<std::size_t>(absent)] != 0) ++counts_.wrong_extents;
       }
     }
   }

@@ -51,8 +51,8 @@ struct Solo {
       names.push_back(entry.request.name);
       handle = lane.table().add(std::move(entry), handles).value();
     }
-    const negotiate::Execution execution{std::move(names), {}, {}, false};
-    lane.enqueue(++sequence, execution);
+    const negotiate::OrderedOperation ordered{std::move(names), {}, {}, false};
+    lane.enqueue(++sequence, ordered);
     const std::size_t before = allocations();
     while (lane.has_work()) lane.step();
     const std::size_t made = allocations() - before;

@@ -127,7 +127,7 @@ struct Orders {
 
 std::vector<Names> names_in(const Applied& applied) {
   std::vector<Names> names;
-  for (const Execution& execution : applied.operations) names.push_back(execution.names);
+  for (const OrderedOperation& ordered : applied.operations) names.push_back(ordered.names);
   return names;
 }
 

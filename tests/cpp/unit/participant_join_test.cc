@@ -53,7 +53,7 @@ TEST_CASE("a joined rank skips what it never submitted", "[negotiate][participan
   side.order.operations.push_back({{{0, "b"}}, {4, 0, 4}, {1}});
   side.run({{17, ""}}, {0, 1});  // it may not know this id
   const Applied done = side.apply();
-  CHECK(done.operations == std::vector<Execution>{{{"a"}, {}, {0, 2}, false},
+  CHECK(done.operations == std::vector<OrderedOperation>{{{"a"}, {}, {0, 2}, false},
                                                   {{}, {4, 0, 4}, {1}, true},
                                                   {{}, {}, {0, 1}, true}});
   CHECK(side.participant.outstanding() == 1);

@@ -16,7 +16,7 @@ class Cause final : public NegotiationSink {
   void abort(const Status& cause) override { text = cause.message(); }
 
   void ordered(LaneId, std::uint64_t) override {}
-  void execute(LaneId, std::uint64_t, negotiate::Execution) override {}
+  void execute(LaneId, std::uint64_t, negotiate::OrderedOperation) override {}
   void fail_submission(LaneId, negotiate::FailedSubmission) override {}
   void locked(LaneId, std::uint64_t) override {}
   void unlock(LaneId, std::uint64_t) override {}
