@@ -10,7 +10,7 @@ namespace roundelay::negotiate {
 
 void Participant::submit(const wire::Submission& submission) {
   const std::string& name = submission.request.name;
-  if (pending_.contains(name) || own_errors_.contains(name) || deferred_.contains(name)) {
+  if (outstanding_.contains(name) || own_errors_.contains(name) || deferred_.contains(name)) {
     deferred_[name].push_back(submission);
     return;
   }
@@ -29,7 +29,7 @@ bool Participant::begin(const wire::Submission& submission) {
     return false;
   }
   if (request.error.empty()) {
-    pending_.emplace(name, Pending{submission});
+    outstanding_.emplace(name, Outstanding{submission});
     if (request.operation == Operation::kJoin) join_ = name;
   } else {
     own_errors_.emplace(name, request);
@@ -94,8 +94,8 @@ std::optional<wire::Report> Participant::take_report() {
 void Participant::fill(wire::Report& report, const std::vector<std::string>& names) {
   ReportedSubmissions submissions(cache_, report);
   for (const std::string& name : names) {
-    const auto found = pending_.find(name);
-    if (found == pending_.end()) {
+    const auto found = outstanding_.find(name);
+    if (found == outstanding_.end()) {
       report.requests.push_back(own_errors_.at(name));
     } else {
       found->second.reported_as = submissions.add(found->second.submission);
@@ -112,10 +112,10 @@ void Participant::evict(wire::CacheId id) {
   // that.
   report_applied_ = report_applied_ || !join_.empty() || removal_reported_;
   // The coordinator cannot know what a report by a stale id meant: report the request again in full.
-  const auto pending = pending_.find(*name);
-  if (pending != pending_.end() && pending->second.reported_as == id) {
-    pending->second.reported_as = wire::kNoCacheId;
-    pending->second.reported = false;
+  const auto outstanding = outstanding_.find(*name);
+  if (outstanding != outstanding_.end() && outstanding->second.reported_as == id) {
+    outstanding->second.reported_as = wire::kNoCacheId;
+    outstanding->second.reported = false;
     to_report_.push_back(*name);
   }
 }
@@ -131,14 +131,14 @@ Status Participant::apply_operation(const wire::FusedOperation& operation, Appli
   for (const wire::FusedTensor& tensor : operation.tensors) {
     Result<std::string> name = cache_.name_of(tensor);
     if (!name.ok()) return name.status();
-    const auto found = pending_.find(*name);
-    if (found == pending_.end() || !found->second.reported) {
+    const auto found = outstanding_.find(*name);
+    if (found == outstanding_.end() || !found->second.reported) {
       return Status::internal("an order names '" + *name + "', which this rank did not report");
     }
     const wire::Request& request = found->second.submission.request;
     ROUNDELAY_RETURN_IF_ERROR(cache_.assign(tensor, request));
     ROUNDELAY_RETURN_IF_ERROR(take_result(operation, request, cache_, ordered.agreed));
-    pending_.erase(found);
+    outstanding_.erase(found);
     ordered.names.push_back(std::move(name).value());
   }
   return {};
@@ -163,9 +163,9 @@ Status Participant::apply_tickets(const wire::OrderTickets& tickets, Applied& ap
 void Participant::apply_failure(const wire::Failure& failure, Applied& applied) {
   const std::string& name = failure.name;
   const Status why(failure.code, failure.text);
-  if (const auto pending = pending_.find(name); pending != pending_.end()) {
-    if (!pending->second.reported) std::erase(to_report_, name);
-    pending_.erase(pending);
+  if (const auto outstanding = outstanding_.find(name); outstanding != outstanding_.end()) {
+    if (!outstanding->second.reported) std::erase(to_report_, name);
+    outstanding_.erase(outstanding);
     applied.failed.push_back({name, why, failure.counters});
     if (name == join_) join_.clear();
     begin_deferred(name);
@@ -178,13 +178,13 @@ void Participant::apply_failure(const wire::Failure& failure, Applied& applied) 
 }
 
 Status Participant::apply_joined(const wire::Joined& joined, Applied& applied) {
-  const auto found = pending_.find(join_);
-  if (join_.empty() || found == pending_.end() || !found->second.reported)
+  const auto found = outstanding_.find(join_);
+  if (join_.empty() || found == outstanding_.end() || !found->second.reported)
     return Status::internal("an order says that all ranks have joined, but this one has not");
   applied.joined = joined;
   failed_by_peers_.clear();  // this rank will never make those submissions
   const std::string name = std::exchange(join_, {});
-  pending_.erase(found);
+  outstanding_.erase(found);
   begin_deferred(name);
   return {};
 }
@@ -235,13 +235,13 @@ std::optional<wire::Report> Participant::take_report_of_freeze() {
 // flight comes before those of the same name that wait for it. A join is the last of all.
 std::vector<wire::Submission> Participant::take_all_back() {
   std::vector<wire::Submission> submissions;
-  for (const auto& [name, pending] : pending_) submissions.push_back(pending.submission);
+  for (const auto& [name, outstanding] : outstanding_) submissions.push_back(outstanding.submission);
   for (const auto& [name, request] : own_errors_) submissions.emplace_back(request);
   std::sort(submissions.begin(), submissions.end(),
             [](const auto& a, const auto& b) { return a.request.name < b.request.name; });
   for (const auto& [name, later] : deferred_) submissions.insert(submissions.end(), later.begin(), later.end());
   std::stable_partition(submissions.begin(), submissions.end(), [&](const auto& submission) { return submission.request.name != join_; });
-  pending_.clear();
+  outstanding_.clear();
   own_errors_.clear();
   deferred_.clear();
   to_report_.clear();

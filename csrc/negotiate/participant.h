@@ -57,10 +57,10 @@ class Participant {
 
   // Returns the number of operations that have begun and are neither ordered nor failed. A submission that
   // waits for an earlier one of its name does not count.
-  [[nodiscard]] std::size_t outstanding() const { return pending_.size(); }
+  [[nodiscard]] std::size_t outstanding() const { return outstanding_.size(); }
 
  private:
-  struct Pending {
+  struct Outstanding {
     wire::Submission submission;
     wire::CacheId reported_as = wire::kNoCacheId;  // kNoCacheId: in full
     bool reported = false;
@@ -100,7 +100,7 @@ class Participant {
   std::string join_;             // name of the join in flight; empty: none
   Lock lock_;
 
-  std::unordered_map<std::string, Pending> pending_;
+  std::unordered_map<std::string, Outstanding> outstanding_;
   std::unordered_map<std::string, wire::Request> own_errors_;  // submissions that failed here; no order said so yet
   std::vector<std::string> to_report_;  // names in pending_ or own_errors_, in order of submission
   CachedRequests cache_;
