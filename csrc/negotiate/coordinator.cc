@@ -65,9 +65,9 @@ Status Coordinator::on_request(int member, const wire::Request& request, TimePoi
   if (applied_.already_failed(request.name, member)) return {};
   const auto who = [&] { return "rank " + std::to_string(rank_of(member)); };
   Iterator position = table_.find(request.name);
-  const bool known = position != table_.entries().end();
+  const bool known = position != table_.all().end();
   if (!request.error.empty()) {
-    if (known) take_entry(position);
+    if (known) take_reported(position);
     fail(request, who() + ": " + request.error, now);
     return {};
   }
@@ -83,10 +83,10 @@ Status Coordinator::on_request(int member, const wire::Request& request, TimePoi
   if (!known) {
     position = table_.open(member, request, now);
     stall_.on_opened(table_, position->second);
-  } else if (position->second.reported[static_cast<std::size_t>(member)]) {
+  } else if (position->second.by_member[static_cast<std::size_t>(member)]) {
     return Status::internal(who() + " reported '" + request.name + "' twice");
   } else if (std::string text = mismatch_with(position->second, member, request); !text.empty()) {
-    take_entry(position);
+    take_reported(position);
     fail(request, std::move(text), now, StatusCode::kMismatch);
     return {};
   }
@@ -101,56 +101,56 @@ Status Coordinator::on_request(int member, const wire::Request& request, TimePoi
 }
 
 // The text names the lower rank first.
-std::string Coordinator::mismatch_with(const PendingRequest& entry, int member,
+std::string Coordinator::mismatch_with(const ReportedRequest& reported, int member,
                                        const wire::Request& request) const {
-  const int first_rank = rank_of(entry.first_member);
+  const int first_rank = rank_of(reported.first_member);
   const int rank = rank_of(member);
-  return first_rank < rank ? mismatch(entry.request, first_rank, request, rank)
-                           : mismatch(request, rank, entry.request, first_rank);
+  return first_rank < rank ? mismatch(reported.request, first_rank, request, rank)
+                           : mismatch(request, rank, reported.request, first_rank);
 }
 
-PendingRequest Coordinator::take_entry(Iterator position) {
+ReportedRequest Coordinator::take_reported(Iterator position) {
   if (joins_.is_join(position->second)) joins_.end();
-  return table_.take(position);
+  return table_.extract(position);
 }
 
 // A request needs the reports of all members that have not joined.
 void Coordinator::decide_if_complete(Iterator position, int last_member, TimePoint now) {
-  const PendingRequest& entry = position->second;
-  if (entry.missing > 0) {
+  const ReportedRequest& reported = position->second;
+  if (reported.missing > 0) {
     if (!joins_.active()) return;
-    if (std::string why = joins_.refusal_of(entry); !why.empty()) {
-      fail(take_entry(position).request, std::move(why), now);
+    if (std::string why = joins_.refusal_of(reported); !why.empty()) {
+      fail(take_reported(position).request, std::move(why), now);
       return;
     }
-    if (std::ssize(joins_.absent_from(entry)) < entry.missing) return;
+    if (std::ssize(joins_.absent_from(reported)) < reported.missing) return;
   }
-  make_ready(take_entry(position), last_member, now);
+  make_ready(take_reported(position), last_member, now);
 }
 
-void Coordinator::make_ready(PendingRequest entry, int last_member, TimePoint now) {
-  count_unnamed(entry.request);
-  if (group_.size() > 1) notes_.push_back({entry.request.name, rank_of(last_member), now - entry.first_seen});
-  std::vector<std::int32_t> absent = joins_.absent_from(entry);
-  ready_.push(std::move(entry), std::move(absent), now);
+void Coordinator::make_ready(ReportedRequest reported, int last_member, TimePoint now) {
+  count_unnamed(reported.request);
+  if (group_.size() > 1) notes_.push_back({reported.request.name, rank_of(last_member), now - reported.first_seen});
+  std::vector<std::int32_t> absent = joins_.absent_from(reported);
+  ready_.push(std::move(reported), std::move(absent), now);
 }
 
 // Requests that waited for this member alone go on without it.
 void Coordinator::on_joined(Iterator position, int member, TimePoint now) {
-  PendingRequest& join = position->second;
+  ReportedRequest& join = position->second;
   joins_.begin(join);
   joins_.restart_clock(now);
 
   std::vector<std::pair<TimePoint, std::string>> waiting;
-  for (const auto& [name, entry] : table_.entries()) {
-    if (!joins_.is_join(entry) && !entry.reported[static_cast<std::size_t>(member)])
-      waiting.emplace_back(entry.first_seen, name);
+  for (const auto& [name, reported] : table_.all()) {
+    if (!joins_.is_join(reported) && !reported.by_member[static_cast<std::size_t>(member)])
+      waiting.emplace_back(reported.first_seen, name);
   }
   std::sort(waiting.begin(), waiting.end());
   for (const auto& [seen, name] : waiting) decide_if_complete(table_.find(name), member, now);
 
   if (join.missing > 0) return;
-  take_entry(position);
+  take_reported(position);
   joins_.complete({rank_of(member), {unnamed_.begin(), unnamed_.end()}});
 }
 
@@ -229,7 +229,7 @@ void Coordinator::give_up_stalled(TimePoint now) {
   for (const std::string& name : stall_.overdue(table_, now)) {
     const Iterator position = table_.find(name);
     std::string text = stall_.abort_text(position->second);
-    fail(take_entry(position).request, std::move(text), now);
+    fail(take_reported(position).request, std::move(text), now);
   }
 }
 
@@ -242,15 +242,15 @@ bool Coordinator::all_remove() const {
 
 void Coordinator::fail_incomplete(TimePoint now) {
   std::vector<std::string> names;
-  for (const auto& [name, entry] : table_.entries()) names.push_back(name);
+  for (const auto& [name, reported] : table_.all()) names.push_back(name);
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
     const Iterator position = table_.find(name);
     const std::string missing = wire::describe_ranks(joins_.awaited_by(position->second));
-    const PendingRequest entry = take_entry(position);
-    std::string text = wire::describe(entry.request) + " was never submitted by " + missing +
+    const ReportedRequest reported = take_reported(position);
+    std::string text = wire::describe(reported.request) + " was never submitted by " + missing +
                        ", and process set " + std::to_string(lane_.process_set) + " is being removed";
-    fail(entry.request, std::move(text), now);
+    fail(reported.request, std::move(text), now);
   }
 }
 

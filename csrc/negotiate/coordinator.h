@@ -86,11 +86,11 @@ class Coordinator {
 
   Status take_requests(int member, const wire::Report& report, TimePoint now);
   Status on_request(int member, const wire::Request& request, TimePoint now, ReportedValues values = {});
-  [[nodiscard]] std::string mismatch_with(const PendingRequest& entry, int member,
+  [[nodiscard]] std::string mismatch_with(const ReportedRequest& reported, int member,
                                           const wire::Request& request) const;
-  PendingRequest take_entry(Iterator position);
+  ReportedRequest take_reported(Iterator position);
   void decide_if_complete(Iterator position, int last_member, TimePoint now);
-  void make_ready(PendingRequest entry, int last_member, TimePoint now);
+  void make_ready(ReportedRequest reported, int last_member, TimePoint now);
   void on_joined(Iterator position, int member, TimePoint now);
   void fail(const wire::Request& request, std::string text, TimePoint now,
             StatusCode code = StatusCode::kIncomplete);

@@ -28,13 +28,13 @@ std::size_t bytes_of(const wire::Request& request) {
 
 }  // namespace
 
-void ReadyQueue::push(PendingRequest entry, std::vector<std::int32_t> absent, TimePoint now) {
+void ReadyQueue::push(ReportedRequest reported, std::vector<std::int32_t> absent, TimePoint now) {
   if (ready_.empty()) oldest_ = now;
-  const std::size_t bytes = bytes_of(entry.request);
+  const std::size_t bytes = bytes_of(reported.request);
   bytes_ += bytes;
-  const std::uint64_t fusion_class = classes_.class_of(entry.request, absent);
-  ready_.push_back({std::move(entry.request), bytes, fusion_class, std::move(entry.extents),
-                    std::move(absent), std::move(entry.values)});
+  const std::uint64_t fusion_class = classes_.class_of(reported.request, absent);
+  ready_.push_back({std::move(reported.request), bytes, fusion_class, std::move(reported.extents),
+                    std::move(absent), std::move(reported.values)});
 }
 
 bool ReadyQueue::fires(bool flush, TimePoint now) const {
@@ -81,7 +81,7 @@ std::optional<std::vector<std::vector<wire::CacheId>>> ReadyQueue::cut(const std
 }
 
 // The name of a ready request in the order: its id, a new id with the name, or the name alone.
-wire::FusedTensor ReadyQueue::tensor_for(const Ready& ready, Writing& writing) const {
+wire::FusedTensor ReadyQueue::tensor_for(const ReadyRequest& ready, Writing& writing) const {
   const wire::Request& request = ready.request;
   if (!request.cacheable) return {wire::kNoCacheId, request.name};
   ResponseCache& cache = writing.cache;
@@ -92,7 +92,7 @@ wire::FusedTensor ReadyQueue::tensor_for(const Ready& ready, Writing& writing) c
   // An id must live while a rank's report may name it, and while this very order does.
   const auto in_use = [&](const std::string& name) {
     if (writing.names.empty()) {
-      for (const Ready& other : ready_) writing.names.insert(other.request.name);
+      for (const ReadyRequest& other : ready_) writing.names.insert(other.request.name);
     }
     return writing.table.contains(name) || writing.names.contains(name);
   };
@@ -103,7 +103,7 @@ wire::FusedTensor ReadyQueue::tensor_for(const Ready& ready, Writing& writing) c
 
 // Merges the values of an agreement under this id, and keeps the result as the base of the next one. A new id
 // has zeros as its base, and so has an agreement without an id: members that get its name know no other base.
-wire::Merged ReadyQueue::merge_values(const Ready& ready, wire::CacheId id, ResponseCache& cache) {
+wire::Merged ReadyQueue::merge_values(const ReadyRequest& ready, wire::CacheId id, ResponseCache& cache) {
   std::string base = cache.base(id);
   if (id == wire::kNoCacheId) base.assign(roundelay::bytes_of(ready.request.fields), '\0');
   Agreed agreed = merge(ready.request, ready.values, base);
@@ -117,11 +117,11 @@ wire::Merged ReadyQueue::merge_values(const Ready& ready, wire::CacheId id, Resp
 void ReadyQueue::write(wire::Order& order, ResponseCache& cache, const RequestTable& table,
                        bool takes_tickets) {
   std::stable_partition(ready_.begin(), ready_.end(),
-                        [](const Ready& ready) { return ready.request.operation != Operation::kAgreement; });
+                        [](const ReadyRequest& ready) { return ready.request.operation != Operation::kAgreement; });
   Writing writing{order, cache, table};
   std::vector<FusionCandidate> candidates;
   candidates.reserve(ready_.size());
-  for (const Ready& ready : ready_) candidates.push_back({ready.bytes, ready.fusion_class});
+  for (const ReadyRequest& ready : ready_) candidates.push_back({ready.bytes, ready.fusion_class});
   for (const auto& indices : plan_fusion(candidates, plan_)) {
     auto& operation = order.operations.emplace_back();
     for (const std::size_t i : indices) operation.tensors.push_back(tensor_for(ready_[i], writing));

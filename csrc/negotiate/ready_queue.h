@@ -27,7 +27,7 @@ class ReadyQueue {
   ReadyQueue(FusionLimits plan, FireLimits fire) : plan_(plan), fire_(fire) {}
 
   // `absent`: members (ascending) that have joined and skip the operation.
-  void push(PendingRequest entry, std::vector<std::int32_t> absent, TimePoint now);
+  void push(ReportedRequest reported, std::vector<std::int32_t> absent, TimePoint now);
   [[nodiscard]] bool empty() const { return ready_.empty(); }
   // Returns true if the firing rule lets the requests go now. `flush`: a member waits for them.
   [[nodiscard]] bool fires(bool flush, TimePoint now) const;
@@ -45,7 +45,7 @@ class ReadyQueue {
   void write(wire::Order& order, ResponseCache& cache, const RequestTable& table, bool takes_tickets);
 
  private:
-  struct Ready {
+  struct ReadyRequest {
     wire::Request request;
     std::size_t bytes;
     std::uint64_t fusion_class;
@@ -72,12 +72,12 @@ class ReadyQueue {
     std::map<Key, std::uint64_t> numbers_;
   };
 
-  wire::FusedTensor tensor_for(const Ready& ready, Writing& writing) const;
-  static wire::Merged merge_values(const Ready& ready, wire::CacheId id, ResponseCache& cache);
+  wire::FusedTensor tensor_for(const ReadyRequest& ready, Writing& writing) const;
+  static wire::Merged merge_values(const ReadyRequest& ready, wire::CacheId id, ResponseCache& cache);
 
   FusionLimits plan_;
   FireLimits fire_;
-  std::vector<Ready> ready_;  // the first one that became ready comes first
+  std::vector<ReadyRequest> ready_;  // the first one that became ready comes first
   std::size_t bytes_ = 0;
   TimePoint oldest_{};
   Classes classes_;  // of ready_
