@@ -23,13 +23,13 @@ struct OperationSteps;
 
 inline constexpr std::size_t kTracks = 2;  // the most tracks that a lane has (execute/tracks.h)
 
-// One tensor of an entry. An operation without tensors has one piece of 0 bytes.
-struct Piece {
+// One tensor of a batch, by its entry. An operation without tensors has one of 0 bytes.
+struct BatchTensor {
   submit::Entry* entry = nullptr;
   std::size_t part = 0;  // index of the tensor in the entry
 
-  [[nodiscard]] const submit::Part& tensor() const { return entry->parts[part]; }
-  [[nodiscard]] std::size_t bytes() const { return part < entry->parts.size() ? tensor().bytes() : 0; }
+  [[nodiscard]] const submit::Part& memory() const { return entry->parts[part]; }
+  [[nodiscard]] std::size_t bytes() const { return part < entry->parts.size() ? memory().bytes() : 0; }
   [[nodiscard]] DType dtype() const {
     return part == 0 ? entry->request.dtype : entry->request.others[part - 1].dtype;
   }
@@ -45,11 +45,11 @@ struct Batch {
   std::uint32_t index = 0;     // counts the batches of this sequence, for the timeline
   const OperationSteps* steps = nullptr;
   // The tensors, which differ in name and shape only. None: the members only tell each other `following`.
-  std::vector<Piece> pieces;
-  std::vector<std::shared_ptr<submit::Entry>> entries;  // the entries of the pieces, each once
+  std::vector<BatchTensor> tensors;
+  std::vector<std::shared_ptr<submit::Entry>> entries;  // the entries of the tensors, each once
   std::vector<std::int64_t> extents;                    // allgather: the tensor's first dimension, by member
   std::vector<int> absent;                              // indices of members that skip this batch
-  std::int64_t following = 0;                           // the number of batches after it, if it has no pieces
+  std::int64_t following = 0;                           // the number of batches after it, if it has no tensors
   std::optional<negotiate::GpuTicket> ticket{};         // set if other process sets use the GPU, too
   bool ends_tickets = false;                            // the last batch of its ticket
 
@@ -83,7 +83,7 @@ struct Batch {
   }
   [[nodiscard]] std::size_t bytes() const {
     std::size_t sum = 0;
-    for (const Piece& piece : pieces) sum += piece.bytes();
+    for (const BatchTensor& tensor : tensors) sum += tensor.bytes();
     return sum;
   }
   // Returns how to pass the time until the call in progress may be over. There is a call.

@@ -60,8 +60,8 @@ class DeviceBuffers {
   // Do the same as pack() and unpack().
   [[nodiscard]] virtual Status pack(std::span<const PackItem> items, std::byte* buffer) = 0;
   [[nodiscard]] virtual Status unpack(std::span<const UnpackItem> items, const std::byte* buffer) = 0;
-  // Returns memory of this shape for the result of a piece. The entry's Results allocates and owns it.
-  [[nodiscard]] virtual Result<std::byte*> result(const Piece& piece,
+  // Returns memory of this shape for the result of a tensor. The entry's Results allocates and owns it.
+  [[nodiscard]] virtual Result<std::byte*> result(const BatchTensor& tensor,
                                                   const std::vector<std::int64_t>& shape) = 0;
 
   // Returns the arithmetic on this memory, which belongs to this object.
@@ -93,7 +93,7 @@ class HostBuffers final : public DeviceBuffers {
   [[nodiscard]] Result<std::byte*> fusion_buffer(std::size_t bytes) override;
   [[nodiscard]] Status pack(std::span<const PackItem> items, std::byte* buffer) override;
   [[nodiscard]] Status unpack(std::span<const UnpackItem> items, const std::byte* buffer) override;
-  [[nodiscard]] Result<std::byte*> result(const Piece& piece,
+  [[nodiscard]] Result<std::byte*> result(const BatchTensor& tensor,
                                           const std::vector<std::int64_t>& shape) override;
   [[nodiscard]] compress::Arithmetic& math() override { return math_; }
   [[nodiscard]] Status reserve(Scratch& scratch, std::size_t bytes) override;
