@@ -2,10 +2,10 @@
 //
 // Contract of every fabric:
 // - All members start the same calls in the same order. Results have the same bits on all members.
-// - One thread at a time calls start() and the functions of a Pending.
+// - One thread at a time calls start() and the functions of a PendingCall.
 // - The caller owns a call's memory. It neither frees nor writes it until a test() says true.
 // - A call ends by its deadline, and when its abort token (base/abort.h) is raised.
-// - After an error, or when a Pending is destroyed before its end, the fabric is poisoned: all other calls
+// - After an error, or when a PendingCall is destroyed before its end, the fabric is poisoned: all other calls
 //   fail with the first cause. The medium may still write to the buffers of unfinished calls, so that the
 //   caller must leak them (Fabric::poisoned()).
 #pragma once
@@ -45,9 +45,9 @@ struct FabricCounters {
 
 // A call in progress. It keeps what it works on, so it may outlive the fabric. One that is dropped before its
 // end poisons the fabric, because the peers wait for this member's part.
-class Pending {
+class PendingCall {
  public:
-  virtual ~Pending() = default;
+  virtual ~PendingCall() = default;
   // Moves the call on without blocking. True: the result is in place, and no peer reads this member's
   // part any more. An error is the fabric's first cause.
   virtual Result<bool> test() = 0;
@@ -67,7 +67,7 @@ class Pending {
 };
 
 // Makes a call that is over.
-std::unique_ptr<Pending> finished_call();
+std::unique_ptr<PendingCall> finished_call();
 
 // Ends sleeps in a fabric's calls. The fabric owns it.
 class Waker {
@@ -120,7 +120,7 @@ class Fabric {
   // Starts a call, which is copied. A few calls may be in progress at once; they may end in any order.
   // Errors: kInvalidArgument where the call makes no sense, which leaves the fabric as it was; the first
   // cause where the fabric is poisoned; the abort token's cause.
-  virtual Result<std::unique_ptr<Pending>> start(const Call& call) = 0;
+  virtual Result<std::unique_ptr<PendingCall>> start(const Call& call) = 0;
   // Returns whether any thread may call into this fabric, one at a time. If not, only the lane's own thread
   // may (MPI below THREAD_MULTIPLE).
   [[nodiscard]] virtual bool any_thread() const = 0;

@@ -60,7 +60,7 @@ struct Batch {
   // Set while the batch is carried out.
   std::byte* fusion = nullptr;  // the fusion buffer, owned by the DeviceBuffers; null: not packed
   collective::Task task;        // null before it is prepared, and after its end
-  std::unique_ptr<collective::Pending> pending;  // the call in progress; null: none is
+  std::unique_ptr<collective::PendingCall> pending;  // the call in progress; null: none is
   LaneRecorder* recorder = nullptr;  // records a technique's spans; null if the timeline is off, and on a GPU
   collective::LevelObserver* observer = nullptr;  // observes the calls; null while the timeline is off
   std::size_t called_bytes = 0;                   // bytes that this member has given to the task's calls

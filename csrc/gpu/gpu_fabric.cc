@@ -16,11 +16,11 @@ namespace roundelay::gpu {
 
 using collective::Call;
 using collective::Fabric;
-using collective::Pending;
+using collective::PendingCall;
 
 // The first call. Before it starts the call itself, the members exchange GPU infos, make NCCL's communicator
 // or try MPI, and tell each other whether that succeeded everywhere.
-class GpuFabric::CommunicatorSetup final : public Pending {
+class GpuFabric::CommunicatorSetup final : public PendingCall {
  public:
   CommunicatorSetup(GpuFabric& fabric, const Call& call)
       : fabric_(fabric), call_(call), deadline_(Deadline::after(fabric.options_.patience)) {}
@@ -189,7 +189,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
   const Call call_;
   const Deadline deadline_;
   Setup step_ = Setup::kIntroduce;
-  std::unique_ptr<Pending> current_;
+  std::unique_ptr<PendingCall> current_;
   std::vector<std::byte> mine_, gpu_infos_;
   std::unique_ptr<platform::NcclCommunicator> communicator_;
   FabricPtr over_mpi_;                            // being tried; null: NCCL's communicator is made
@@ -267,7 +267,7 @@ Result<GpuFabric::FabricPtr> GpuFabric::over_mpi() {
                                          .counters = counters_});
 }
 
-Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
+Result<std::unique_ptr<PendingCall>> GpuFabric::start(const Call& call) {
   if (group().size() == 1) {
     ROUNDELAY_RETURN_IF_ERROR(collective::enqueue_single(call, *parts_.runtime, *parts_.kernels, device_));
     return collective::finished_call();
@@ -277,7 +277,7 @@ Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
   if (!collective::options_of(call).absent.empty()) return staged_->start(call);
   auto setup = std::make_unique<CommunicatorSetup>(*this, call);
   ROUNDELAY_RETURN_IF_ERROR(setup->begin());
-  return std::unique_ptr<Pending>(std::move(setup));
+  return std::unique_ptr<PendingCall>(std::move(setup));
 }
 
 std::string_view GpuFabric::name() const { return chosen_ == nullptr ? "gpu" : chosen_->name(); }

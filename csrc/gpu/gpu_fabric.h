@@ -50,7 +50,7 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
 
   [[nodiscard]] std::string_view name() const override;  // "gpu" until the members have chosen
   [[nodiscard]] const Group& group() const override { return cpu_.group(); }
-  Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override;
+  Result<std::unique_ptr<collective::PendingCall>> start(const collective::Call& call) override;
   [[nodiscard]] bool any_thread() const override { return cpu_.any_thread(); }
   [[nodiscard]] bool poisoned() const override;
   // Returns true if no call leaves work on the device that waits for a peer: the members have chosen host

@@ -26,7 +26,7 @@ inline double allreduce_seconds(std::string_view algorithm, int members, std::si
   const collective::Select select = collective::Select::by_name(algorithm).value();
   std::vector<std::vector<float>> data(static_cast<std::size_t>(members));
   std::vector<std::unique_ptr<collective::Fabric>> fabrics;
-  std::vector<std::unique_ptr<collective::Pending>> pendings;
+  std::vector<std::unique_ptr<collective::PendingCall>> pendings;
   Group group;
   for (int rank = 0; rank < members; ++rank) group.ranks.push_back(rank);
   for (int rank = 0; rank < members; ++rank) {

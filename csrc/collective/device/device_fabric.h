@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "base/gpu_runtime.h"
-#include "collective/engine/program_pending.h"
+#include "collective/engine/program_call.h"
 #include "collective/fabric.h"
 #include "collective/tuning/select.h"
 #include "kernels/gpu.h"

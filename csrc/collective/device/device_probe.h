@@ -39,7 +39,7 @@ class DeviceProbe {
   const int device_;
   GpuStream stream_ = nullptr;
   GpuMemory memory_, pinned_;
-  std::unique_ptr<Pending> call_;  // null: it is over
+  std::unique_ptr<PendingCall> call_;  // null: it is over
   GpuEventPtr fetched_;            // the bytes are in pinned_
 };
 

@@ -8,7 +8,7 @@
 #include "collective/check.h"
 #include "collective/levels/levels_run.h"
 #include "collective/levels/schedule.h"
-#include "collective/queued_pending.h"
+#include "collective/queued_call.h"
 
 namespace roundelay::collective {
 namespace {
@@ -122,15 +122,15 @@ struct LevelsState final : CallQueue<LevelsState>, Waker, DeviceCalls {
 };
 
 // A call that the flat fabric carries out.
-class FlatPending final : public Pending {
+class PendingFlatCall final : public PendingCall {
  public:
-  FlatPending(std::shared_ptr<LevelsState> state, std::unique_ptr<Pending> flat)
+  PendingFlatCall(std::shared_ptr<LevelsState> state, std::unique_ptr<PendingCall> flat)
       : state_(std::move(state)), flat_(std::move(flat)) {}
-  ~FlatPending() override {
+  ~PendingFlatCall() override {
     if (!done_) state_->fail(Status::aborted("a call was dropped before its end"));
   }
-  FlatPending(const FlatPending&) = delete;
-  FlatPending& operator=(const FlatPending&) = delete;
+  PendingFlatCall(const PendingFlatCall&) = delete;
+  PendingFlatCall& operator=(const PendingFlatCall&) = delete;
 
   Result<bool> test() override {
     if (!state_->poison.ok()) return state_->poison;
@@ -146,7 +146,7 @@ class FlatPending final : public Pending {
 
  private:
   const std::shared_ptr<LevelsState> state_;
-  const std::unique_ptr<Pending> flat_;
+  const std::unique_ptr<PendingCall> flat_;
   bool done_ = false;
 };
 
@@ -172,7 +172,7 @@ class LevelsFabric final : public Fabric {
     return state_->parts.main.plan.even() ? std::span<Fabric* const>(state_->levels) : flat();
   }
 
-  Result<std::unique_ptr<Pending>> start(const Call& call) override {
+  Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
     if (!levels::fits(call)) return start_flat(call);
     ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->whole));
@@ -180,10 +180,10 @@ class LevelsFabric final : public Fabric {
   }
 
  private:
-  Result<std::unique_ptr<Pending>> start_flat(const Call& call) {
+  Result<std::unique_ptr<PendingCall>> start_flat(const Call& call) {
     auto started = state_->parts.flat->start(call);
     if (!started.ok()) return started.status();
-    return std::unique_ptr<Pending>(std::make_unique<FlatPending>(state_, std::move(started).value()));
+    return std::unique_ptr<PendingCall>(std::make_unique<PendingFlatCall>(state_, std::move(started).value()));
   }
 
   const std::shared_ptr<LevelsState> state_;

@@ -162,7 +162,7 @@ int LevelsRun::waiting_for() const {
 
 bool LevelsRun::crowded() const {
   return std::ranges::any_of(stages_, [](const StageRun& stage) {
-    const Pending* const first = stage.first();
+    const PendingCall* const first = stage.first();
     return first != nullptr && first->crowded();
   });
 }
@@ -173,7 +173,7 @@ Nap LevelsRun::idle(Backoff& backoff) {
   if (std::exchange(moves_at_idle_, moves_) != moves_) backoff.reset();
   const auto at_work = std::ranges::count_if(stages_, [](const StageRun& stage) { return !stage.idle(); });
   for (const StageRun& stage : stages_) {
-    Pending* const first = stage.first();
+    PendingCall* const first = stage.first();
     if (first == nullptr) continue;
     const Nap nap = first->idle(backoff);
     return at_work == 1 ? nap : nap.at_most(Backoff::kLongest);

@@ -46,7 +46,7 @@ class LevelsRun {
   // Implements CallQueue's interrupted(). Returns no error: the fabrics of the stages watch their own calls,
   // and one of them always has one.
   [[nodiscard]] static Status interrupted(const CallWatch& /*watch*/) { return {}; }
-  // These do what Pending's functions of the same names do (collective/fabric.h).
+  // These do what PendingCall's functions of the same names do (collective/fabric.h).
   [[nodiscard]] int waiting_for() const;
   [[nodiscard]] bool crowded() const;
   Nap idle(Backoff& backoff);

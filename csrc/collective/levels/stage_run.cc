@@ -49,7 +49,7 @@ int StageRun::waiting_for() const {
   return -1;
 }
 
-Pending* StageRun::first() const {
+PendingCall* StageRun::first() const {
   for (const std::deque<StepCalls>& steps : begun_) {
     for (const StepCalls& calls : steps) {
       for (const StepCall& call : calls) {

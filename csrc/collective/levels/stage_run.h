@@ -25,7 +25,7 @@ class StageRun {
  public:
   // One call of a step. `group` is that of the call's fabric, and outlives it.
   struct StepCall {
-    std::unique_ptr<Pending> pending;  // null: it is over
+    std::unique_ptr<PendingCall> pending;  // null: it is over
     const Group* group;
   };
   using StepCalls = std::vector<StepCall>;
@@ -53,7 +53,7 @@ class StageRun {
   // Returns the world rank that a call waits for, or -1.
   [[nodiscard]] int waiting_for() const;
   // Returns the oldest call, or null.
-  [[nodiscard]] Pending* first() const;
+  [[nodiscard]] PendingCall* first() const;
 
  private:
   static constexpr std::size_t kScatters = 0, kGathers = 1;

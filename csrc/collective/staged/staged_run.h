@@ -65,7 +65,7 @@ class StagedRun {
   const GpuStream stream_;
   const Plan plan_;
   std::deque<StartedStep> started_;     // steps that have begun and are not over
-  std::unique_ptr<Pending> crossing_;   // the CPU's call of the first one; null: its bytes come down
+  std::unique_ptr<PendingCall> crossing_;   // the CPU's call of the first one; null: its bytes come down
   std::uint64_t begun_ = 0, over_ = 0;  // steps
   std::uint64_t moves_ = 0;             // grows when a step begins, begins to cross, or ends
   std::uint64_t moves_at_idle_ = 0;     // the value of moves_ at the last idle()

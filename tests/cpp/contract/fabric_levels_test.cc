@@ -10,7 +10,7 @@ namespace roundelay::contract {
 namespace {
 
 using collective::LevelsCut;
-using collective::Pending;
+using collective::PendingCall;
 constexpr std::size_t kShardBytes = LevelsCut{}.shard_bytes;
 
 // An average over nodes of different sizes is rounded once for each node.

@@ -24,9 +24,9 @@ struct InProgress {
   int now = 0, most = 0;
 };
 
-class CountedCall final : public collective::Pending {
+class CountedCall final : public collective::PendingCall {
  public:
-  CountedCall(std::unique_ptr<Pending> inner, InProgress& calls) : inner_(std::move(inner)), calls_(calls) {
+  CountedCall(std::unique_ptr<PendingCall> inner, InProgress& calls) : inner_(std::move(inner)), calls_(calls) {
     calls_.most = std::max(calls_.most, ++calls_.now);
   }
   ~CountedCall() override { --calls_.now; }
@@ -37,7 +37,7 @@ class CountedCall final : public collective::Pending {
   Nap idle(Backoff& backoff) override { return inner_->idle(backoff); }
 
  private:
-  const std::unique_ptr<Pending> inner_;
+  const std::unique_ptr<PendingCall> inner_;
   InProgress& calls_;
 };
 
@@ -47,10 +47,10 @@ class CountedFabric final : public collective::Fabric {
       : Fabric(inner->capabilities()), inner_(std::move(inner)), calls_(calls) {}
   [[nodiscard]] std::string_view name() const override { return inner_->name(); }
   [[nodiscard]] const Group& group() const override { return inner_->group(); }
-  Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override {
+  Result<std::unique_ptr<collective::PendingCall>> start(const collective::Call& call) override {
     auto started = inner_->start(call);
     if (!started.ok()) return started.status();
-    return std::unique_ptr<collective::Pending>(
+    return std::unique_ptr<collective::PendingCall>(
         std::make_unique<CountedCall>(std::move(started).value(), calls_));
   }
   [[nodiscard]] bool any_thread() const override { return inner_->any_thread(); }

@@ -22,7 +22,7 @@ class InstantFabric final : public collective::Fabric {
  public:
   [[nodiscard]] std::string_view name() const override { return "instant"; }
   [[nodiscard]] const Group& group() const override { return group_; }
-  Result<std::unique_ptr<collective::Pending>> start(const collective::Call&) override {
+  Result<std::unique_ptr<collective::PendingCall>> start(const collective::Call&) override {
     return collective::finished_call();
   }
   [[nodiscard]] bool any_thread() const override { return true; }

@@ -28,7 +28,7 @@ struct Gate {
   [[nodiscard]] int under_way() const { return static_cast<int>(started.size()) - ended; }
 };
 
-class GatedCall final : public collective::Pending {
+class GatedCall final : public collective::PendingCall {
  public:
   GatedCall(Gate& gate, const Group& group, const collective::Call& call)
       : gate_(gate), call_(call), watch_(call_, group) {}
@@ -59,9 +59,9 @@ class GatedFabric final : public collective::Fabric {
   explicit GatedFabric(Gate& gate) : gate_(gate) {}
   [[nodiscard]] std::string_view name() const override { return "gated"; }
   [[nodiscard]] const Group& group() const override { return group_; }
-  Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override {
+  Result<std::unique_ptr<collective::PendingCall>> start(const collective::Call& call) override {
     gate_.started.push_back(operation_of(call));
-    return std::unique_ptr<collective::Pending>(std::make_unique<GatedCall>(gate_, group_, call));
+    return std::unique_ptr<collective::PendingCall>(std::make_unique<GatedCall>(gate_, group_, call));
   }
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return gate_.poisoned; }
