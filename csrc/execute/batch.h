@@ -21,7 +21,7 @@ namespace roundelay::execute {
 class LaneRecorder;
 struct OperationSteps;
 
-inline constexpr std::size_t kTracks = 2;  // the most tracks that a lane has (execute/tracks.h)
+inline constexpr std::size_t kExecutors = 2;  // the most executors that a lane has (execute/lane_executors.h)
 
 // One tensor of a batch, by its entry. An operation without tensors has one of 0 bytes.
 struct BatchTensor {
@@ -54,7 +54,7 @@ struct Batch {
   bool ends_tickets = false;                            // the last batch of its ticket
 
   // Set when the batch is prepared.
-  std::size_t track = 0;  // index of the lane's track that carries the batch
+  std::size_t executor = 0;  // index of the lane's executor that carries the batch
   bool alone = true;      // no other batch may be under way
 
   // Set while the batch is carried out.

@@ -26,7 +26,7 @@ struct LaneOptions {
   std::size_t fusion_threshold = 0;
   bool schedule_lock = false;    // allow schedule locks, where the fabric has announcements
   std::optional<LaneGpu> gpu{};  // nothing: the caller submits no tensor on a GPU
-  // The lane's own Tracks set it: so many calls may share the links, and each may take as much longer.
+  // The lane's own LaneExecutors set it: so many calls may share the links, and each may take as much longer.
   std::size_t calls_at_once = 1;
 
   // Returns the time that one call may take besides its transfer. On a device that time includes the work

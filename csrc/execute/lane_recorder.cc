@@ -12,7 +12,7 @@ void LevelRecorder::busy(std::size_t level, std::string_view stages, TimePoint b
 }
 
 collective::LevelObserver* LaneRecorder::level_observer(const Batch& batch) {
-  return timeline_.enabled() && !batch.on_gpu() ? &by_track_[batch.track] : nullptr;
+  return timeline_.enabled() && !batch.on_gpu() ? &by_executor_[batch.executor] : nullptr;
 }
 
 void LaneRecorder::record(const Batch& batch) {
@@ -46,7 +46,7 @@ void LaneRecorder::name_algorithm(const Batch& batch) {
 
 timeline::Row LaneRecorder::row_of(const Batch& batch) {
   if (batch.on_gpu()) return timeline::Row::kEnqueue;
-  return batch.track == 0 ? timeline::Row::kCollective : timeline::Row::kSecondCollective;
+  return batch.executor == 0 ? timeline::Row::kCollective : timeline::Row::kSecondCollective;
 }
 
 void LaneRecorder::record_work(std::string_view name, TimePoint begin) {

@@ -49,7 +49,7 @@ struct LaneCounters {
   }
 };
 
-// Records when the calls of one track were busy inside the nodes and between them.
+// Records when the calls of one executor were busy inside the nodes and between them.
 class LevelRecorder final : public collective::LevelObserver {
  public:
   LevelRecorder(timeline::Timeline& timeline, timeline::Row inside, timeline::Row between)
@@ -110,7 +110,7 @@ class LaneRecorder {
   const bool names_algorithms_;
   std::set<std::tuple<Operation, int, std::string>> named_;
   LaneCounters counters_;
-  std::array<LevelRecorder, kTracks> by_track_{
+  std::array<LevelRecorder, kExecutors> by_executor_{
       LevelRecorder(timeline_, timeline::Row::kInside, timeline::Row::kBetween),
       LevelRecorder(timeline_, timeline::Row::kSecondInside, timeline::Row::kSecondBetween)};
 };

@@ -1,4 +1,4 @@
-// Tracks for the coordinator the members that have joined: they take part in nothing until all members have
+// Keeps for the coordinator the members that have joined: they take part in nothing until all members have
 // joined. Pure.
 //
 // A join is a request like any other, kept in the table: a member that has reported it has joined.

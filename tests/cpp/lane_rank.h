@@ -29,7 +29,7 @@ inline negotiate::OrderedOperation operation(std::vector<std::string> names) {
 // One rank's lane, and the memory that its caller would hold.
 class LaneRank {
  public:
-  LaneRank(TrackFabrics fabrics, const LaneOptions& options)
+  LaneRank(LaneFabrics fabrics, const LaneOptions& options)
       : completer_(handles_, [this](const submit::Entry& entry,
                                     TimePoint) { completed.push_back(entry.request.name); }),
         lane(LaneId{}, std::move(fabrics), completer_, timeline, abort, options,

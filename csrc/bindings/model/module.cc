@@ -69,7 +69,7 @@ double seconds_of_way(const std::vector<LevelTuple>& levels, const std::vector<S
 
 model::Outcome checked_simulation(const model::Job& job) {
   check(job.cluster);
-  require(job.steps >= 1 && job.tracks >= 1, "steps and tracks must be at least 1");
+  require(job.steps >= 1 && job.at_once >= 1, "steps and at_once must be at least 1");
   require(job.forward >= 0 && job.backward >= 0 && job.update >= 0 && job.jitter >= 0 && job.overhead >= 0,
           "times must not be negative");
   double ready = 0;
@@ -282,14 +282,14 @@ void bind_steps(py::module_& module) {
       "simulate",
       [](const model::Cluster& cluster, double forward, double backward, double update,
          std::vector<std::pair<double, model::Program>> buckets, double overhead,
-         const std::optional<model::Program>& transfer, int every, int wait, int steps, int tracks, bool fifo,
+         const std::optional<model::Program>& transfer, int every, int wait, int steps, int at_once, bool fifo,
          double jitter, std::vector<std::pair<int, double>> stragglers, std::uint64_t seed) {
         model::Job job{.cluster = cluster, .forward = forward, .backward = backward, .update = update};
         for (auto& [ready, program] : buckets) job.buckets.push_back({ready, std::move(program)});
         job.overhead = overhead;
         if (transfer) job.transfer = {every, wait, *transfer};
         job.steps = steps;
-        job.tracks = tracks;
+        job.at_once = at_once;
         job.sharing = fifo ? model::Sharing::kFifo : model::Sharing::kFair;
         job.jitter = jitter;
         job.stragglers = std::move(stragglers);
@@ -298,7 +298,7 @@ void bind_steps(py::module_& module) {
       },
       py::arg("cluster"), py::arg("forward"), py::arg("backward"), py::arg("update"), py::arg("buckets"),
       py::kw_only(), py::arg("overhead") = 0.0, py::arg("transfer") = std::nullopt, py::arg("every") = 0,
-      py::arg("wait") = 0, py::arg("steps") = 1, py::arg("tracks") = 2, py::arg("fifo") = false,
+      py::arg("wait") = 0, py::arg("steps") = 1, py::arg("at_once") = 2, py::arg("fifo") = false,
       py::arg("jitter") = 0.0, py::arg("stragglers") = std::vector<std::pair<int, double>>{},
       py::arg("seed") = std::uint64_t{0});
 }

@@ -14,7 +14,7 @@ std::size_t fusion_threshold(const Config& config, int ranks) {
   return static_cast<std::size_t>(config.fusion_threshold);
 }
 
-std::shared_ptr<execute::Lane> LaneFactory::make(LaneId id, execute::TrackFabrics fabrics,
+std::shared_ptr<execute::Lane> LaneFactory::make(LaneId id, execute::LaneFabrics fabrics,
                                                  DeviceMediumPtr medium, bool threads) {
   const Config& config = parts_.config;
   execute::LaneOptions options{config.progress_timeout, fusion_threshold(config, parts_.rank_info.size)};

@@ -59,9 +59,9 @@ TEST_CASE("buckets by csc lose nothing, and all ranks choose the same chunks", "
   const bool two_nodes = GENERATE(false, true);
   if (two_nodes && size != 4) return;
   const std::string norms = GENERATE("same", "previous");
-  const TwoTracks tracks(2, 2);
+  const TwoFabrics fabrics(2, 2);
   SessionWorld world(size, {}, [&](runtime::SessionParts& parts) {
-    if (two_nodes) parts.fabrics = tracks.of(parts.rank_info.rank);
+    if (two_nodes) parts.fabrics = fabrics.of(parts.rank_info.rank);
   });
   std::vector<std::array<Course, kBuckets>> courses(static_cast<std::size_t>(size));
   world.run([&](Session& session, int rank) -> std::string {

@@ -69,9 +69,9 @@ TEST_CASE("a technique sums through the levels of its fabric, two batches at onc
   constexpr int kSteps = 10;
   const auto [nodes, members] = GENERATE(std::pair(2, 2), std::pair(3, 2), std::pair(2, 3));
   const int size = nodes * members;
-  const TwoTracks tracks(nodes, members);
+  const TwoFabrics fabrics(nodes, members);
   SessionWorld world(size, {},
-                     [&](runtime::SessionParts& parts) { parts.fabrics = tracks.of(parts.rank_info.rank); });
+                     [&](runtime::SessionParts& parts) { parts.fabrics = fabrics.of(parts.rank_info.rank); });
   world.run([&](Session& session, int rank) -> std::string {
     std::vector<std::unique_ptr<TechniqueBucket>> buckets;
     for (std::size_t b = 0; b < kBuckets; ++b) {

@@ -66,9 +66,9 @@ TEST_CASE("several buckets by cyclic are under way at once, and nothing is lost"
   const int size = GENERATE(1, 2, 3, 4);
   const bool two_nodes = GENERATE(false, true);
   if (two_nodes && size != 4) return;
-  const TwoTracks tracks(2, 2);
+  const TwoFabrics fabrics(2, 2);
   SessionWorld world(size, {}, [&](runtime::SessionParts& parts) {
-    if (two_nodes) parts.fabrics = tracks.of(parts.rank_info.rank);
+    if (two_nodes) parts.fabrics = fabrics.of(parts.rank_info.rank);
   });
   std::vector<std::array<Course, kBuckets>> courses(static_cast<std::size_t>(size));
   world.run([&](Session& session, int rank) -> std::string {

@@ -114,11 +114,11 @@ class SessionWorld {
       parts.channel =
           std::make_unique<StoppableChannel>(control.channel(rank), stopped[static_cast<std::size_t>(rank)],
                                              orders_sent, orders_read[static_cast<std::size_t>(rank)]);
-      parts.fabrics = execute::one_track(collective::make_inproc_fabric(data, world));
-      parts.make_fabrics = [this](const Group& group) -> Result<execute::TrackFabrics> {
+      parts.fabrics = execute::one_fabric(collective::make_inproc_fabric(data, world));
+      parts.make_fabrics = [this](const Group& group) -> Result<execute::LaneFabrics> {
         auto fabric = hubs.fabric(group);
         if (!fabric.ok()) return fabric.status();
-        return execute::one_track(std::move(fabric).value());
+        return execute::one_fabric(std::move(fabric).value());
       };
       if (change) change(parts);
       sessions.push_back(std::make_unique<runtime::Session>(std::move(parts)));

@@ -36,7 +36,7 @@ class InstantFabric final : public collective::Fabric {
 // A lane of one rank, whose operations a lane step carries out.
 struct Solo {
   explicit Solo(const LaneOptions& options)
-      : lane(LaneId{}, one_track(std::make_unique<InstantFabric>()), completer, timeline, abort, options,
+      : lane(LaneId{}, one_fabric(std::make_unique<InstantFabric>()), completer, timeline, abort, options,
              {[](const wire::Stuck&) {}, [](const wire::Abort&) {}}) {}
 
   // Sums `tensors` of them in one order. Returns how often the lane allocated for it.
