@@ -130,7 +130,7 @@ class Fabric {
   // its peers of each level. Returns this fabric alone if its group is flat, or if parts of a level have
   // different numbers of members, so that no fabric has all peers. They belong to this fabric. Call them only
   // while this fabric has no call in progress. The same number on all members.
-  [[nodiscard]] virtual std::span<Fabric* const> levels() = 0;
+  [[nodiscard]] virtual std::span<Fabric* const> level_fabrics() = 0;
   [[nodiscard]] const FabricCapabilities& capabilities() const { return capabilities_; }
 
  protected:
@@ -146,21 +146,21 @@ class Fabric {
 
 // Returns the fabric within this member's node, or null: it is alone there, or the group is flat and goes
 // over several nodes, of which then every member counts as one.
-[[nodiscard]] inline Fabric* node_level(Fabric& fabric) {
-  Fabric* const innermost = fabric.levels().front();
+[[nodiscard]] inline Fabric* node_fabric(Fabric& fabric) {
+  Fabric* const innermost = fabric.level_fabrics().front();
   return innermost->capabilities().within_node ? innermost : nullptr;
 }
 
 // Returns the fabrics between nodes, innermost first; none: the group is on one node.
-[[nodiscard]] inline std::span<Fabric* const> levels_across(Fabric& fabric) {
-  return fabric.levels().subspan(node_level(fabric) == nullptr ? 0 : 1);
+[[nodiscard]] inline std::span<Fabric* const> fabrics_across(Fabric& fabric) {
+  return fabric.level_fabrics().subspan(node_fabric(fabric) == nullptr ? 0 : 1);
 }
 
 // Returns the number of members of each level, the node first; 1: there is no fabric within the node.
 [[nodiscard]] inline std::vector<int> level_sizes(Fabric& fabric) {
   std::vector<int> sizes;
-  if (node_level(fabric) == nullptr) sizes.push_back(1);
-  for (const Fabric* level : fabric.levels()) sizes.push_back(level->group().size());
+  if (node_fabric(fabric) == nullptr) sizes.push_back(1);
+  for (const Fabric* level : fabric.level_fabrics()) sizes.push_back(level->group().size());
   return sizes;
 }
 

@@ -86,10 +86,10 @@ class Workspace {
   [[nodiscard]] virtual FramePool& frames() = 0;
 
   // Returns the fabrics inside nodes, between them and so on, innermost first; one: the group is flat.
-  [[nodiscard]] std::span<collective::Fabric* const> levels() { return fabric().levels(); }
+  [[nodiscard]] std::span<collective::Fabric* const> levels() { return fabric().level_fabrics(); }
   // Return the fabric within this rank's node (null: there is none), and those between nodes.
-  [[nodiscard]] collective::Fabric* node() { return collective::node_level(fabric()); }
-  [[nodiscard]] std::span<collective::Fabric* const> across() { return collective::levels_across(fabric()); }
+  [[nodiscard]] collective::Fabric* node() { return collective::node_fabric(fabric()); }
+  [[nodiscard]] std::span<collective::Fabric* const> across() { return collective::fabrics_across(fabric()); }
 };
 
 // Makes the call that reduces `buffer` as the bucket's own elements would be.

@@ -15,8 +15,8 @@ Lane::Lane(LaneId id, LaneFabrics fabrics, Completer& completer, timeline::Timel
       faults_(std::move(faults)),
       executors_(std::move(fabrics), abort, options),
       group_(fabric().group()),
-      levels_(collective::level_sizes(executors_.first().fabric())),
-      gpu_levels_(options.gpu ? gpu::gpu_level_sizes(executors_.first().fabric(), options.gpu->fabric.wish)
+      level_sizes_(collective::level_sizes(executors_.first().fabric())),
+      gpu_level_sizes_(options.gpu ? gpu::gpu_level_sizes(executors_.first().fabric(), options.gpu->fabric.wish)
                               : std::vector<int>()),
       make_region_(fabric().capabilities().make_region),
       waker_(executors_.wakers(), options.schedule_lock ? fabric().capabilities().announcements : nullptr),

@@ -70,8 +70,8 @@ class Lane {
   [[nodiscard]] const Group& group() const { return group_; }
   // Returns the number of members of each level, as in compress::Technique::state_bytes(), of the fabric for
   // memory of this kind. Any thread.
-  [[nodiscard]] const std::vector<int>& levels(DeviceType device) const {
-    return device == DeviceType::kGpu ? gpu_levels_ : levels_;
+  [[nodiscard]] const std::vector<int>& level_sizes(DeviceType device) const {
+    return device == DeviceType::kGpu ? gpu_level_sizes_ : level_sizes_;
   }
   // Returns the first executor's fabric. Any thread may call the functions of it that LaneExecutors::first()
   // names. Not after close_fabrics().
@@ -153,7 +153,7 @@ class Lane {
 
   LaneExecutors executors_;  // only the holder of the token uses them, but for fabric()
   const Group group_;
-  const std::vector<int> levels_, gpu_levels_;
+  const std::vector<int> level_sizes_, gpu_level_sizes_;
   const RegionMaker make_region_;
   LaneWaker waker_;
   submit::TensorTable table_;

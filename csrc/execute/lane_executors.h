@@ -38,7 +38,8 @@ class LaneExecutors {
   // Only the first executor takes batches on a GPU. `abort` outlives the executors.
   LaneExecutors(LaneFabrics fabrics, const AbortToken& abort, const LaneOptions& options);
 
-  // Returns the first executor. Any thread may ask its fabric for name(), group(), levels() and any_thread().
+  // Returns the first executor. Any thread may ask its fabric for name(), group(), level_fabrics() and
+  // any_thread().
   [[nodiscard]] const BatchExecutor& first() const { return all_.front()->batches; }
   [[nodiscard]] BatchExecutor& first() { return all_.front()->batches; }
   [[nodiscard]] const std::vector<std::unique_ptr<LaneExecutor>>& all() const { return all_; }

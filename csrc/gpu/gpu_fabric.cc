@@ -215,7 +215,7 @@ GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOp
       cpu_(cpu),
       options_(std::move(options)),
       counters_(std::move(counters)),
-      levels_(levels_of(cpu, options_.wish)) {}
+      levels_(level_fabrics_of(cpu, options_.wish)) {}
 
 GpuFabric::~GpuFabric() = default;
 
@@ -286,7 +286,7 @@ bool GpuFabric::poisoned() const {
   return cpu_.poisoned() || (staged_ && staged_->poisoned()) || (faster_ && faster_->poisoned());
 }
 
-std::span<Fabric* const> GpuFabric::levels() { return chosen_ == nullptr ? flat() : chosen_->levels(); }
+std::span<Fabric* const> GpuFabric::level_fabrics() { return chosen_ == nullptr ? flat() : chosen_->level_fabrics(); }
 
 Status GpuFabric::health() {
   return chosen_ == nullptr ? Status{} : chosen_->capabilities().device->health();

@@ -57,8 +57,9 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
   // memory or MPI, where only the host waits. False before they have chosen.
   [[nodiscard]] bool device_never_waits() const { return chosen_ != nullptr && !nccl_; }
   // Returns the levels of the fabric that the members have chosen; only itself before that.
-  [[nodiscard]] std::span<collective::Fabric* const> levels() override;
-  // Returns false if levels() will have more than itself when the members have chosen. Equal on all members.
+  [[nodiscard]] std::span<collective::Fabric* const> level_fabrics() override;
+  // Returns false if level_fabrics() will have more than itself when the members have chosen. Equal on all
+  // members.
   [[nodiscard]] bool knows_levels() const { return levels_.empty() || chosen_ != nullptr; }
 
  private:

@@ -131,7 +131,7 @@ Status Bucket::set_technique(std::string_view text) {
   const std::optional<DType> dtype = adapter::dtype_of(range_.type);
   if (!dtype) return Status::invalid("bucket '" + name() + "' has a dtype that the core cannot reduce");
   BucketElements elements{pool_->device(), *dtype, range_.count(), slices()};
-  const Result<std::vector<int>> levels = pool_->levels();
+  const Result<std::vector<int>> levels = pool_->level_sizes();
   if (!levels.ok()) return levels.status();
   ROUNDELAY_RETURN_IF_ERROR(technique_.choose(text, std::move(elements), *levels));
   return technique_state().status();

@@ -50,7 +50,7 @@ class Bucket final : public GradientGroup {
 
   // Chooses the technique that reduces the bucket from the next submit() on: TechniqueChoice::choose(). Call
   // it when all gradients were added. Errors: kUnavailable too if the bucket is in flight; those of
-  // Context::levels() and Accelerator::stream_for().
+  // Context::level_sizes() and Accelerator::stream_for().
   [[nodiscard]] Status set_technique(std::string_view text);
   // Returns TechniqueChoice::state(), for use in the current stream: the next submit() waits for that stream.
   // Undefined: there is none. Errors: those of Accelerator::stream_for.

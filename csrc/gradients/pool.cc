@@ -138,10 +138,10 @@ Result<complete::Handle> GradientPool::allreduce(const PoolRange& range, const s
                          *std::move(request), {process_set_, false}, {}, technique.technique);
 }
 
-Result<std::vector<int>> GradientPool::levels() const {
+Result<std::vector<int>> GradientPool::level_sizes() const {
   const auto context = adapter::current_context();
   if (!context.ok()) return context.status();
-  return (*context)->levels(process_set_, device().is_cpu() ? DeviceType::kCpu : DeviceType::kGpu);
+  return (*context)->level_sizes(process_set_, device().is_cpu() ? DeviceType::kCpu : DeviceType::kGpu);
 }
 
 Result<adapter::OperandPtr> GradientPool::operand(const PoolRange& range, bool cast_back) const {

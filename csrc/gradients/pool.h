@@ -95,8 +95,8 @@ class GradientPool {
                                                    const adapter::ReductionArguments& reduction,
                                                    bool cast_back, const TechniqueUse& technique) const;
   // Returns the number of members of each level of the process set, innermost first. Errors: those of
-  // Context::levels().
-  [[nodiscard]] Result<std::vector<int>> levels() const;
+  // Context::level_sizes().
+  [[nodiscard]] Result<std::vector<int>> level_sizes() const;
 
   // Counts how often an entry's values had to move out, as somebody held its last tensor.
   [[nodiscard]] std::int64_t moved_out() const;

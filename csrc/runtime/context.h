@@ -81,7 +81,7 @@ class Context {
   // Returns the sizes of the levels of the set's fabric for memory of this kind, the node first: {4, 2} for
   // two nodes with four ranks each, {4} for one, {1, 8} for a fabric without levels over several nodes. Equal
   // on all ranks. Any thread. Errors: kInvalidArgument (unknown id, or this rank is no member).
-  virtual Result<std::vector<int>> levels(ProcessSetId id, DeviceType device) = 0;
+  virtual Result<std::vector<int>> level_sizes(ProcessSetId id, DeviceType device) = 0;
 
   // Returns true if the operation is done. Errors: kInvalidArgument (unknown handle).
   virtual Result<bool> poll(complete::Handle handle) = 0;

@@ -96,7 +96,7 @@ class DeviceFabric final : public Fabric {
   [[nodiscard]] const Group& group() const override { return parts_.medium.state->group; }
   [[nodiscard]] bool any_thread() const override { return parts_.medium.any_thread; }
   [[nodiscard]] bool poisoned() const override { return programs_.poisoned() || parts_.staged.poisoned(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
   Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!parts_.medium.state->poison.ok()) return parts_.medium.state->poison;

@@ -26,7 +26,7 @@ class AlgorithmFabric final : public Fabric {
   Result<std::unique_ptr<PendingCall>> start(const Call& call) override;
   [[nodiscard]] bool any_thread() const override { return options_.any_thread; }
   [[nodiscard]] bool poisoned() const override { return !state_->poison.ok(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
  private:
   const std::shared_ptr<FabricState> state_;  // calls in progress hold it too

@@ -168,7 +168,7 @@ class LevelsFabric final : public Fabric {
   [[nodiscard]] bool poisoned() const override {
     return !state_->poison.ok() || std::ranges::any_of(state_->all, &Fabric::poisoned);
   }
-  [[nodiscard]] std::span<Fabric* const> levels() override {
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override {
     return state_->parts.main.plan.even() ? std::span<Fabric* const>(state_->levels) : flat();
   }
 

@@ -150,7 +150,7 @@ class ShmFabric final : public Fabric {
   [[nodiscard]] const Group& group() const override { return state_->group(); }
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return !state_->poison.ok(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
   Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;

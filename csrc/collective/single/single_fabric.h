@@ -17,7 +17,7 @@ class SingleFabric final : public Fabric {
   Result<std::unique_ptr<PendingCall>> start(const Call& call) override;
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return false; }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
  private:
   const Group group_;

@@ -43,7 +43,7 @@ class StagedFabric final : public Fabric {
   [[nodiscard]] bool poisoned() const override {
     return !state_->poison.ok() || state_->resources.cpu.poisoned();
   }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
   Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;

@@ -72,10 +72,10 @@ Result<std::vector<int>> Session::ranks_of(ProcessSetId id) {
   return std::move(set->ranks);
 }
 
-Result<std::vector<int>> Session::levels(ProcessSetId id, DeviceType device) {
+Result<std::vector<int>> Session::level_sizes(ProcessSetId id, DeviceType device) {
   const Result<std::shared_ptr<execute::Lane>> lane = sets_.lane_for_use(id);
   if (!lane.ok()) return lane.status();
-  return (*lane)->levels(device);
+  return (*lane)->level_sizes(device);
 }
 
 void Session::end_wait() {

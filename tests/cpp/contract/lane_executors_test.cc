@@ -55,7 +55,7 @@ class CountedFabric final : public collective::Fabric {
   }
   [[nodiscard]] bool any_thread() const override { return inner_->any_thread(); }
   [[nodiscard]] bool poisoned() const override { return inner_->poisoned(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return inner_->levels(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return inner_->level_fabrics(); }
 
  private:
   const std::unique_ptr<Fabric> inner_;

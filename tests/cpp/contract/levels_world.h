@@ -114,7 +114,7 @@ class WatchedFabric final : public Fabric {
   [[nodiscard]] const Group& group() const override { return inner_->group(); }
   [[nodiscard]] bool any_thread() const override { return inner_->any_thread(); }
   [[nodiscard]] bool poisoned() const override { return inner_->poisoned(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
   Result<std::unique_ptr<collective::PendingCall>> start(const Call& call) override {
     auto started = inner_->start(call);
     if (!started.ok()) return started.status();

@@ -45,7 +45,7 @@ class GatedFabric final : public collective::Fabric {
   }
   [[nodiscard]] bool any_thread() const override { return inner_->any_thread(); }
   [[nodiscard]] bool poisoned() const override { return inner_->poisoned(); }
-  [[nodiscard]] std::span<collective::Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<collective::Fabric* const> level_fabrics() override { return flat(); }
 
  private:
   class Gated final : public collective::PendingCall {

@@ -21,7 +21,7 @@ class WithinNode final : public collective::Fabric {
   }
   [[nodiscard]] bool any_thread() const override { return inner_->any_thread(); }
   [[nodiscard]] bool poisoned() const override { return inner_->poisoned(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
  private:
   const std::unique_ptr<Fabric> inner_;

@@ -49,7 +49,7 @@ class ExploredFabric final : public collective::Fabric {
   }
   [[nodiscard]] bool any_thread() const override { return false; }
   [[nodiscard]] bool poisoned() const override { return false; }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
   [[nodiscard]] std::uint64_t calls() const { return calls_; }
 
  private:

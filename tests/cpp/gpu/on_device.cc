@@ -211,7 +211,7 @@ class OnDevice final : public Fabric {
   [[nodiscard]] const Group& group() const override { return fabric_->group(); }
   [[nodiscard]] bool any_thread() const override { return fabric_->any_thread(); }
   [[nodiscard]] bool poisoned() const override { return fabric_->poisoned(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
   Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     const bool here = !is_absent(collective::options_of(call), group().index);

@@ -37,7 +37,7 @@ class GpuBucket final : private submit::Results {
         region_(std::move(region)),
         technique_(technique),
         state_bytes_(
-            technique->state_bytes(kCount, DType::kFloat32, session.levels(0, DeviceType::kGpu).value())),
+            technique->state_bytes(kCount, DType::kFloat32, session.level_sizes(0, DeviceType::kGpu).value())),
         state_(device.gpu.allocate(0, state_bytes_ + 1).value()) {
     static_cast<void>(device.gpu.zero(0, state_.get(), state_bytes_, device.producer));
   }
@@ -190,7 +190,7 @@ TEST_CASE("before the ranks know the levels of their GPUs, a bucket goes densely
   const TechniquePtr technique = compress::make_technique("topk:density=0.1").value();
   GpuWorld world(4, "two_level", true, true, {}, 2);
   world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
-    if (session.levels(0, DeviceType::kGpu).value() != std::vector{2, 2}) return "other levels";
+    if (session.level_sizes(0, DeviceType::kGpu).value() != std::vector{2, 2}) return "other levels";
     auto region = session.make_region(0, kKey, kBytes, 0);
     if (!region.ok()) return region.status().message();
     GpuBucket bucket(session, device, *region, technique);

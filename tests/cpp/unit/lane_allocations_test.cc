@@ -27,7 +27,7 @@ class InstantFabric final : public collective::Fabric {
   }
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return false; }
-  [[nodiscard]] std::span<collective::Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<collective::Fabric* const> level_fabrics() override { return flat(); }
 
  private:
   const Group group_{0, {0}, 0};

@@ -65,7 +65,7 @@ class GatedFabric final : public collective::Fabric {
   }
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return gate_.poisoned; }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return levels_; }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return levels_; }
 
  private:
   Gate& gate_;
