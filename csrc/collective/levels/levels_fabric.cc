@@ -14,7 +14,7 @@ namespace roundelay::collective {
 namespace {
 
 // Returns all fabrics of the stages, the first stage's first.
-std::vector<Fabric*> fabrics_of(const PlanParts& parts) {
+std::vector<Fabric*> fabrics_of(const LevelsPlan& parts) {
   std::vector<Fabric*> all;
   for (const StageFabrics& stage : parts.stages) {
     for (const auto& fabric : stage.of_groups) all.push_back(fabric.get());
@@ -23,7 +23,7 @@ std::vector<Fabric*> fabrics_of(const PlanParts& parts) {
 }
 
 // Returns the media's names, from the inside out: "shm+mpi".
-std::string name_of(const PlanParts& parts) {
+std::string name_of(const LevelsPlan& parts) {
   std::string name;
   std::string_view last;
   for (const Fabric* const fabric : fabrics_of(parts)) {
@@ -35,7 +35,7 @@ std::string name_of(const PlanParts& parts) {
 }
 
 // Returns "between nodes: 2 x 3", or the same inside the node.
-std::string stages_of(const PlanParts& parts, bool in_node) {
+std::string stages_of(const LevelsPlan& parts, bool in_node) {
   std::string text;
   for (std::size_t stage = 0; stage < parts.stages.size(); ++stage) {
     if (parts.stages[stage].in_node != in_node) continue;
@@ -54,14 +54,14 @@ std::string levels_text(const levels::MemberPlan& plan) {
   return text;
 }
 
-levels::NamedPlan named(const PlanParts& parts) {
+levels::NamedLevelsPlan named(const LevelsPlan& parts) {
   return {parts, levels_text(parts.plan), {stages_of(parts, false), stages_of(parts, true)}};
 }
 
-std::vector<levels::NamedPlan> named_plans(const LevelsParts& parts) {
-  std::vector<levels::NamedPlan> plans;
+std::vector<levels::NamedLevelsPlan> named_plans(const LevelsParts& parts) {
+  std::vector<levels::NamedLevelsPlan> plans;
   plans.push_back(named(parts.main));
-  for (const PlanParts& other : parts.others) plans.push_back(named(other));
+  for (const LevelsPlan& other : parts.others) plans.push_back(named(other));
   return plans;
 }
 
@@ -69,7 +69,7 @@ std::vector<levels::NamedPlan> named_plans(const LevelsParts& parts) {
 std::vector<Fabric*> all_fabrics(const LevelsParts& parts) {
   std::vector<Fabric*> all = fabrics_of(parts.main);
   all.push_back(parts.flat.get());
-  for (const PlanParts& other : parts.others) {
+  for (const LevelsPlan& other : parts.others) {
     for (Fabric* const fabric : fabrics_of(other)) {
       if (std::ranges::find(all, fabric) == all.end()) all.push_back(fabric);
     }

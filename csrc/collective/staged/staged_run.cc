@@ -58,7 +58,7 @@ Status StagedRun::fetch_all() {
 
 // A barrier has no bytes, but it too waits for the work that is in the stream before it.
 Status StagedRun::fetch(StartedStep& started) {
-  const Step& step = started.step;
+  const StagedStep& step = started.step;
   const bool bytes = step.from != nullptr && step.given.bytes > 0;
   if (bytes) {
     ROUNDELAY_RETURN_IF_ERROR(resources_.runtime.copy(
@@ -113,7 +113,7 @@ Result<bool> StagedRun::begin(const StartedStep& started) {
 }
 
 Status StagedRun::send_up(const StartedStep& started) {
-  const Step& step = started.step;
+  const StagedStep& step = started.step;
   if (step.to == nullptr || step.result.bytes == 0) return {};
   ROUNDELAY_RETURN_IF_ERROR(resources_.runtime.copy(
       resources_.device, step.to, started.block->data() + step.result.offset, step.result.bytes, stream_));

@@ -47,7 +47,7 @@ class StagedRun {
 
  private:
   struct StartedStep {
-    Step step;
+    StagedStep step;
     PinnedBlock* block = nullptr;  // null: the step has no bytes
     GpuEventPtr done;              // reached when the bytes have come down; null: none have to
   };
@@ -63,7 +63,7 @@ class StagedRun {
   StagedResources& resources_;
   const Call& call_;
   const GpuStream stream_;
-  const Plan plan_;
+  const StagedPlan plan_;
   std::deque<StartedStep> started_;     // steps that have begun and are not over
   std::unique_ptr<PendingCall> crossing_;   // the CPU's call of the first one; null: its bytes come down
   std::uint64_t begun_ = 0, over_ = 0;  // steps

@@ -79,7 +79,7 @@ class Csc final : public Technique {
   }
 
   Task run(Workspace& workspace, Bucket bucket) const override {
-    const Plan plan = plan_of(options_, shape_of(bucket), bucket.run);
+    const RunPlan plan = plan_of(options_, shape_of(bucket), bucket.run);
     return plan.in_place ? run_in_place(workspace, bucket) : run_by_message(workspace, bucket, plan);
   }
 
@@ -104,11 +104,11 @@ class Csc final : public Technique {
   [[nodiscard]] std::span<float> norms_in(const Bucket& bucket) const;
   [[nodiscard]] std::span<std::uint32_t> indices_in(const Bucket& bucket, std::size_t chosen) const;
 
-  Status begin(Workspace& workspace, const Bucket& bucket, const Plan& plan, std::byte* message) const;
-  Status fill(Workspace& workspace, const Bucket& bucket, const Plan& plan, std::byte* message) const;
-  Status spread(Workspace& workspace, const Bucket& bucket, const Plan& plan, const std::byte* message) const;
+  Status begin(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, std::byte* message) const;
+  Status fill(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, std::byte* message) const;
+  Status spread(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, const std::byte* message) const;
   Task run_in_place(Workspace& workspace, Bucket bucket) const;
-  Task run_by_message(Workspace& workspace, Bucket bucket, Plan plan) const;
+  Task run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const;
 
   const Options options_;
   const std::string text_;
@@ -155,7 +155,7 @@ Status copy_dense(Arithmetic& math, const ChunkMap& map, Make make) {
 }
 
 // Takes the dense elements into the message, and the others into the residual, whose norms it computes.
-Status Csc::begin(Workspace& workspace, const Bucket& bucket, const Plan& plan, std::byte* message) const {
+Status Csc::begin(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, std::byte* message) const {
   Arithmetic& math = workspace.math();
   const ChunkMap map = map_in(bucket);
   std::byte* const values = bucket.buffer.data();
@@ -191,7 +191,7 @@ Status Csc::begin(Workspace& workspace, const Bucket& bucket, const Plan& plan, 
   return math.copy({&along, 1});
 }
 
-Status Csc::fill(Workspace& workspace, const Bucket& bucket, const Plan& plan, std::byte* message) const {
+Status Csc::fill(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, std::byte* message) const {
   if (plan.chosen == 0) return {};
   workspace.span("gather");
   const std::span<const std::uint32_t> indices = indices_in(bucket, plan.chosen);
@@ -203,7 +203,7 @@ Status Csc::fill(Workspace& workspace, const Bucket& bucket, const Plan& plan, s
 }
 
 // Brings the sums to their places.
-Status Csc::spread(Workspace& workspace, const Bucket& bucket, const Plan& plan,
+Status Csc::spread(Workspace& workspace, const Bucket& bucket, const RunPlan& plan,
                    const std::byte* message) const {
   workspace.span("scatter");
   std::byte* const values = bucket.buffer.data();
@@ -223,7 +223,7 @@ Status Csc::spread(Workspace& workspace, const Bucket& bucket, const Plan& plan,
   });
 }
 
-Task Csc::run_by_message(Workspace& workspace, Bucket bucket, Plan plan) const {
+Task Csc::run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const {
   Arithmetic& math = workspace.math();
   const std::span<float> norms = norms_in(bucket);
   const std::span<std::uint32_t> indices = indices_in(bucket, plan.chosen);

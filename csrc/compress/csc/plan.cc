@@ -38,11 +38,11 @@ std::size_t chosen_in(const Options& options, const BucketShape& shape, std::uin
   return quota(options.share, options.before, map_of(options, shape).lossy_chunks(), run);
 }
 
-Plan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run) {
+RunPlan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run) {
   const ChunkMap map = map_of(options, shape);
   const DType wire = shape.dtype == DType::kFloat32 ? options.wire.value_or(shape.dtype) : shape.dtype;
   const Quotas quotas(options, map.lossy_chunks(), shape.dtype, wire);
-  Plan plan{};
+  RunPlan plan{};
   plan.chunking = chunking_of(options, shape.count);
   plan.dtype = shape.dtype;
   plan.wire = wire;

@@ -31,7 +31,7 @@ enum class Agreement : std::uint8_t {
   kAfter    // they travel after the message, because it has another type, or there is none
 };
 
-struct Plan {
+struct RunPlan {
   Chunking chunking;
   DType dtype, wire;
   std::size_t chosen;   // the number of chunks to send
@@ -47,7 +47,7 @@ struct Plan {
 };
 
 // Returns the plan of run number `run` (Bucket::run) of a bucket with this shape.
-[[nodiscard]] Plan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run);
+[[nodiscard]] RunPlan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run);
 // Returns how many chunks that run sends.
 [[nodiscard]] std::size_t chosen_in(const Options& options, const BucketShape& shape, std::uint64_t run);
 

@@ -53,7 +53,7 @@ struct Matrix {
   }
 };
 
-struct Layout {
+struct FactorLayout {
   std::vector<Matrix> matrices;
   std::vector<Slice> dense;         // the parameters that go densely
   std::size_t dense_elements = 0;   // the number of their elements
@@ -62,8 +62,8 @@ struct Layout {
 
 // Returns the layout of a bucket with this shape. Precondition: the number of columns divides the number of a
 // parameter's elements. A matrix never has a higher rank than it has rows or columns.
-[[nodiscard]] inline Layout layout_of(const Options& options, const BucketShape& shape) {
-  Layout layout;
+[[nodiscard]] inline FactorLayout layout_of(const Options& options, const BucketShape& shape) {
+  FactorLayout layout;
   for (std::size_t i = 0; i < shape.parameters.size(); ++i) {
     const Slice& slice = shape.parameters[i];
     const std::size_t columns = options.columns[i];

@@ -46,7 +46,7 @@ Run::Run(const Options& options, Workspace& workspace, const Bucket& bucket)
 
 Result<Run> Run::make(const Options& options, Workspace& workspace, const Bucket& bucket) {
   Run run(options, workspace, bucket);
-  const Layout& layout = run.layout_;
+  const FactorLayout& layout = run.layout_;
   const Result<std::byte*> factors = workspace.scratch((layout.left + layout.right) * size_of(run.real_));
   if (!factors.ok()) return factors.status();
   const std::size_t longest = std::max(layout.dense_elements + layout.left, layout.right);

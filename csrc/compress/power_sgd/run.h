@@ -61,7 +61,7 @@ class Run {
   const Options& options_;
   Arithmetic& math_;
   const Bucket bucket_;
-  const Layout layout_;
+  const FactorLayout layout_;
   const DType dtype_, real_,
       wire_;  // the types of the bucket's elements, of residual and factors, of messages
   const Place place_;

@@ -32,7 +32,7 @@ Lossy lossy_of(const ChunkMap& map, const Slice& shard) {
 
 }  // namespace
 
-Plan plan_of(const Options& options, const BucketShape& shape, Place place, std::uint64_t run) {
+RunPlan plan_of(const Options& options, const BucketShape& shape, Place place, std::uint64_t run) {
   const ChunkMap map(shape.count, shape.parameters, 1, options.dense);
   const DType wire = shape.dtype == DType::kFloat32 ? options.wire.value_or(shape.dtype) : shape.dtype;
   const Slice shard = shard_of(shape.count, place);

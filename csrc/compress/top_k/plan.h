@@ -29,7 +29,7 @@ struct Options {
   bool short_indices = false;  // the short form of indices (message.h)
 };
 
-struct Plan {
+struct RunPlan {
   DType dtype, wire;         // the types of the bucket's elements, and of those in messages
   Slice shard;               // this rank's elements in the bucket
   std::vector<Slice> dense;  // the shard's elements that go densely; first: counted from the shard's first
@@ -45,6 +45,6 @@ struct Plan {
 };
 
 // Returns the plan of the rank at `place` in its node for run number `run` (Bucket::run).
-[[nodiscard]] Plan plan_of(const Options& options, const BucketShape& shape, Place place, std::uint64_t run);
+[[nodiscard]] RunPlan plan_of(const Options& options, const BucketShape& shape, Place place, std::uint64_t run);
 
 }  // namespace roundelay::compress::top_k

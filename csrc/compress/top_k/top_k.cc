@@ -90,7 +90,7 @@ class TopK final : public Technique {
     return options_.momentum.factor != 0 ? 2 * residual : residual;
   }
   Task run(Workspace& workspace, Bucket bucket) const override {
-    Plan plan = plan_of(options_, {bucket.count, bucket.reduction.dtype, bucket.parameters},
+    RunPlan plan = plan_of(options_, {bucket.count, bucket.reduction.dtype, bucket.parameters},
                         place_in(workspace), bucket.run);
     return plan.in_place ? run_in_place(workspace, bucket)
                          : run_by_message(workspace, bucket, std::move(plan));
@@ -99,7 +99,7 @@ class TopK final : public Technique {
 
  private:
   Task run_in_place(Workspace& workspace, Bucket bucket) const;
-  Task run_by_message(Workspace& workspace, Bucket bucket, Plan plan) const;
+  Task run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const;
 
   const Options options_;
   const std::string text_;
@@ -140,7 +140,7 @@ Task TopK::run_in_place(Workspace& workspace, Bucket bucket) const {
   co_return Status{};
 }
 
-Task TopK::run_by_message(Workspace& workspace, Bucket bucket, Plan plan) const {
+Task TopK::run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const {
   Fabric* const node = workspace.node();
   const Place place = place_in(workspace);
   const LevelScales scales = collective::scales_of_levels(bucket.reduction, place.members);

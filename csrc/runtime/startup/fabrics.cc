@@ -215,14 +215,14 @@ Status Fabrics::make_stages(const Group& group, const LevelPlan& plan, bool in_n
   return first;
 }
 
-Result<collective::PlanParts> Fabrics::make_plan(const Group& group, const LevelPlan& plan,
+Result<collective::LevelsPlan> Fabrics::make_plan(const Group& group, const LevelPlan& plan,
                                                  const std::vector<collective::StageFabrics>& inside) {
   std::vector<collective::StageFabrics> stages(plan.plan.stages.size());
   for (std::size_t stage = 0; stage < stages.size() && plan.in_node(stage); ++stage) {
     stages[stage] = inside[stage];
   }
   ROUNDELAY_RETURN_IF_ERROR(make_stages(group, plan, false, stages));
-  return collective::PlanParts{plan.plan, std::move(stages), {.shard_bytes = plan.shard_bytes}};
+  return collective::LevelsPlan{plan.plan, std::move(stages), {.shard_bytes = plan.shard_bytes}};
 }
 
 // Either all nodes use levels or none does: the members tell each other over the flat fabric, which needs no
@@ -235,7 +235,7 @@ Result<Fabrics::LevelsAttempt> Fabrics::try_levels(const Group& group, const std
   const auto failed = first_failure(**flat, inner.ok(), Deadline::after(config_.start_timeout));
   if (!failed.ok()) return failed.status();
   if (*failed == group.size()) {
-    std::vector<collective::PlanParts> made;
+    std::vector<collective::LevelsPlan> made;
     for (const LevelPlan& plan : plans) {
       auto parts = make_plan(group, plan, inside);
       if (!parts.ok()) return parts.status();

@@ -91,7 +91,7 @@ class Fabrics {
   Status make_stages(const Group& group, const LevelPlan& plan, bool in_node,
                      std::vector<collective::StageFabrics>& stages);
   // Makes a plan whose stages inside the nodes are made.
-  Result<collective::PlanParts> make_plan(const Group& group, const LevelPlan& plan,
+  Result<collective::LevelsPlan> make_plan(const Group& group, const LevelPlan& plan,
                                           const std::vector<collective::StageFabrics>& inside);
   Result<LevelsAttempt> try_levels(const Group& group, const std::vector<LevelPlan>& plans);
   // Called when a group uses the backend's fabric because of `why`. Logs that if `warns`. Errors:

@@ -18,7 +18,7 @@ struct PlansWorld {
   PlansWorld() {
     for (int index = 0; index < 8; ++index) {
       collective::LevelsParts parts = main.of(index, kCut);
-      collective::PlanParts own = other.of(index, kCut).main;
+      collective::LevelsPlan own = other.of(index, kCut).main;
       own.stages.front() = parts.main.stages.front();
       parts.others.push_back(std::move(own));
       fabrics.push_back(collective::make_levels_fabric(std::move(parts)));
