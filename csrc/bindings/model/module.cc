@@ -211,7 +211,7 @@ void bind_collectives(py::module_& module) {
 }
 
 void bind_techniques(py::module_& module) {
-  using model::Bucket, model::Cluster;
+  using model::Payload, model::Cluster;
   module.def(
       "dense",
       [](const Cluster& cluster, double bytes, double element, double wire) {
@@ -243,7 +243,7 @@ void bind_techniques(py::module_& module) {
       },
       py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("rank") = 2.0,
       py::arg("rows") = 0.0, py::arg("columns") = 0.0);
-  const auto plain = [&module](const char* name, model::Program (*function)(const Cluster&, const Bucket&)) {
+  const auto plain = [&module](const char* name, model::Program (*function)(const Cluster&, const Payload&)) {
     module.def(
         name,
         [function](const Cluster& cluster, double bytes) {
