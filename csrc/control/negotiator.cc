@@ -113,8 +113,8 @@ void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
 bool Negotiator::take_inbox(TimePoint now) {
   ControlInbox::Contents contents = inbox_.take();
   for (const auto& task : contents.tasks) task();
-  for (const LaneId id : contents.flushes) {
-    if (LaneControl* const lane = lanes_.find(id)) lane->flush_requested = true;
+  for (const LaneId id : contents.end_linger) {
+    if (LaneControl* const lane = lanes_.find(id)) lane->end_linger = true;
   }
   for (auto& message : contents.messages) act_on(std::move(message), now);
   return !contents.tasks.empty() || !contents.messages.empty();
@@ -155,7 +155,7 @@ void Negotiator::on_lost(int from, const Status& why) {
 }
 
 bool Negotiator::send_reports(TimePoint now) {
-  const bool flush = inbox_.take_flush();
+  const bool end_linger = inbox_.take_end_of_linger();
   const bool leaving = inbox_.leaving();
   bool moved = false;
   if (leaving) tickets_.leave();
@@ -163,7 +163,7 @@ bool Negotiator::send_reports(TimePoint now) {
     if (lane.closed) continue;
     if (leaving) lane.participant.leave();
     take_submissions(lane);
-    if (std::exchange(lane.flush_requested, false) || flush) lane.participant.flush();
+    if (std::exchange(lane.end_linger, false) || end_linger) lane.participant.end_linger();
     auto failed = lane.participant.take_failed();
     moved = moved || !failed.empty();  // a caller may wait for one of these: it must look before it sleeps
     fail_submissions(id, std::move(failed));
@@ -245,7 +245,7 @@ void Negotiator::on_order(const wire::Order& order) {
   if (applied->unlock) {
     ++link_.counters().unlocks;
     sink_.unlock(order.lane, *applied->unlock);
-    lane->flush_requested = true;  // callers that wait for announced submissions have requested no flush
+    lane->end_linger = true;  // callers that wait for announced submissions have not asked for it
   }
   for (auto& ordered : applied->operations) {
     sink_.execute(order.lane, order.sequence, std::move(ordered));

@@ -30,7 +30,7 @@ Status Coordinator::on_report(int member, const wire::Report& report, TimePoint 
     return Status::internal("rank " + std::to_string(rank_of(member)) + " has frozen, but there is no lock");
   }
   ROUNDELAY_RETURN_IF_ERROR(take_requests(member, report, now));
-  flush_ = flush_ || report.flush;
+  end_linger_ = end_linger_ || report.end_linger;
   if (report.leaving && left_by_ < 0) left_by_ = rank_of(member);
   if (report.removing) removing_[static_cast<std::size_t>(member)] = true;
   applied_.forget();
@@ -183,8 +183,8 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   if (removed) fail_incomplete(now);
   // All ready requests go now: some are without members that take part again from the next order on.
   const bool last = joins_.take_ended() || removed;
-  const bool fire = !left && !ready_.empty() && (last || ready_.fires(flush_, now));
-  flush_ = false;
+  const bool fire = !left && !ready_.empty() && (last || ready_.fires(end_linger_, now));
+  end_linger_ = false;
   if (!fire && failures_.empty() && !left && !last) return std::nullopt;
 
   wire::Order order;
@@ -204,7 +204,7 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
       [&](const auto& period) { return lock::lockable(period, request_of); }};
   if (schedule_.begin_if_periodic(order, rules)) {
     table_.clear();  // each member takes back its requests
-    flush_ = false;
+    end_linger_ = false;
   }
   return order;
 }

@@ -121,7 +121,7 @@ class Coordinator {
   std::vector<bool> removing_;  // one for each member
   int left_by_ = -1;            // the first world rank that left
   bool takes_tickets_ = false;
-  bool flush_ = false;
+  bool end_linger_ = false;
   bool closed_ = false;  // the last order is out
 };
 

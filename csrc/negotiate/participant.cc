@@ -70,23 +70,24 @@ std::vector<std::string> Participant::take_reportable() {
 std::optional<wire::Report> Participant::take_report() {
   if (lock_.active) return take_report_of_freeze();
   const std::vector<std::string> names = take_reportable();
-  // A flush covers what was reported so far. It changes nothing if nothing was reported since the last flush.
-  const bool flush = std::exchange(flush_wanted_, false) && (unflushed_ || !names.empty());
+  // The request concerns what was reported so far. It changes nothing if nothing was reported since the last
+  // one.
+  const bool end_linger = std::exchange(end_linger_wanted_, false) && (may_linger_ || !names.empty());
   const bool leaving = leaving_ && !leave_reported_;
   const bool removing = removing_ && !removal_reported_ && !any_deferred();
-  const bool changed = !names.empty() || flush || leaving || removing || report_applied_;
+  const bool changed = !names.empty() || end_linger || leaving || removing || report_applied_;
   if (!changed) return std::nullopt;
 
   wire::Report report;
   report.lane = lane_;
   report.last_order = last_order_;
-  report.flush = flush;
+  report.end_linger = end_linger;
   report.leaving = leaving;
   report.removing = removing;
   leave_reported_ = leave_reported_ || leaving;
   removal_reported_ = removal_reported_ || removing;
   report_applied_ = false;
-  unflushed_ = !flush;
+  may_linger_ = !end_linger;
   fill(report, names);
   return report;
 }
@@ -269,7 +270,7 @@ Status Participant::apply_lock(const wire::Lock& lock, Applied& applied) {
   lock_ = {};
   lock_.active = true;
   // The coordinator has dropped these reports too: they are made again after the lock.
-  leave_reported_ = removal_reported_ = unflushed_ = false;
+  leave_reported_ = removal_reported_ = may_linger_ = false;
   return {};
 }
 

@@ -32,8 +32,9 @@ class Participant {
   // Adds the next submission of its name. It fails at once if a peer has failed it before (see
   // take_failed()).
   void submit(const wire::Submission& submission);
-  // Makes the next report ask for orders of all that is ready: a caller waits for what was submitted so far.
-  void flush() { flush_wanted_ = true; }
+  // Makes the next report ask for orders of all that is ready, without lingering: a caller waits for what was
+  // submitted so far.
+  void end_linger() { end_linger_wanted_ = true; }
   // Makes the next report say that this rank leaves: it called shutdown().
   void leave() { leaving_ = true; }
   // Makes a report say that this rank removes the process set, when all its submissions are reported. Nothing
@@ -90,8 +91,8 @@ class Participant {
   const LaneId lane_;
   const int member_;
   std::uint64_t last_order_ = 0;  // sequence of the newest order that was applied
-  bool flush_wanted_ = false;
-  bool unflushed_ = false;  // something was reported since the last flush
+  bool end_linger_wanted_ = false;
+  bool may_linger_ = false;  // something was reported since the linger was last ended
   bool leaving_ = false;
   bool leave_reported_ = false;
   bool removing_ = false;

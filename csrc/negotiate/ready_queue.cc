@@ -37,8 +37,8 @@ void ReadyQueue::push(ReportedRequest reported, std::vector<std::int32_t> absent
                     std::move(absent), std::move(reported.values)});
 }
 
-bool ReadyQueue::fires(bool flush, TimePoint now) const {
-  return !ready_.empty() && negotiate::fires(bytes_, oldest_, now, flush, fire_);
+bool ReadyQueue::fires(bool end_linger, TimePoint now) const {
+  return !ready_.empty() && negotiate::fires(bytes_, oldest_, now, end_linger, fire_);
 }
 
 Deadline ReadyQueue::next_due() const {

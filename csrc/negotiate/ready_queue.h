@@ -1,7 +1,7 @@
 // Keeps the requests that all members have reported, until an order takes them. Pure.
 //
-// Requests gather until fuse's firing rule (theta, a flush, the linger) lets them go together. The order
-// lists them as fused operations and names each by its cache id.
+// Requests wait for more of them until the firing rule (fusion_plan.h) lets them go together: at theta, or
+// when the linger ends. The order lists them as fused operations and names each by its cache id.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,10 @@ class ReadyQueue {
   // `absent`: members (ascending) that have joined and skip the operation.
   void push(ReportedRequest reported, std::vector<std::int32_t> absent, TimePoint now);
   [[nodiscard]] bool empty() const { return ready_.empty(); }
-  // Returns true if the firing rule lets the requests go now. `flush`: a member waits for them.
-  [[nodiscard]] bool fires(bool flush, TimePoint now) const;
-  // Returns the time at which the requests go, if no flush comes: now if theta is reached, else when the
-  // linger of the oldest request ends.
+  // Returns true if the firing rule lets the requests go now. `end_linger`: a member waits for them.
+  [[nodiscard]] bool fires(bool end_linger, TimePoint now) const;
+  // Returns the time at which the requests go, if nobody ends the linger: now if theta is reached, else when
+  // the linger of the oldest request ends.
   [[nodiscard]] Deadline next_due() const;
 
   // Cuts requests into fused operations by the same plan. Nothing: `cache` lacks an id, as one was evicted.

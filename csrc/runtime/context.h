@@ -91,7 +91,7 @@ class Context {
   virtual std::optional<Status> wait(complete::Handle handle, Deadline deadline) = 0;
   // Asks for orders of all that is ready, without lingering. Call it when the step's last gradient is
   // submitted.
-  virtual void flush() = 0;
+  virtual void end_linger() = 0;
 
   // Mark the time in which the calling thread computes nothing because it waits for communication. Calls may
   // be nested, and several threads may wait. stats() counts such time as exposed while an operation is under

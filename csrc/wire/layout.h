@@ -102,7 +102,7 @@ void layout(auto& io, Is<Report> auto& m) {
   layout(io, m.lane);
   io.integer("report.last_order", m.last_order);
   bool frozen = m.frozen.has_value(), contributes = !m.contributions.empty();
-  io.flags("report.flags", m.flush, m.leaving, m.removing, frozen, contributes);
+  io.flags("report.flags", m.end_linger, m.leaving, m.removing, frozen, contributes);
   io.present(frozen, m.frozen, [&](auto& count) { io.integer("report.frozen", count); });
   io.list("report.requests", m.requests, kLeastRequest, [&](auto& request) { layout(io, request); });
   io.runs("report.cached", m.cached);

@@ -88,7 +88,7 @@ struct Contribution {
 struct Report {
   LaneId lane;
   std::uint64_t last_order = 0;  // the newest order that this rank had applied when it wrote the report
-  bool flush = false;            // order what is ready: a caller waits, or the step's last gradient is there
+  bool end_linger = false;       // order what is ready: a caller waits, or the step's last gradient is there
   bool leaving = false;          // this rank called shutdown(): order nothing more that needs it
   bool removing = false;         // this rank removes the process set: its last report for this lane
   // A rank that freezes under a schedule lock sets it: it has announced so many positions, and announces no

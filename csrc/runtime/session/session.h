@@ -69,7 +69,7 @@ class Session final : public Context, private control::NegotiationSink {
   std::optional<Status> wait(complete::Handle handle, Deadline deadline) override {
     return operations_.wait(handle, deadline);
   }
-  void flush() override { operations_.flush(); }
+  void end_linger() override { operations_.end_linger(); }
   void begin_wait() override { handles_.begin_wait(); }
   void end_wait() override;
   [[nodiscard]] std::map<std::string, std::int64_t> stats() const override;

@@ -127,23 +127,23 @@ bool UserOperations::wait_until_done(complete::Handle handle, Deadline deadline)
     return true;
   }
   if (!lane || !lane->table().scheduled()) {
-    inbox_.request_flush(id);
+    inbox_.request_end_of_linger(id);
   } else if (lane->table().waited_for(handle)) {
     lane->note_unreported();
   }
   return engine_.wait(handle, id, deadline);
 }
 
-bool UserOperations::anything_to_flush() const {
+bool UserOperations::anything_lingers() const {
   const auto lanes = sets_.lanes();
   return std::any_of(lanes.begin(), lanes.end(), [](const auto& lane) {
     return !lane->goes_by_schedule() && lane->table().in_flight() > 0;
   });
 }
 
-void UserOperations::flush() {
-  if (!anything_to_flush()) return;
-  inbox_.request_flush();
+void UserOperations::end_linger() {
+  if (!anything_lingers()) return;
+  inbox_.request_end_of_linger();
   engine_.wake();
 }
 

@@ -37,14 +37,14 @@ class UserOperations {
 
   Result<bool> poll(complete::Handle handle) const;
   std::optional<Status> wait(complete::Handle handle, Deadline deadline);
-  void flush();
+  void end_linger();
 
  private:
   std::string refuse_gpu(int index);
   Result<complete::Handle> add(execute::Lane& lane, submit::Entry entry, bool blocking);
   void add_error(execute::Lane& lane, wire::Request request);
   bool wait_until_done(complete::Handle handle, Deadline deadline);
-  [[nodiscard]] bool anything_to_flush() const;
+  [[nodiscard]] bool anything_lingers() const;
 
   ProcessSets& sets_;
   complete::HandleTable& handles_;

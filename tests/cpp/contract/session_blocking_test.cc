@@ -127,7 +127,7 @@ TEST_CASE("a call that blocks is negotiated while its thread runs an earlier ope
   world.run([&](Session& session, int) -> std::string {
     Flight first{std::vector<float>(8, 1.0F)};
     if (const Status s = take_off(session, "first", first); !s.ok()) return s.message();
-    session.flush();
+    session.end_linger();
     // Both ranks' lanes have the operation and keep it.
     while (world.orders_sent == orders_before) std::this_thread::yield();
     std::this_thread::sleep_for(milliseconds(20));

@@ -81,7 +81,7 @@ TEST_CASE("buckets by csc lose nothing, and all ranks choose the same chunks", "
         const Status status = buckets[b]->start("b" + std::to_string(b), ReduceOp::kSum, flush);
         if (!status.ok()) return status.message();
       }
-      session.flush();
+      session.end_linger();
       std::size_t chunks = 0;
       for (std::size_t b = 0; b < kBuckets; ++b) {
         if (const Status status = buckets[b]->finish(); !status.ok()) return status.message();

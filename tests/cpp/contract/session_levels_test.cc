@@ -85,7 +85,7 @@ TEST_CASE("a technique sums through the levels of its fabric, two batches at onc
         const Status status = buckets[b]->start("b" + std::to_string(b));
         if (!status.ok()) return status.message();
       }
-      session.flush();
+      session.end_linger();
       for (std::size_t b = 0; b < kBuckets; ++b) {
         if (const Status status = buckets[b]->finish(); !status.ok()) return status.message();
         if (!buckets[b]->outcome().applied) return "the technique did not apply";

@@ -87,7 +87,7 @@ TEST_CASE("several buckets by cyclic are under way at once, and nothing is lost"
         const Status status = bucket.start("b" + std::to_string(b), ReduceOp::kSum, flush);
         if (!status.ok()) return status.message();
       }
-      session.flush();
+      session.end_linger();
       for (std::size_t b = 0; b < kBuckets; ++b) {
         if (const Status status = buckets[b]->finish(); !status.ok()) return status.message();
         if (!buckets[b]->outcome().applied) return "the technique did not apply";
@@ -151,7 +151,7 @@ TEST_CASE("techniques repeat under a schedule lock, and a flush in between", "[s
         const Status status = bucket->start(bucket == &first ? "a" : "b", ReduceOp::kSum, flush);
         if (!status.ok()) return status.message();
       }
-      session.flush();
+      session.end_linger();
       for (TechniqueBucket* bucket : {&first, &second}) {
         if (const Status status = bucket->finish(); !status.ok()) return status.message();
         if (!bucket->outcome().applied) return "the technique did not apply";

@@ -159,7 +159,7 @@ inline void stop_inside_a_set(SessionWorld& world, Trip& last_of_silent, int sil
     const Status started = trip.start(session, request_of(Operation::kAllreduce, "stuck"));
     if (!started.ok()) return started.message();
     if (rank == silent) {
-      session.flush();
+      session.end_linger();
       while (world.orders_sent < orders_before + 1) std::this_thread::yield();
       world.stop(silent);
       return {};

@@ -62,7 +62,7 @@ void require_nothing_is_lost(int nodes, int members, std::size_t count, TextOf t
         const Status status = buckets[b]->start("b" + std::to_string(b), ReduceOp::kSum, step % 20 == 13);
         if (!status.ok()) return status.message();
       }
-      session.flush();
+      session.end_linger();
       for (std::size_t b = 0; b < kBuckets; ++b) {
         if (const Status status = buckets[b]->finish(); !status.ok()) return status.message();
         if (!buckets[b]->outcome().applied) return "the technique did not apply";

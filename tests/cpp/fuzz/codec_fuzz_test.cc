@@ -127,7 +127,7 @@ Request random_request(Source& source) {
 Report random_report(Source& source) {
   Report report{.lane = source.lane(),
                 .last_order = source.number<std::uint64_t>(),
-                .flush = source.coin(),
+                .end_linger = source.coin(),
                 .leaving = source.coin(),
                 .removing = source.coin(),
                 .frozen = {},

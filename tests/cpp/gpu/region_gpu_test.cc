@@ -76,7 +76,7 @@ TEST_CASE("buckets of a region on a GPU are reduced where they lie", "[session][
       for (Bucket* bucket : {&first, &second}) {
         if (const Status started = bucket->start(session, mine); !started.ok()) return started.message();
       }
-      session.flush();
+      session.end_linger();
       for (Bucket* bucket : {&first, &second}) {
         if (auto wrong = bucket->expect(session, static_cast<float>(3 * round)); !wrong.empty()) return wrong;
       }

@@ -171,7 +171,7 @@ TEST_CASE("techniques on a GPU have the CPU's results", "[session][gpu][techniqu
     if (std::string wrong = meet(session, device); !wrong.empty()) return wrong;
     for (int step = 0; step < kSteps; ++step) {
       Status status = bucket.start(session, gradients(rank, step), flushes(step));
-      session.flush();
+      session.end_linger();
       if (status.ok()) status = bucket.wait(session);
       if (!status.ok()) return status.message();
     }
@@ -196,7 +196,7 @@ TEST_CASE("before the ranks know the levels of their GPUs, a bucket goes densely
     GpuBucket bucket(session, device, *region, technique);
     for (int step = 0; step < 2; ++step) {
       Status status = bucket.start(session, gradients(rank, step), false);
-      session.flush();
+      session.end_linger();
       if (status.ok()) status = bucket.wait(session);
       if (!status.ok()) return status.message();
       if (bucket.applied() != (step > 0)) return "a wrong outcome in step " + std::to_string(step);

@@ -144,7 +144,7 @@ class World {
     }
     ++place.step;
     place.stage = 0;
-    if (pick(4) == 0) ranks[r]->negotiator.inbox().request_flush();
+    if (pick(4) == 0) ranks[r]->negotiator.inbox().request_end_of_linger();
     return true;
   }
 
@@ -170,7 +170,7 @@ class World {
     thread.next += scripts[r].threads;
     thread.waits_for = submission.name;
     thread.counts_there = std::make_unique<complete::Waiters::Scope>(lane.table.waiters());
-    ranks[r]->negotiator.inbox().request_flush();
+    ranks[r]->negotiator.inbox().request_end_of_linger();
     return true;
   }
 
@@ -193,7 +193,7 @@ class World {
     Lane& world = ranks[r]->world();
     if (stage == 0) {
       if (!world.submit({.name = name, .shape = {}, .cacheable = false}, false)) return false;
-      ranks[r]->negotiator.inbox().request_flush(LaneId{});
+      ranks[r]->negotiator.inbox().request_end_of_linger(LaneId{});
       stage = 1;
     }
     return !world.waits_for(name);

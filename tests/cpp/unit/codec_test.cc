@@ -52,7 +52,7 @@ Report full_report() {
   Report report;
   report.lane = {.process_set = kMaxU32, .device = kMinI32};
   report.last_order = kMaxU64;
-  report.flush = true;
+  report.end_linger = true;
   report.leaving = true;
   report.removing = true;
   report.frozen = kMaxU64;

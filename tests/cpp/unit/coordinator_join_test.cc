@@ -75,7 +75,7 @@ TEST_CASE("all have joined: the last one, the largest counters, behind everythin
   CHECK(desk.coordinator.waiting() == 0);
   CHECK_FALSE(desk.order());
   desk.everyone({request_of("a")});  // nobody is absent any more
-  desk.flush(0);
+  desk.end_linger(0);
   CHECK(desk.order()->operations == Operations{{{{1, "a"}}, {}, {}}});
   desk.everyone({join_of()});
   CHECK(desk.order()->joined == wire::Joined{12, counters_of(5, 7)});

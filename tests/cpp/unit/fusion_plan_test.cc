@@ -117,7 +117,7 @@ TEST_CASE("theta closes an operation", "[fusion]") {
           FusedOperations{{0, 1}, {2, 3}, {4}});
 }
 
-TEST_CASE("ready tensors fire at theta, at a flush, or after the linger", "[fusion]") {
+TEST_CASE("ready tensors fire at theta, or at the end of the linger", "[fusion]") {
   const FireLimits limits{.theta_bytes = 1000, .linger = milliseconds(2)};
   const TimePoint start{milliseconds(100)};
   REQUIRE_FALSE(fires(999, start, start + milliseconds(1), false, limits));

@@ -226,26 +226,26 @@ TEST_CASE("what was reported in full survives the eviction of its older id", "[n
   CHECK_FALSE(participant.take_report());
 }
 
-TEST_CASE("a flush is reported once, and only behind something new", "[negotiate][participant]") {
+TEST_CASE("an end of the linger is reported once, and only behind something new", "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
-  participant.flush();
+  participant.end_linger();
   CHECK_FALSE(participant.take_report());
   participant.submit(request_of("a"));
-  REQUIRE_FALSE(participant.take_report()->flush);
-  participant.flush();
-  const auto flushed = participant.take_report();
-  REQUIRE(flushed);
-  CHECK(flushed->flush);
-  CHECK(flushed->requests.empty());
-  participant.flush();
+  REQUIRE_FALSE(participant.take_report()->end_linger);
+  participant.end_linger();
+  const auto asked = participant.take_report();
+  REQUIRE(asked);
+  CHECK(asked->end_linger);
+  CHECK(asked->requests.empty());
+  participant.end_linger();
   CHECK_FALSE(participant.take_report());
   participant.submit(request_of("b"));
-  participant.flush();
+  participant.end_linger();
   const auto both = participant.take_report();
   REQUIRE(both);
-  CHECK(both->flush);
+  CHECK(both->end_linger);
   CHECK(both->requests.size() == 1);
-  participant.flush();
+  participant.end_linger();
   CHECK_FALSE(participant.take_report());
 }
 
