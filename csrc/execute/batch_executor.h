@@ -41,7 +41,7 @@ class BatchExecutor {
   // Runs the batch's task to its first call: the tensors are where the fabric can work on them. `timed`: on a
   // GPU, asks the device for its times.
   [[nodiscard]] Status prepare(Batch& batch, bool timed);
-  // Starts the batch's first call, whose deadline is options.patience() and the time for its bytes.
+  // Starts the batch's first call, whose deadline is options.call_timeout() and the time for its bytes.
   [[nodiscard]] Status start(Batch& batch);
   // Moves a started batch on. Never blocks. kDone comes once.
   [[nodiscard]] Result<Progress> advance(Batch& batch);

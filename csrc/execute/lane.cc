@@ -25,7 +25,7 @@ Lane::Lane(LaneId id, LaneFabrics fabrics, Completer& completer, timeline::Timel
       recorder_(timeline, executors_.counters(), group_.index == 0),
       schedule_(table_, queue_, waker_, recorder_,
                 {faults_.wake_negotiator, [this](const Status& why) { report_schedule(why); }}),
-      gpu_watch_(options.gpu ? options.gpu->sequencer : nullptr, options.patience(true), recorder_) {}
+      gpu_watch_(options.gpu ? options.gpu->sequencer : nullptr, options.call_timeout(true), recorder_) {}
 
 Lane::~Lane() {
   // There are batches only if nobody has run the lane to the end of its work.

@@ -33,7 +33,7 @@ struct LaneOptions {
   // that the program has enqueued before the call, such as the rest of backward, here and at the peers. No
   // rank knows how long that takes, so a device gets ten times the limit: more than a step takes, but not for
   // ever.
-  [[nodiscard]] Duration patience(bool on_gpu) const { return progress_timeout * (on_gpu ? 10 : 1); }
+  [[nodiscard]] Duration call_timeout(bool on_gpu) const { return progress_timeout * (on_gpu ? 10 : 1); }
 };
 
 }  // namespace roundelay::execute

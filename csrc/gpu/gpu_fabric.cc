@@ -23,7 +23,7 @@ using collective::PendingCall;
 class GpuFabric::CommunicatorSetup final : public PendingCall {
  public:
   CommunicatorSetup(GpuFabric& fabric, const Call& call)
-      : fabric_(fabric), call_(call), deadline_(Deadline::after(fabric.options_.patience)) {}
+      : fabric_(fabric), call_(call), deadline_(Deadline::after(fabric.options_.timeout)) {}
   ~CommunicatorSetup() override {
     current_.reset();  // a call that is dropped before its end poisons its fabric
     if (step_ == Setup::kCall || !fabric_.cpu_.poisoned()) return;
@@ -134,7 +134,7 @@ class GpuFabric::CommunicatorSetup final : public PendingCall {
     const int self = fabric_.group().index, size = fabric_.group().size();
     votes_ = {late_ ? size + self : failure_.ok() ? 2 * size : self};
     // Others may wait as long for a peer.
-    const Deadline deadline = Deadline::after(2 * fabric_.options_.patience);
+    const Deadline deadline = Deadline::after(2 * fabric_.options_.timeout);
     ROUNDELAY_RETURN_IF_ERROR(start(
         fabric_.cpu_,
         collective::AllreduceCall{cpu_options(deadline),

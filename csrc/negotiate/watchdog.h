@@ -20,7 +20,7 @@ namespace roundelay::negotiate {
 // The arbiter waits so long for answers to a liveness check.
 inline constexpr Duration kLivenessCheckTime = std::chrono::milliseconds(1000);
 // A stuck rank waits so long for the arbiter to name a fault. Then it blames the arbiter itself.
-inline constexpr Duration kArbiterPatience = std::chrono::milliseconds(2500);
+inline constexpr Duration kArbiterTimeout = std::chrono::milliseconds(2500);
 
 // One thread at a time: the thread that steps the negotiator.
 class Watchdog {

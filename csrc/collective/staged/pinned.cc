@@ -12,12 +12,12 @@ namespace {
 
 constexpr std::size_t kLeast = std::size_t{64}
                                << 10;  // to pin less would not save much: pinning costs more than the bytes
-constexpr Duration kPatience = std::chrono::milliseconds(250);
+constexpr Duration kTimeout = std::chrono::milliseconds(250);
 
 }  // namespace
 
 PinnedBlock::~PinnedBlock() {
-  const Deadline end = Deadline::after(kPatience);
+  const Deadline end = Deadline::after(kTimeout);
   Backoff backoff;
   Result<bool> over = free();
   for (; over.ok() && !*over && !end.passed(); over = free()) backoff.pause();

@@ -22,7 +22,7 @@ std::shared_ptr<execute::Lane> LaneFactory::make(LaneId id, execute::LaneFabrics
   if (parts_.gpu.runtime != nullptr) {
     const gpu::GpuFabricOptions gpu{.wish = gpu::gpu_fabric_wish(config.gpu_fabric),
                                     .may_share = parts_.ranks_may_share_gpu,
-                                    .patience = config.start_timeout,
+                                    .timeout = config.start_timeout,
                                     .node = bootstrap::node_id(config.node_id),
                                     .medium = std::move(medium)};
     options.gpu = execute::LaneGpu{parts_.gpu, &sequencer_, gpu};

@@ -11,7 +11,7 @@
 namespace roundelay::runtime {
 namespace {
 
-constexpr Duration kClosePatience = std::chrono::seconds(2);
+constexpr Duration kCloseTimeout = std::chrono::seconds(2);
 
 negotiate::CoordinatorOptions coordinator_options(const Config& config, int ranks) {
   negotiate::CoordinatorOptions options;
@@ -144,7 +144,7 @@ Status Session::stop_timeline() {
 void Session::fail(const std::string& why) {
   if (parts_.rank_info.size == 1) return;
   report_fault(why);
-  static_cast<void>(open_lanes_.wait_until_all_closed(Deadline::after(kClosePatience)));
+  static_cast<void>(open_lanes_.wait_until_all_closed(Deadline::after(kCloseTimeout)));
 }
 
 void Session::report_fault(const std::string& why) {
@@ -159,7 +159,7 @@ void Session::shutdown() {
   fail_all(Status::aborted("this rank has called shutdown()"));
   set_changes_.wait_until_over();
   engine_.stop();
-  parts_.channel->close(Deadline::after(kClosePatience));
+  parts_.channel->close(Deadline::after(kCloseTimeout));
   for (const auto& lane : sets_.lanes()) lane_threads_.fail_remaining_work(*lane);
   static_cast<void>(timeline_.close());
 }
