@@ -33,7 +33,7 @@ std::optional<at::Tensor> unless_undefined(at::Tensor tensor) {
 
 std::shared_ptr<const Rule> make_rule(int op, double prescale_factor, double postscale_factor,
                                       ProcessSetId process_set, bool additive, bool sparse_as_dense,
-                                      bool takes_sparse, std::optional<at::ScalarType> wire,
+                                      bool takes_sparse, std::optional<at::ScalarType> wire_type,
                                       std::optional<py::object> compressor) {
   auto rule = std::make_shared<Rule>();
   rule->reduction = {op, prescale_factor, postscale_factor};
@@ -41,7 +41,7 @@ std::shared_ptr<const Rule> make_rule(int op, double prescale_factor, double pos
   rule->additive = additive;
   rule->sparse_as_dense = sparse_as_dense;
   rule->takes_sparse = takes_sparse;
-  rule->wire = wire;
+  rule->wire_type = wire_type;
   if (compressor) rule->compressor = std::make_shared<PythonCompressor>(std::move(*compressor));
   return rule;
 }
@@ -89,10 +89,10 @@ void bind_rule(py::module_& module) {
   py::class_<Rule, std::shared_ptr<Rule>>(module, "Rule")
       .def(py::init([](int op, double prescale_factor, double postscale_factor, ProcessSetId process_set,
                        bool additive, bool sparse_as_dense, bool takes_sparse,
-                       std::optional<at::ScalarType> wire, std::optional<py::object> compressor) {
+                       std::optional<at::ScalarType> wire_type, std::optional<py::object> compressor) {
              return std::const_pointer_cast<Rule>(make_rule(op, prescale_factor, postscale_factor,
                                                             process_set, additive, sparse_as_dense,
-                                                            takes_sparse, wire, std::move(compressor)));
+                                                            takes_sparse, wire_type, std::move(compressor)));
            }),
            py::kw_only(), py::arg("op"), py::arg("prescale_factor") = 1.0, py::arg("postscale_factor") = 1.0,
            py::arg("process_set") = 0, py::arg("additive") = true, py::arg("sparse_as_dense") = true,

@@ -21,10 +21,10 @@
 
 namespace roundelay::gpu {
 
-// Cuts allreduces for levels. The shards are larger than the CPU's: NCCL inside the nodes is far faster
-// than the wire between them, and the staged fabric there cuts a call itself and keeps its pipeline full
-// within one call only. So most tensors cross in one call, with one more queued after it. The bound lets the
-// nodes work on the rest of a tensor while the wire carries a part.
+// Cuts allreduces for levels. The shards are larger than the CPU's: NCCL inside the nodes is far faster than
+// the links between them, and the staged fabric there cuts a call itself and keeps its pipeline full within
+// one call only. So most tensors cross in one call, with one more queued after it. The bound lets the nodes
+// work on the rest of a tensor while the links carry a part.
 inline constexpr collective::LevelsCut kGpuCut{.shard_bytes = 4 * collective::kStagedPieceBytes,
                                                .most_across = 2};
 

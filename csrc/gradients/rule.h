@@ -30,7 +30,7 @@ struct Rule {
   bool additive = true;                // results of several reductions of one gradient may be added
   bool sparse_as_dense = true;         // sparse gradients are made dense
   bool takes_sparse = false;           // others are reduced as they are; false: they are an error
-  std::optional<at::ScalarType> wire;  // fp32 and fp64 gradients travel in this type; nothing: in their own
+  std::optional<at::ScalarType> wire_type;  // fp32 and fp64 gradients travel in this type; nothing: in their own
   std::shared_ptr<Compressor> compressor;  // null: none
 };
 

@@ -26,13 +26,13 @@ std::size_t top(const Cluster& cluster) { return cluster.levels.empty() ? 0 : cl
 
 }  // namespace
 
-Program dense(const Cluster& cluster, const Payload& bucket, double wire) {
+Program dense(const Cluster& cluster, const Payload& bucket, double wire_bytes) {
   const double elements = bucket.bytes / bucket.element;
-  const bool cast = wire != bucket.element;
+  const bool cast = wire_bytes != bucket.element;
   Program program;
-  if (cast) program.stages.push_back(pass(elements * (bucket.element + wire)));
-  append(program, over_levels(cluster, Algorithm::kPairwise, elements * wire));
-  if (cast) program.stages.push_back(pass(elements * (bucket.element + wire)));
+  if (cast) program.stages.push_back(pass(elements * (bucket.element + wire_bytes)));
+  append(program, over_levels(cluster, Algorithm::kPairwise, elements * wire_bytes));
+  if (cast) program.stages.push_back(pass(elements * (bucket.element + wire_bytes)));
   return program;
 }
 
@@ -42,9 +42,9 @@ Program csc(const Cluster& cluster, const Payload& bucket, const CscOptions& opt
   const double kept = elements * options.keep;
   Program program{{pass(3 * bucket.bytes)}};
   append(program, over_levels(cluster, Algorithm::kPairwise, 4 * chunks));
-  program.stages.push_back(pass(kept * (bucket.element + options.wire)));
-  append(program, over_levels(cluster, Algorithm::kPairwise, kept * options.wire));
-  program.stages.push_back(pass(kept * (bucket.element + options.wire)));
+  program.stages.push_back(pass(kept * (bucket.element + options.wire_bytes)));
+  append(program, over_levels(cluster, Algorithm::kPairwise, kept * options.wire_bytes));
+  program.stages.push_back(pass(kept * (bucket.element + options.wire_bytes)));
   return program;
 }
 

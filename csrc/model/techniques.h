@@ -15,10 +15,10 @@ struct Payload {
   double element = 4;  // bytes of one element
 };
 
-// One allreduce over all levels (over_levels(), pairwise). `wire` is the size of an element while it travels,
-// in bytes. If it is not the bucket's, casts are one pass over the memory before the allreduce, and one after
-// it.
-Program dense(const Cluster& cluster, const Payload& bucket, double wire);
+// One allreduce over all levels (over_levels(), pairwise). `wire_bytes` is the size of an element while it
+// travels, in bytes. If it is not the bucket's, casts are one pass over the memory before the allreduce, and
+// one after it.
+Program dense(const Cluster& cluster, const Payload& bucket, double wire_bytes);
 
 // Coarse-grained sparse communication (GradientFlow, arXiv 1902.06855): a pass that adds the residual and
 // computes the chunks' norms, one small allreduce of 4 bytes a chunk, and one dense allreduce of the chosen
@@ -27,7 +27,7 @@ Program dense(const Cluster& cluster, const Payload& bucket, double wire);
 struct CscOptions {
   double keep = 0.1;  // the share of the chunks that are sent, above 0 and at most 1
   double chunk_elements = 32768;
-  double wire = 4;  // bytes of an element while it travels
+  double wire_bytes = 4;  // bytes of an element while it travels
 };
 Program csc(const Cluster& cluster, const Payload& bucket, const CscOptions& options);
 

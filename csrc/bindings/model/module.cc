@@ -214,16 +214,16 @@ void bind_techniques(py::module_& module) {
   using model::Payload, model::Cluster;
   module.def(
       "dense",
-      [](const Cluster& cluster, double bytes, double element, double wire) {
-        return model::dense(cluster, {bytes, element}, wire);
+      [](const Cluster& cluster, double bytes, double element, double wire_bytes) {
+        return model::dense(cluster, {bytes, element}, wire_bytes);
       },
       py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("wire") = 4.0);
   module.def(
       "csc",
       [](const Cluster& cluster, double bytes, double element, double keep, double chunk_elements,
-         double wire) {
+         double wire_bytes) {
         require(keep > 0 && keep <= 1 && chunk_elements >= 1, "keep or chunk_elements is out of range");
-        return model::csc(cluster, {bytes, element}, {keep, chunk_elements, wire});
+        return model::csc(cluster, {bytes, element}, {keep, chunk_elements, wire_bytes});
       },
       py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("keep") = 0.1,
       py::arg("chunk_elements") = 32768.0, py::arg("wire") = 4.0);

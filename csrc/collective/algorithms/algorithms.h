@@ -34,7 +34,7 @@ Program pipelined_tree_allreduce(Exchange& net, const AllreduceCall& call);  // 
 // Shards are cut into pieces of at most this. Measured over MPI's shared memory: 128 KiB to 512 KiB are alike
 // within the noise, smaller ones cost context switches where ranks outnumber cores.
 inline constexpr std::size_t kPieceBytes = 256 << 10;
-// The number of pieces of a shard that are on their way at once, so that the wire is busy while one is
+// The number of pieces of a shard that are on their way at once, so that the link is busy while one is
 // reduced.
 inline constexpr std::size_t kWindow = 4;
 

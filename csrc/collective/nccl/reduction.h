@@ -9,7 +9,7 @@
 namespace roundelay::collective::nccl {
 
 struct ReductionPlan {
-  DType wire = DType::kFloat32;  // the type that NCCL reduces; where elements have to be widened, a wider one
+  DType nccl_type = DType::kFloat32;  // the type that NCCL reduces; where elements have to be widened, a wider one
   Scale before;                  // a kernel scales each part
   platform::NcclCommunicator::Reduction reduction{};
   Scale after;  // a kernel scales the result

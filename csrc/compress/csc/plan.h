@@ -20,7 +20,7 @@ struct Options {
   kernels::LocalMomentum momentum;
   bool masking = true;         // the momentum becomes zero where it was sent
   bool by_last_norms = false;  // the norms of the last run choose the chunks
-  std::optional<DType> wire;   // the type in which fp32 elements travel; none: their own
+  std::optional<DType> wire_type;   // the type in which fp32 elements travel; none: their own
 };
 
 // The time at which the ranks agree on the norms of a run that is not in place. They always do: a norm that
@@ -33,13 +33,13 @@ enum class Agreement : std::uint8_t {
 
 struct RunPlan {
   Chunking chunking;
-  DType dtype, wire;
+  DType dtype, wire_type;
   std::size_t chosen;   // the number of chunks to send
   bool in_place;        // all chunks go, where they lie, and there is no message
   bool by_last;         // the norms of the last run choose
   Agreement agreement;  // has no meaning for a run in place
   // The message has norms (if they go with it), dense elements and chunks. The dense elements and the chunks
-  // begin here, in elements of `wire`.
+  // begin here, in elements of `wire_type`.
   std::size_t dense_at, chunks_at;
   std::size_t room;   // elements of the message's memory, which has room for whole chunks
   std::size_t sent;   // elements of the message that travel: its last chunk may be short

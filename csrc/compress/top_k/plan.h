@@ -24,13 +24,13 @@ struct Options {
   std::uint64_t share = 0;           // the share of lossy elements to send, in units of 2^-32 (quota.h)
   kernels::LocalMomentum momentum;
   bool masking = true;        // the momentum becomes zero where it was sent
-  std::optional<DType> wire;  // the type in which fp32 elements travel; none: their own
+  std::optional<DType> wire_type;  // the type in which fp32 elements travel; none: their own
   kernels::TopKRule rule;
   bool short_indices = false;  // the short form of indices (message.h)
 };
 
 struct RunPlan {
-  DType dtype, wire;         // the types of the bucket's elements, and of those in messages
+  DType dtype, wire_type;         // the types of the bucket's elements, and of those in messages
   Slice shard;               // this rank's elements in the bucket
   std::vector<Slice> dense;  // the shard's elements that go densely; first: counted from the shard's first
   std::size_t dense_count;   // the number of these

@@ -36,8 +36,8 @@ Status Shard::take_dense(std::byte* to) const {
   Copies copies(workspace_.math());
   for (const Slice& slice : plan_.dense) {
     const std::byte* const from = values() + slice.first * size_of(plan_.dtype);
-    ROUNDELAY_RETURN_IF_ERROR(copies.add({to, from, slice.count, plan_.wire, plan_.dtype}));
-    to += slice.count * size_of(plan_.wire);
+    ROUNDELAY_RETURN_IF_ERROR(copies.add({to, from, slice.count, plan_.wire_type, plan_.dtype}));
+    to += slice.count * size_of(plan_.wire_type);
   }
   ROUNDELAY_RETURN_IF_ERROR(copies.end());
   for (const Slice& slice : plan_.dense) {
@@ -119,7 +119,7 @@ Status Shard::add(std::byte* message, const Sums& sums) const {
   const Scale prescale = bucket_.reduction.prescale;
   if (plan_.dense_count > 0) {
     const kernels::GpuCopy widened{sums.wide, MessageLayout::dense(message), plan_.dense_count, type(),
-                                   plan_.wire};
+                                   plan_.wire_type};
     ROUNDELAY_RETURN_IF_ERROR(math.copy({&widened, 1}));
     if (!prescale.identity())
       ROUNDELAY_RETURN_IF_ERROR(math.scale(sums.wide, plan_.dense_count, type(), prescale));

@@ -6,7 +6,7 @@
 //   y = the sum of g over the node                       a reduce-scatter in the node
 //   u = e + y                                            or, with local momentum, kernels::accumulate()
 //   I = k indices of large |u| (kernels/top_k.h)         each node has others
-//   s = u at I, rounded to the type on the wire
+//   s = u at I, rounded to the wire type
 //   z = scale(sum over the nodes of prescale(s at I))    a gather between the nodes; added in their order
 //   result = the shards of z                             an all-gather in the node
 //   e = u - s at I, and u elsewhere                      the momentum becomes 0 at I, unless masking is 0
@@ -14,7 +14,7 @@
 // different numbers of ranks), each rank counts as a node, and its shard is the whole bucket.
 //
 // quota.h has k: over all shards and buckets of a pool a run sends `density` of the elements, within one.
-// With density 1 the bucket goes densely where it lies, unless there is momentum or another type on the wire.
+// With density 1 the bucket goes densely where it lies, unless there is momentum or another wire type.
 //
 // If a node's sum is divided (an average), so is what the residual keeps: it has the units of the mean over
 // the node. Parameters that always go densely travel in the same message, as values without indices. An
@@ -212,8 +212,8 @@ TechniquePtr make(std::span<const Value> values, const std::string& text) {
   options.rule.samplings = static_cast<int>(whole(7));
   options.rule.seed = static_cast<std::uint64_t>(whole(8));
   options.rule.how = word(9) == "mstopk" ? kernels::Selection::kMsTopK : kernels::Selection::kRadix;
-  if (word(10) == "fp16") options.wire = DType::kFloat16;
-  if (word(10) == "bf16") options.wire = DType::kBFloat16;
+  if (word(10) == "fp16") options.wire_type = DType::kFloat16;
+  if (word(10) == "bf16") options.wire_type = DType::kBFloat16;
   return std::make_shared<const TopK>(std::move(options), text);
 }
 
