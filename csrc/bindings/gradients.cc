@@ -151,11 +151,11 @@ void bind_bucket(py::module_& module) {
           "rescale", [](Bucket& self, double factor) { check(self.rescale(factor)); }, py::arg("factor"))
       .def("sent", &sent_by)
       .def_property_readonly("applied",
-                             [](const Bucket& self) { return self.turn() > 0 && self.technique().applied(); })
+                             [](const Bucket& self) { return self.number_in_step() > 0 && self.technique().applied(); })
       .def("flush_next", [](Bucket& self) { self.technique().flush_next(); })
       .def_property_readonly("unflushed", [](const Bucket& self) { return self.technique().unflushed(); })
       .def_property_readonly("traffic", &traffic_of)
-      .def_property_readonly("turn", &Bucket::turn)
+      .def_property_readonly("number_in_step", &Bucket::number_in_step)
       .def("new_step", &Bucket::new_step);
 }
 

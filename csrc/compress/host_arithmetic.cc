@@ -38,7 +38,7 @@ Status HostArithmetic::give_back(std::byte* values, std::byte* residual, std::si
   return {};
 }
 
-Status HostArithmetic::accumulate(std::span<float> norms, const kernels::Kept& kept, std::byte* values,
+Status HostArithmetic::accumulate(std::span<float> norms, const kernels::ResidualState& kept, std::byte* values,
                                   Chunking of, DType dtype) {
   ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
   for (std::size_t i = 0; i < norms.size(); ++i) {
@@ -127,7 +127,7 @@ Status HostArithmetic::top_k(std::span<const float> values, const kernels::TopKR
 
 std::size_t HostArithmetic::top_k_scratch(std::size_t /*count*/) const { return 0; }
 
-Status HostArithmetic::take_pairs(const kernels::Pairs& pairs, const kernels::Kept& kept,
+Status HostArithmetic::take_pairs(const kernels::Pairs& pairs, const kernels::ResidualState& kept,
                                   std::span<const std::int64_t> indices) {
   ROUNDELAY_RETURN_IF_ERROR(check_floating(pairs.type));
   kernels::take_pairs(pairs, kept, indices);

@@ -66,7 +66,7 @@ Status Bucket::submit_in_pool() {
     drop_results();
     return prepared;
   }
-  turn_ = pool_->next_turn();
+  number_in_step_ = pool_->count_submission();
   const Result<complete::Handle> handle =
       pool_->allreduce(range_, next_name(name()), rule().reduction, true, technique_.next());
   if (!handle.ok()) {
@@ -167,7 +167,7 @@ std::vector<compress::Slice> Bucket::slices() const {
 }
 
 std::optional<compress::SentChunks> Bucket::sent() const {
-  return turn_ > 0 && operations() == 1 ? technique_.sent() : std::nullopt;
+  return number_in_step_ > 0 && operations() == 1 ? technique_.sent() : std::nullopt;
 }
 
 Status Bucket::finish() {
@@ -224,7 +224,7 @@ void Bucket::drop_results() {
 void Bucket::new_step() {
   GradientGroup::new_step();
   for (Slot& slot : slots_) slot.taken.reset();
-  turn_ = 0;
+  number_in_step_ = 0;
 }
 
 }  // namespace roundelay::gradients

@@ -107,9 +107,9 @@ class GradientPool {
   [[nodiscard]] std::int64_t cast_back() const { return cast_back_; }
   void completed() { cast_back_ += results_ ? 1 : 0; }
 
-  // Counts the buckets that are submitted in a step. take_turns() returns their number and ends the step.
-  int next_turn() { return ++turns_; }
-  int take_turns() { return std::exchange(turns_, 0); }
+  // Counts the buckets that are submitted in a step. take_submissions() returns their number and ends the step.
+  int count_submission() { return ++submissions_; }
+  int take_submissions() { return std::exchange(submissions_, 0); }
 
  private:
   struct Recorded {
@@ -129,7 +129,7 @@ class GradientPool {
   at::ScalarType result_type_;
   std::optional<Recorded> recorded_;
   std::int64_t cast_back_ = 0;
-  int turns_ = 0;  // the number of buckets submitted in this step
+  int submissions_ = 0;  // the number of buckets submitted in this step
 };
 
 }  // namespace roundelay::gradients

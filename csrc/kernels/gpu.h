@@ -50,7 +50,7 @@ class GpuKernels {
   [[nodiscard]] virtual Status give_back(int device, std::byte* values, std::byte* residual,
                                          std::size_t count, DType dtype, GpuStream stream) = 0;
   // Calls accumulate() of chunks.h for each chunk, and sets norms[i] to its result for chunk i.
-  [[nodiscard]] virtual Status accumulate(int device, float* norms, const Kept& kept, std::byte* values,
+  [[nodiscard]] virtual Status accumulate(int device, float* norms, const ResidualState& kept, std::byte* values,
                                           Chunking of, DType dtype, GpuStream stream) = 0;
   [[nodiscard]] virtual Status mark_overflow(int device, std::byte* value, DType dtype, const float* norms,
                                              std::size_t count, GpuStream stream) = 0;
@@ -88,7 +88,7 @@ class GpuKernels {
   [[nodiscard]] virtual std::size_t top_k_scratch(std::size_t count) const = 0;
 
   // Messages of pairs (pairs.h), with the bits of the CPU's functions. The indices are on the device, too.
-  [[nodiscard]] virtual Status take_pairs(int device, const Pairs& pairs, const Kept& kept,
+  [[nodiscard]] virtual Status take_pairs(int device, const Pairs& pairs, const ResidualState& kept,
                                           std::span<const std::int64_t> indices, GpuStream stream) = 0;
   // A pair whose index is beyond the array is left out, and `pairs.overflow` becomes a NaN.
   [[nodiscard]] virtual Status add_pairs(int device, std::byte* sums, const Pairs& pairs, Scale prescale,

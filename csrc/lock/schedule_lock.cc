@@ -41,15 +41,15 @@ bool ScheduleLock::file(const wire::Request& request, TimePoint now, std::string
   }
   const std::uint64_t position = position_of(found->second, found->second.submissions++);
   const auto place = static_cast<std::size_t>(position - announced_);
-  if (place >= ahead_.size()) ahead_.resize(place + 1, 0);
-  ++ahead_[place];
+  if (place >= unannounced_.size()) unannounced_.resize(place + 1, 0);
+  ++unannounced_[place];
   if (blocked_ > 0) saved_ -= now - counted_until_;
   counted_until_ = now;
   ++blocked_;
-  while (!ahead_.empty() && ahead_.front() == at(announced_).size()) {
-    saved_ += static_cast<std::int64_t>(ahead_.front()) * kSaved;
-    blocked_ -= ahead_.front();
-    ahead_.pop_front();
+  while (!unannounced_.empty() && unannounced_.front() == at(announced_).size()) {
+    saved_ += static_cast<std::int64_t>(unannounced_.front()) * kSaved;
+    blocked_ -= unannounced_.front();
+    unannounced_.pop_front();
     ++announced_;
   }
   saved_ = std::clamp(saved_, Duration{0}, kMostSaved);

@@ -107,8 +107,8 @@ class ScheduleLock {
   bool frozen_ = false;
   std::uint64_t announced_ = 0;
   std::uint64_t entered_ = 0;
-  std::deque<std::size_t> ahead_;  // number of submissions filed at each position from announced_ on
-  std::size_t blocked_ = 0;        // sum of ahead_
+  std::deque<std::size_t> unannounced_;  // number of submissions filed at each position from announced_ on
+  std::size_t blocked_ = 0;        // sum of unannounced_
   bool gathers_ = false;
   Duration saved_{0};                           // what the schedule has saved, as kSaved says
   TimePoint counted_until_{};                   // saved_ has the time of blocked submissions up to here

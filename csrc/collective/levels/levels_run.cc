@@ -16,11 +16,11 @@ std::uint64_t most_steps(const StageFabrics& stage, const LevelsCut& cut) {
 std::vector<StageRun> stage_runs(const LevelsPlan& parts, std::uint64_t chunks) {
   const std::vector<StageFabrics>& stages = parts.stages;
   std::vector<StageRun> runs;
-  std::uint64_t ahead = chunks;  // of the last stage, which gathers nothing by itself
+  std::uint64_t lookahead = chunks;  // of the last stage, which gathers nothing by itself
   for (std::size_t i = stages.size(); i-- > 0;) {
     const bool last = i + 1 == stages.size();
-    runs.emplace_back(StepOrder(chunks, ahead), most_steps(stages[i], parts.cut), last);
-    ahead = (last ? 0 : ahead) + most_steps(stages[i], parts.cut);
+    runs.emplace_back(StepOrder(chunks, lookahead), most_steps(stages[i], parts.cut), last);
+    lookahead = (last ? 0 : lookahead) + most_steps(stages[i], parts.cut);
   }
   std::ranges::reverse(runs);
   return runs;

@@ -100,7 +100,7 @@ class Csc final : public Technique {
     return {residual, norms, norms + each, norms + 2 * each};
   }
   [[nodiscard]] ChunkMap map_in(const Bucket& bucket) const { return map_of(options_, shape_of(bucket)); }
-  [[nodiscard]] kernels::Kept kept_in(const Bucket& bucket) const;
+  [[nodiscard]] kernels::ResidualState kept_in(const Bucket& bucket) const;
   [[nodiscard]] std::span<float> norms_in(const Bucket& bucket) const;
   [[nodiscard]] std::span<std::uint32_t> indices_in(const Bucket& bucket, std::size_t chosen) const;
 
@@ -114,7 +114,7 @@ class Csc final : public Technique {
   const std::string text_;
 };
 
-kernels::Kept Csc::kept_in(const Bucket& bucket) const {
+kernels::ResidualState Csc::kept_in(const Bucket& bucket) const {
   std::byte* const residual = bucket.state.data();
   std::byte* const momentum = residual + places(bucket.count, bucket.reduction.dtype).momentum;
   return {residual, has_momentum() ? momentum : nullptr, options_.momentum};
@@ -159,7 +159,7 @@ Status Csc::begin(Workspace& workspace, const Bucket& bucket, const RunPlan& pla
   Arithmetic& math = workspace.math();
   const ChunkMap map = map_in(bucket);
   std::byte* const values = bucket.buffer.data();
-  const kernels::Kept kept = kept_in(bucket);
+  const kernels::ResidualState kept = kept_in(bucket);
   const std::size_t size = size_of(plan.dtype), kept_size = size_of(residual_type(plan.dtype));
   if (plan.chunks_at > plan.dense_at) {
     workspace.span("dense elements");
@@ -195,7 +195,7 @@ Status Csc::fill(Workspace& workspace, const Bucket& bucket, const RunPlan& plan
   if (plan.chosen == 0) return {};
   workspace.span("gather");
   const std::span<const std::uint32_t> indices = indices_in(bucket, plan.chosen);
-  const kernels::Kept kept = kept_in(bucket);
+  const kernels::ResidualState kept = kept_in(bucket);
   ROUNDELAY_RETURN_IF_ERROR(workspace.math().gather(message + plan.chunks_at * size_of(plan.wire_type),
                                                     kept.residual, plan.chunking, indices, plan.wire_type));
   if (kept.momentum == nullptr || !options_.masking) return {};

@@ -15,7 +15,7 @@ T* as(std::byte* memory) {
 
 }  // namespace
 
-kernels::Kept Shard::kept() const {
+kernels::ResidualState Shard::kept() const {
   std::byte* const residual = bucket_.state.data();
   const bool moves = options_.momentum.factor != 0;
   return {residual, moves ? residual + bucket_.state.size() / 2 : nullptr, options_.momentum};
@@ -93,7 +93,7 @@ Status Shard::fill(std::byte* message) const {
   ROUNDELAY_RETURN_IF_ERROR(accumulate(MessageLayout::overflow(message)));
   const Result<std::span<std::int64_t>> indices = choose();
   if (!indices.ok()) return indices.status();
-  kernels::Kept from = kept();
+  kernels::ResidualState from = kept();
   if (!options_.masking) from.momentum = nullptr;  // it goes on
   return workspace_.math().take_pairs(plan_.message.pairs(message), from, *indices);
 }

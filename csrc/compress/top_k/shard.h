@@ -35,7 +35,7 @@ class Shard {
     return bucket_.buffer.data() + plan_.shard.first * size_of(plan_.dtype);
   }
   [[nodiscard]] DType type() const { return kernels::residual_type(plan_.dtype); }
-  [[nodiscard]] kernels::Kept kept() const;
+  [[nodiscard]] kernels::ResidualState kept() const;
   [[nodiscard]] Result<std::byte*> zeros(std::size_t count) const;
   [[nodiscard]] Status take_dense(std::byte* to) const;
   [[nodiscard]] Status accumulate(float* overflow) const;

@@ -103,7 +103,7 @@ template <typename Real, typename How>
 
 // Works on blocks whose values fit into the first-level cache in the residual's type.
 template <DType kType, typename How, typename Widen>
-[[gnu::always_inline]] inline float accumulate_loop(const Kept& kept, std::byte* values, std::size_t count,
+[[gnu::always_inline]] inline float accumulate_loop(const ResidualState& kept, std::byte* values, std::size_t count,
                                                     How how, Widen widen) {
   using Real = ResidualOf<kType>;
   constexpr std::size_t kSize = sizeof(typename Element<kType>::Stored);
@@ -127,7 +127,7 @@ template <DType kType, typename How, typename Widen>
 
 // Chooses the kind of momentum.
 template <DType kType, typename Widen>
-[[gnu::always_inline]] inline float accumulate_any(const Kept& kept, std::byte* values, std::size_t count,
+[[gnu::always_inline]] inline float accumulate_any(const ResidualState& kept, std::byte* values, std::size_t count,
                                                    Widen widen) {
   using Real = ResidualOf<kType>;
   const auto factor = static_cast<Real>(kept.how.factor);

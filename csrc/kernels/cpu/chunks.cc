@@ -41,12 +41,12 @@ float norm(const void* values, std::size_t count, DType dtype) {
   return function(static_cast<const std::byte*>(values), count);
 }
 
-Kept chunk_of(const Kept& kept, Chunking of, std::size_t index, DType dtype) {
+ResidualState chunk_of(const ResidualState& kept, Chunking of, std::size_t index, DType dtype) {
   const std::size_t first = index * of.chunk * size_of(residual_type(dtype));
   return {kept.residual + first, kept.momentum == nullptr ? nullptr : kept.momentum + first, kept.how};
 }
 
-float accumulate(const Kept& kept, void* values, std::size_t count, DType dtype) {
+float accumulate(const ResidualState& kept, void* values, std::size_t count, DType dtype) {
   const AccumulateFunction function = best_table().accumulate[index_of(dtype)];
   assert(function != nullptr);
   return function(kept, static_cast<std::byte*>(values), count);

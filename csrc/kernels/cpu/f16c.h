@@ -146,7 +146,7 @@ struct WidenHalves {
   }
 };
 
-ROUNDELAY_AVX2 inline float accumulate(const Kept& kept, std::byte* values, std::size_t count) {
+ROUNDELAY_AVX2 inline float accumulate(const ResidualState& kept, std::byte* values, std::size_t count) {
   return accumulate_any<DType::kFloat16>(kept, values, count, WidenHalves{});
 }
 

@@ -29,7 +29,7 @@ void write_indices(const Pairs& pairs, std::span<const std::int64_t> indices) {
 }
 
 template <typename Real>
-void take_values(const Pairs& pairs, const Kept& kept, std::span<const std::int64_t> indices) {
+void take_values(const Pairs& pairs, const ResidualState& kept, std::span<const std::int64_t> indices) {
   const auto place = [](std::byte* array, std::int64_t index) {
     return array + static_cast<std::size_t>(index) * sizeof(Real);
   };
@@ -100,7 +100,7 @@ bool add_values(std::byte* sums, const Pairs& pairs, Scale prescale) {
 
 }  // namespace
 
-void take_pairs(const Pairs& pairs, const Kept& kept, std::span<const std::int64_t> indices) {
+void take_pairs(const Pairs& pairs, const ResidualState& kept, std::span<const std::int64_t> indices) {
   write_indices(pairs, indices);
   if (residual_type(pairs.type) == DType::kFloat64) {
     take_values<double>(pairs, kept, indices);

@@ -57,7 +57,7 @@ namespace {
       return norm_loop<kType>(values, count);                                                               \
     }                                                                                                       \
     template <DType kType>                                                                                  \
-    attribute static float accumulate(const Kept& kept, std::byte* values, std::size_t count) {             \
+    attribute static float accumulate(const ResidualState& kept, std::byte* values, std::size_t count) {             \
       return accumulate_any<kType>(kept, values, count, WidenElements<kType>{});                            \
     }                                                                                                       \
     template <DType kType>                                                                                  \

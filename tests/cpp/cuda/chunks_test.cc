@@ -104,7 +104,7 @@ TEST_CASE("a GPU accumulates as the CPU does", "[gpu]") {
         const DeviceBytes on_values(values), on_residual(residual), on_momentum(momentum),
             norms(Bytes(of.chunks() * sizeof(float)));
         const auto kept_in = [&](std::byte* first, std::byte* second) {
-          return kernels::Kept{first, how.factor != 0 ? second : nullptr, how};
+          return kernels::ResidualState{first, how.factor != 0 ? second : nullptr, how};
         };
         require(kernels().accumulate(kDevice, as<float>(norms),
                                      kept_in(on_residual.data(), on_momentum.data()), on_values.data(), of,

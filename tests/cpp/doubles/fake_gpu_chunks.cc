@@ -44,7 +44,7 @@ Status FakeGpu::give_back(int device, std::byte* values, std::byte* residual, st
                     [=] { kernels::give_back(values, residual, count, dtype); });
 }
 
-Status FakeGpu::accumulate(int device, float* norms, const kernels::Kept& kept, std::byte* values,
+Status FakeGpu::accumulate(int device, float* norms, const kernels::ResidualState& kept, std::byte* values,
                            Chunking of, DType dtype, GpuStream stream) {
   std::vector<ConstByteSpan> used = {bytes_of(norms, of.chunks() * sizeof *norms),
                                      values_of(values, of.count, dtype),

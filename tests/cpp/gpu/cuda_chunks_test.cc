@@ -200,7 +200,7 @@ void check_accumulation(std::size_t chunk, std::size_t shift, LocalMomentum how)
   const Chunking of{kCount - shift, chunk};
   const auto kept_in = [&](std::byte* first, std::byte* second) {
     const std::size_t begin = shift * size_of(kept_type);
-    return Kept{first + begin, how.factor != 0 ? second + begin : nullptr, how};
+    return ResidualState{first + begin, how.factor != 0 ? second + begin : nullptr, how};
   };
   std::vector<float> norms(of.chunks()), expected(of.chunks());
   const AccumulateWork work{norms.data(), kept_in(on_residual.data(), on_momentum.data()),
