@@ -81,7 +81,7 @@ class Merger {
   // Adds the values of `rank`; their size is bytes_of(fields). Ranks come in ascending order.
   void add(int rank, std::string_view values);
   // Returns the result of those that were added, without `absent`.
-  [[nodiscard]] Agreed take();
+  [[nodiscard]] Agreed finish();
 
  private:
   void compare(std::size_t field, int rank, std::string_view mine, std::string_view first);

@@ -30,7 +30,7 @@ class HandleTable {
   // Sleeps until the handle is done or the deadline. Does not take the handle. True: it is done, or unknown.
   bool sleep_until_done(Handle handle, Deadline deadline) EXCLUDES(mutex_);
   // Returns the status of a done handle and forgets the handle. Nothing: it is unknown or not done.
-  std::optional<Status> take(Handle handle) EXCLUDES(mutex_);
+  std::optional<Status> take_status(Handle handle) EXCLUDES(mutex_);
 
   // Counts a thread of the program that begins to wait for communication. A thread may call it several times,
   // and then calls end_wait() as often.

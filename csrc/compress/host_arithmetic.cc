@@ -88,7 +88,7 @@ Status HostArithmetic::gather(std::byte* to, std::byte* residual, Chunking of,
   const std::size_t size = size_of(dtype), kept_size = size_of(kernels::residual_type(dtype));
   for (const std::uint32_t index : indices) {
     const std::size_t count = of.size(index);
-    if (count > 0) kernels::take(to, residual + index * of.chunk * kept_size, count, dtype);
+    if (count > 0) kernels::take_rounded(to, residual + index * of.chunk * kept_size, count, dtype);
     if (count < of.chunk) std::memset(to + count * size, 0, (of.chunk - count) * size);
     to += of.chunk * size;
   }

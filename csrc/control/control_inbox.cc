@@ -20,7 +20,7 @@ void ControlInbox::run(Task task) {
   contents_.tasks.push_back(std::move(task));
 }
 
-ControlInbox::Contents ControlInbox::take() {
+ControlInbox::Contents ControlInbox::drain() {
   MutexLock lock(mutex_);
   return std::exchange(contents_, {});
 }

@@ -44,8 +44,8 @@ class ControlInbox {
   // Runs the task with the negotiation token held.
   void run(Task task) EXCLUDES(mutex_);
 
-  // Only the negotiator calls these. take() empties the inbox.
-  Contents take() EXCLUDES(mutex_);
+  // Only the negotiator calls these. drain() empties the inbox.
+  Contents drain() EXCLUDES(mutex_);
   [[nodiscard]] bool take_end_of_linger() { return end_linger_.exchange(false, std::memory_order_acq_rel); }
   [[nodiscard]] bool leaving() const { return leave_.load(std::memory_order_acquire); }
 

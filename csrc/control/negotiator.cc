@@ -111,7 +111,7 @@ void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
 }
 
 bool Negotiator::take_inbox(TimePoint now) {
-  ControlInbox::Contents contents = inbox_.take();
+  ControlInbox::Contents contents = inbox_.drain();
   for (const auto& task : contents.tasks) task();
   for (const LaneId id : contents.end_linger) {
     if (LaneControl* const lane = lanes_.find(id)) lane->end_linger = true;
@@ -212,7 +212,7 @@ bool Negotiator::hand_over_orders(TimePoint now) {
       lane.orders.push(std::move(*order));
     }
     tickets_.request_tickets(id, lane);
-    while (auto order = lane.orders.take()) {
+    while (auto order = lane.orders.pop()) {
       hand_over(id, lane, std::move(*order));
       if (link_.aborted()) return true;
     }

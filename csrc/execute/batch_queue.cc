@@ -58,7 +58,7 @@ void BatchQueue::enqueue(std::uint64_t sequence, const negotiate::OrderedOperati
   }
 }
 
-std::unique_ptr<Batch> BatchQueue::take(bool host_only) {
+std::unique_ptr<Batch> BatchQueue::pop(bool host_only) {
   MutexLock lock(mutex_);
   if (queue_.empty() || (host_only && queue_.front()->on_gpu())) return nullptr;
   std::unique_ptr<Batch> batch = std::move(queue_.front());

@@ -29,7 +29,7 @@ class BatchQueue {
   // other. `sequence` is the order's number.
   void enqueue(std::uint64_t sequence, const negotiate::OrderedOperation& ordered) EXCLUDES(mutex_);
   // Removes the first batch and returns it. Null: there is none, or `host_only` and it is on a GPU.
-  [[nodiscard]] std::unique_ptr<Batch> take(bool host_only) EXCLUDES(mutex_);
+  [[nodiscard]] std::unique_ptr<Batch> pop(bool host_only) EXCLUDES(mutex_);
   // Removes all batches and returns them.
   [[nodiscard]] Batches take_all() EXCLUDES(mutex_);
 

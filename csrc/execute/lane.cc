@@ -82,7 +82,7 @@ bool Lane::prepare_next() {
   if (prepared_) return false;
   // A batch on a GPU waits for those under way: in the device's queue its work would come before the rest of
   // theirs.
-  prepared_ = queue_.take(!executors_.idle());
+  prepared_ = queue_.pop(!executors_.idle());
   if (!prepared_) return false;
   prepared_->recorder = recorder_.span_recorder(*prepared_);
   const TimePoint begin = steady_now();

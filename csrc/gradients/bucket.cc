@@ -98,7 +98,7 @@ Status Bucket::prepare(Gradient& gradient) {
     ROUNDELAY_RETURN_IF_ERROR(pool_->write(slot.entry, {}));
     return pool_->result(slot.entry, {}).status();
   }
-  const Result<at::Tensor> contribution = gradient.take(parameter);
+  const Result<at::Tensor> contribution = gradient.take_contribution(parameter);
   if (!contribution.ok()) return contribution.status();
   ROUNDELAY_RETURN_IF_ERROR(take_in(gradient, parameter));
   slot.taken.reset();

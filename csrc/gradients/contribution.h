@@ -10,7 +10,8 @@
 
 namespace roundelay::gradients {
 
-// Callers hold the GIL. `parameter` is the gradient's, and exists. Errors: those of Gradient::take().
+// Callers hold the GIL. `parameter` is the gradient's, and exists. Errors: those of
+// Gradient::take_contribution().
 
 // Returns `.grad`, made dense, which is in flight then; zeros like the parameter if there is none.
 Result<at::Tensor> dense_contribution(Gradient& gradient, const at::Tensor& parameter);

@@ -29,7 +29,7 @@ struct Reached {
 };
 
 // The mean and the maximum of the finite magnitudes, and the number of those that are not finite.
-struct Spread {
+struct MagnitudeStatistics {
   double mean = 0;
   double most = 0;
   std::uint64_t infinite = 0;
@@ -44,12 +44,12 @@ class Bisection {
   using Counts = std::array<std::uint64_t, kThresholds>;
 
   // Looks for k values, of which at most k are not finite, in `samplings` steps.
-  constexpr Bisection(const Spread& spread, std::uint64_t k, int samplings)
+  constexpr Bisection(const MagnitudeStatistics& statistics, std::uint64_t k, int samplings)
       : k_(k),
         left_(samplings < kMostSteps ? samplings : kMostSteps),
-        least_(spread.mean < spread.most ? spread.mean : spread.most),
-        most_(spread.most),
-        above_{kInfinite, spread.infinite} {
+        least_(statistics.mean < statistics.most ? statistics.mean : statistics.most),
+        most_(statistics.most),
+        above_{kInfinite, statistics.infinite} {
     if (above_.count == k) left_ = 0;
   }
 
@@ -61,7 +61,7 @@ class Bisection {
     return thresholds;
   }
   // Takes the numbers of magnitudes that reach thresholds().
-  constexpr void take(const Counts& counts) {
+  constexpr void narrow(const Counts& counts) {
     if (counts.front() <= k_) {  // only in the first call: the mean is too high
       above_ = {threshold(0), counts.front()};
       most_ = least_;

@@ -39,7 +39,7 @@ void keep(void* residual, void* values, std::size_t count, DType dtype);
 void give_back(void* values, void* residual, std::size_t count, DType dtype);
 // Computes sent[i] = residual[i], rounded once, and residual[i] -= sent[i]. A residual becomes zero where the
 // result is not finite, so that an overflow is sent once.
-void take(void* sent, void* residual, std::size_t count, DType dtype);
+void take_rounded(void* sent, void* residual, std::size_t count, DType dtype);
 
 // Returns the L1 norm: the sum of |x|, added up in fp64 in an order that depends on `count` alone.
 float norm(const void* values, std::size_t count, DType dtype);

@@ -63,8 +63,8 @@ class GpuKernels {
   // Writes the first `count` of these numbers.
   [[nodiscard]] virtual Status number(int device, std::uint32_t* indices, std::size_t count,
                                       Progression numbers, GpuStream stream) = 0;
-  // Moves the chunks at these indices out of the residual, as take() does, and puts them side by side into
-  // `to`. Zeros fill the places of elements that a chunk does not have.
+  // Moves the chunks at these indices out of the residual, as take_rounded() does, and puts them side by side
+  // into `to`. Zeros fill the places of elements that a chunk does not have.
   [[nodiscard]] virtual Status gather(int device, std::byte* to, std::byte* residual, Chunking of,
                                       std::span<const std::uint32_t> indices, DType dtype,
                                       GpuStream stream) = 0;

@@ -60,7 +60,7 @@ Result<Agreed> LockedAgreement::enter(const std::vector<Cell>& cells, const std:
     apply_change(*change, values);
     merger.add(rank, values);
   }
-  Agreed agreed = merger.take();
+  Agreed agreed = merger.finish();
   base_ = agreed.values;
   return agreed;
 }

@@ -42,7 +42,7 @@ class ChunkTime {
   }
 
   // Returns the time of `chunks` chunks.
-  [[nodiscard]] double of(double chunks) const {
+  [[nodiscard]] double seconds_for(double chunks) const {
     return pipelined(all_stages_, *std::ranges::max_element(of_link_), chunks);
   }
 
@@ -101,7 +101,7 @@ double seconds_of(const Cluster& cluster, const std::vector<Factor>& stages, std
     time.add(stage, held);
     held /= stage.members;
   }
-  return time.of(whole / chunk);
+  return time.seconds_for(whole / chunk);
 }
 
 double seconds_of_way(const Cluster& cluster, const std::vector<Factor>& stages, Algorithm algorithm,

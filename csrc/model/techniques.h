@@ -63,7 +63,7 @@ Program power_sgd(const Cluster& cluster, const Payload& bucket, const PowerSgdO
 Program average(const Cluster& cluster, const Payload& parameters);
 
 // DASO's transfer (Coquelin et al., arXiv 2104.05588): one rank of each node sums its parameters with those
-// of the other nodes, and spreads the result in its node.
+// of the other nodes, and broadcasts the result in its node.
 Program daso_transfer(const Cluster& cluster, const Payload& parameters);
 
 // The allreduce of gradients among the ranks of each node: over the first level only.

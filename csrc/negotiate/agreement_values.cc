@@ -25,7 +25,7 @@ Agreed merge(const wire::Request& request, const std::vector<ReportedValues>& me
     apply_change(member.change, values);
     merger.add(member.rank, values);
   }
-  return merger.take();
+  return merger.finish();
 }
 
 }  // namespace roundelay::negotiate

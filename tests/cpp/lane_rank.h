@@ -60,7 +60,7 @@ class LaneRank {
     return handles_.done(tensors.at(name).handle).value_or(false);
   }
   Status status(const std::string& name) {
-    return handles_.take(tensors.at(name).handle).value_or(Status::internal("not done"));
+    return handles_.take_status(tensors.at(name).handle).value_or(Status::internal("not done"));
   }
 
   struct Tensor {

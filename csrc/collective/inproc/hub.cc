@@ -30,14 +30,14 @@ class InprocTransport final : public Transport {
     Result<bool> done = hub_->test(*slots_[id]);
     if (done.ok() && *done) {
       slots_[id] = nullptr;
-      slots_.give_back(id);
+      slots_.release(id);
     }
     return done;
   }
 
  private:
   TransferId keep(InprocHub::PostedPtr posted) {
-    const TransferId id = slots_.take();
+    const TransferId id = slots_.acquire();
     slots_[id] = std::move(posted);
     return id;
   }

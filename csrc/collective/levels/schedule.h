@@ -75,7 +75,7 @@ class StepOrder {
   // Returns the chunk of the next step.
   [[nodiscard]] std::uint64_t next() const { return scatters_next() ? scattered_ : gathered_; }
   // Marks the next step as begun.
-  void take() { ++(scatters_next() ? scattered_ : gathered_); }
+  void advance() { ++(scatters_next() ? scattered_ : gathered_); }
 
  private:
   std::uint64_t chunks_, lookahead_, scattered_ = 0, gathered_ = 0;

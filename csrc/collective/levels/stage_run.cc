@@ -14,7 +14,7 @@ bool over(const StageRun::StepCalls& calls) {
 
 void StageRun::begin(StepCalls calls) {
   begun_[next().gathers ? kGathers : kScatters].push_back(std::move(calls));
-  order_.take();
+  order_.advance();
 }
 
 Result<std::uint64_t> StageRun::test() {

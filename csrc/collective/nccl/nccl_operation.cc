@@ -44,12 +44,12 @@ Status NcclOperation::end() {
     ROUNDELAY_RETURN_IF_ERROR(
         tools_.kernels.copy_batch(tools_.device, {&*last_copy_, 1}, how_.after, stream_));
   }
-  return scratch_taken_ ? tools_.scratch.give(stream_) : Status{};
+  return scratch_taken_ ? tools_.scratch.release(stream_) : Status{};
 }
 
 Result<std::byte*> NcclOperation::take_scratch(std::size_t bytes) {
   scratch_taken_ = true;
-  return tools_.scratch.take(bytes, stream_);
+  return tools_.scratch.acquire(bytes, stream_);
 }
 
 Status NcclOperation::copy(std::byte* to, const std::byte* from, std::size_t bytes) {

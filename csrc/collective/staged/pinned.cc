@@ -51,7 +51,7 @@ void PinnedBlock::abandon() {
   last_use_.reset();
 }
 
-Result<PinnedBlock*> PinnedBlocks::take(std::size_t bytes) {
+Result<PinnedBlock*> PinnedBlocks::acquire(std::size_t bytes) {
   const bool piece = bytes <= piece_bytes_;
   PinnedBlock& block = piece ? pieces_[taken_ % kPieces] : large_;
   const Result<bool> free = block.free();

@@ -51,7 +51,7 @@ class PinnedBlocks {
 
   // Returns the block whose turn it is, with at least `bytes` bytes. Null: the device still uses it. Errors:
   // kUnavailable (no memory), kAborted (the device failed).
-  [[nodiscard]] Result<PinnedBlock*> take(std::size_t bytes);
+  [[nodiscard]] Result<PinnedBlock*> acquire(std::size_t bytes);
 
  private:
   GpuRuntime& runtime_;

@@ -43,7 +43,7 @@ Status StagedRun::fetch_all() {
   while (begun_ < plan_.count() && begun_ < over_ + PinnedBlocks::kPieces) {
     StartedStep started{plan_[begun_], nullptr, nullptr};
     if (started.step.pinned > 0) {
-      const Result<PinnedBlock*> block = resources_.blocks.take(started.step.pinned);
+      const Result<PinnedBlock*> block = resources_.blocks.acquire(started.step.pinned);
       if (!block.ok()) return block.status();
       if (*block == nullptr) return {};
       started.block = *block;

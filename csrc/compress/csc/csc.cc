@@ -106,7 +106,7 @@ class Csc final : public Technique {
 
   Status begin(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, std::byte* message) const;
   Status fill(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, std::byte* message) const;
-  Status spread(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, const std::byte* message) const;
+  Status scatter(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, const std::byte* message) const;
   Task run_in_place(Workspace& workspace, Bucket bucket) const;
   Task run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const;
 
@@ -203,7 +203,7 @@ Status Csc::fill(Workspace& workspace, const Bucket& bucket, const RunPlan& plan
 }
 
 // Brings the sums to their places.
-Status Csc::spread(Workspace& workspace, const Bucket& bucket, const RunPlan& plan,
+Status Csc::scatter(Workspace& workspace, const Bucket& bucket, const RunPlan& plan,
                    const std::byte* message) const {
   workspace.span("scatter");
   std::byte* const values = bucket.buffer.data();
@@ -249,7 +249,7 @@ Task Csc::run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) cons
         allreduce_of({message, 0, plan.sent * size_of(plan.wire_type)}, bucket, workspace));
     sum.dtype = plan.wire_type;
     co_await Calling(workspace.fabric(), call, "allreduce");
-    bad = spread(workspace, bucket, plan, message);
+    bad = scatter(workspace, bucket, plan, message);
     if (!bad.ok()) co_return bad;
   }
   if (plan.agreement == Agreement::kAfter) {

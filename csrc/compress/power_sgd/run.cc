@@ -13,8 +13,8 @@ using kernels::Vectors;
 
 // Returns what the reduction makes of a sum of one.
 double scale_of(const collective::Reduction& how) {
-  const auto of = [](Scale scale) { return scale.factor / static_cast<double>(scale.divisor); };
-  return of(how.prescale) * of(how.scale);
+  const auto value_of = [](Scale scale) { return scale.factor / static_cast<double>(scale.divisor); };
+  return value_of(how.prescale) * value_of(how.scale);
 }
 
 // Calls use(block) until it fails.

@@ -31,8 +31,8 @@ void give_back(void* values, void* residual, std::size_t count, DType dtype) {
   move(best_table().give_back[index_of(dtype)], values, residual, count);
 }
 
-void take(void* sent, void* residual, std::size_t count, DType dtype) {
-  move(best_table().take[index_of(dtype)], sent, residual, count);
+void take_rounded(void* sent, void* residual, std::size_t count, DType dtype) {
+  move(best_table().take_rounded[index_of(dtype)], sent, residual, count);
 }
 
 float norm(const void* values, std::size_t count, DType dtype) {
@@ -64,7 +64,7 @@ void select_largest(std::uint32_t* indices, std::size_t keep, const float* norms
   LargestShared<1> shared;
   const Largest work{indices, static_cast<std::uint32_t>(keep), norms, static_cast<std::uint32_t>(count)};
   using Steps = LargestSteps<1, PlainCounter>;
-  for (int step = 0; step < Steps::kSteps; ++step) Steps(work, shared, 0).take(step);
+  for (int step = 0; step < Steps::kSteps; ++step) Steps(work, shared, 0).run(step);
 }
 
 }  // namespace roundelay::kernels

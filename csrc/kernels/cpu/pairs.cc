@@ -37,7 +37,7 @@ void take_values(const Pairs& pairs, const ResidualState& kept, std::span<const 
   for (std::size_t begin = 0; begin < indices.size(); begin += kGroup) {
     const auto group = indices.subspan(begin, std::min(kGroup, indices.size() - begin));
     for (std::size_t i = 0; i < group.size(); ++i) values[i] = load<Real>(place(kept.residual, group[i]));
-    take(pairs.values + begin * size_of(pairs.type), values.data(), group.size(), pairs.type);
+    take_rounded(pairs.values + begin * size_of(pairs.type), values.data(), group.size(), pairs.type);
     for (std::size_t i = 0; i < group.size(); ++i) store(place(kept.residual, group[i]), values[i]);
     if (kept.momentum == nullptr) continue;
     for (const std::int64_t index : group) store(place(kept.momentum, index), Real{0});

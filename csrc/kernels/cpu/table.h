@@ -56,7 +56,7 @@ struct Table {
   std::array<DotsFunction, kDTypeCount> dots{};           // fp32 and fp64 only
   std::array<CombineFunction, kDTypeCount> combine{};     // fp32 and fp64 only
   // Floating types only.
-  std::array<ResidualFunction, kDTypeCount> keep{}, give_back{}, take{};
+  std::array<ResidualFunction, kDTypeCount> keep{}, give_back{}, take_rounded{};
   std::array<NormFunction, kDTypeCount> norm{};
   std::array<AccumulateFunction, kDTypeCount> accumulate{};
   std::array<ProjectFunction, kDTypeCount> project{}, project_back{};

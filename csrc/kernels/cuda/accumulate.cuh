@@ -96,7 +96,7 @@ ROUNDELAY_DEVICE void accumulate_range(double* sum, int thread, const Accumulate
   for (int i = 0; i < kPack; ++i) sum[thread * kPack + i] = part[i];
 }
 
-// All threads take step 0, then all take step 1, and so on, kNormSteps steps. `sum` is the block's, kNormSums
+// All threads run step 0, then all run step 1, and so on, kNormSteps steps. `sum` is the block's, kNormSums
 // numbers.
 template <DType kType>
 ROUNDELAY_DEVICE void accumulate_step(int step, int thread, const AccumulateWork& work, double* sum,

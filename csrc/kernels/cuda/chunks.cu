@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kSelectThreads) select_kernel(const __grid_con
   __shared__ SelectSteps::Shared shared;
   SelectSteps steps(work, shared, threadIdx.x);
   for (int step = 0; step < SelectSteps::kSteps; ++step) {
-    steps.take(step);
+    steps.run(step);
     __syncthreads();
   }
 }

@@ -112,7 +112,7 @@ std::optional<Status> UserOperations::wait(complete::Handle handle, Deadline dea
   if (!done) return unknown(handle);
   if (!*done && !wait_until_done(handle, deadline)) return std::nullopt;
   sets_.forget(handle);
-  return handles_.take(handle);
+  return handles_.take_status(handle);
 }
 
 bool UserOperations::wait_until_done(complete::Handle handle, Deadline deadline) {

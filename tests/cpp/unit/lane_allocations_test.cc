@@ -56,7 +56,7 @@ struct Solo {
     const std::size_t before = allocations();
     while (lane.has_work()) lane.step();
     const std::size_t made = allocations() - before;
-    REQUIRE(handles.take(handle).value_or(Status::internal("not done")).ok());
+    REQUIRE(handles.take_status(handle).value_or(Status::internal("not done")).ok());
     return made;
   }
 

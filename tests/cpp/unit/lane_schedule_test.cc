@@ -103,7 +103,7 @@ TEST_CASE("an operation is queued when all members have announced it", "[lane][s
   rank.peer_announces(1);
   CHECK(rank.schedule.may_enter());
   CHECK(rank.schedule.enter());
-  const auto batch = rank.queue.take(false);
+  const auto batch = rank.queue.pop(false);
   REQUIRE(batch);
   CHECK(batch->sequence == 5);
   CHECK(rank.recorder.counters().locked_operations == 1);
@@ -155,7 +155,7 @@ TEST_CASE("batches of a schedule have numbers of their own, also if the lane tak
     rank.submit();
     rank.peer_announces(number + 1);
     REQUIRE(rank.schedule.enter());
-    const auto batch = rank.queue.take(false);
+    const auto batch = rank.queue.pop(false);
     REQUIRE(batch);
     CHECK(batch->sequence == 5);
     CHECK(batch->index == number);

@@ -40,13 +40,13 @@ TEST_CASE("a handle is done once and known until it is taken", "[submit]") {
   const Handle handle = handles.allocate();
   CHECK(handle > 0);
   CHECK(handles.done(handle) == false);
-  CHECK_FALSE(handles.take(handle));
+  CHECK_FALSE(handles.take_status(handle));
   CHECK(handles.complete(handle, Status::aborted("first")));
   CHECK_FALSE(handles.complete(handle, Status{}));
   CHECK(handles.done(handle) == true);
-  CHECK(handles.take(handle) == Status::aborted("first"));
+  CHECK(handles.take_status(handle) == Status::aborted("first"));
   CHECK_FALSE(handles.done(handle));
-  CHECK_FALSE(handles.take(handle));
+  CHECK_FALSE(handles.take_status(handle));
   CHECK_FALSE(handles.complete(handle, Status{}));
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("a sleeper returns at its deadline, on completion and for unknown hand
   CHECK(handles.sleep_until_done(handle + 1000000, Deadline::never()));
   REQUIRE(handles.complete(handle, Status{}));
   CHECK(handles.sleep_until_done(handle, Deadline::never()));
-  CHECK(handles.take(handle)->ok());
+  CHECK(handles.take_status(handle)->ok());
 }
 
 TEST_CASE("handles that share a place for their sleepers are told apart", "[submit]") {
@@ -122,7 +122,7 @@ TEST_CASE("handles that share a place for their sleepers are told apart", "[subm
   for (const Handle handle : all) {
     sleepers.emplace_back([&, handle] {
       const bool done = handles.sleep_until_done(handle, Deadline::never());
-      woken += done && handles.take(handle)->ok() ? 1 : 0;
+      woken += done && handles.take_status(handle)->ok() ? 1 : 0;
     });
   }
   for (const Handle handle : all) REQUIRE(handles.complete(handle, Status{}));
@@ -157,7 +157,7 @@ TEST_CASE("of many completions and takes one each wins", "[submit]") {
     for (int i = 0; i < 3; ++i) {
       threads.emplace_back([&] {
         if (handles.complete(handle, Status{})) ++completed;
-        if (handles.take(handle)) ++taken;
+        if (handles.take_status(handle)) ++taken;
       });
     }
     for (std::thread& thread : threads) thread.join();
