@@ -77,7 +77,7 @@ class Waker {
   virtual void wake() = 0;
 };
 
-// Speaks for calls that are over for the host while a device still works on them. The fabric owns it. The
+// Reports on calls that are over for the host while a device still works on them. The fabric owns it. The
 // thread that calls Fabric::start() calls it.
 class DeviceCalls {
  public:
@@ -85,24 +85,23 @@ class DeviceCalls {
   // Returns OK, or the error that such a call has met since it was over for the host. After an error the
   // fabric is poisoned.
   [[nodiscard]] virtual Status health() = 0;
-  // Ends such calls, because they cannot end well any more. The fabric is poisoned with `cause`, unless it
-  // was before.
+  // Ends such calls after a fault. Poisons the fabric with `cause`, unless it is poisoned already.
   virtual void give_up(const Status& cause) = 0;
 };
 
-// The abilities that only some fabrics have. Every fabric has the virtual functions of Fabric; an ability
-// that only some have is an object here. Null, or false, means that the fabric does not have it. A fabric
-// gets them when it is made and never changes them, so that a user may read them once.
+// The abilities that only some fabrics have. What every fabric can do is a virtual function of Fabric. Null,
+// or false, means that the fabric does not have it. A fabric gets them when it is made and never changes
+// them, so that a user may read them once.
 struct FabricCapabilities {
   bool scattered = false;         // takes AllreduceCall::scattered; the same on all members
   bool within_node = false;       // all members are on one node; the same on all members
   Waker* waker = nullptr;         // lives as long as the fabric
   DeviceCalls* device = nullptr;  // lives as long as the fabric
   std::size_t plans = 0;          // the number of those for which calls may ask (CallOptions::factors)
-  // Makes regions for buffers that the group's calls work on. On levels they are the innermost one's. It may
-  // outlive the fabric. Any thread may call it.
+  // Makes regions for buffers that the group's calls work on. Over levels they are those of the innermost
+  // fabric. It may outlive the fabric. Any thread may call it.
   RegionMaker make_region = make_private_region;
-  // Shows members at once what the others announce. May outlive the fabric.
+  // The group's announcements, which all members see at once. May outlive the fabric.
   std::shared_ptr<lock::Announcements> announcements{};
   // Counts this member's work. May outlive the fabric.
   std::shared_ptr<const FabricCounters> counters{};
@@ -144,8 +143,8 @@ class Fabric {
   const FabricCapabilities capabilities_;
 };
 
-// Returns the fabric within this member's node, or null: it is alone there, or the group is flat and goes
-// over several nodes, of which then every member counts as one.
+// Returns the fabric within this member's node. Null: this member is alone there, or the fabric has no levels
+// and goes over several nodes; then each member counts as a node.
 [[nodiscard]] inline Fabric* node_fabric(Fabric& fabric) {
   Fabric* const innermost = fabric.level_fabrics().front();
   return innermost->capabilities().within_node ? innermost : nullptr;

@@ -34,7 +34,7 @@ struct CallQueue {
 
   // Returns a call's PendingCall::algorithm(). A State with several ways has a function of this name, too.
   [[nodiscard]] static std::string_view algorithm_of(const Call& /*call*/) { return {}; }
-  // Poisons the fabric, unless it was before.
+  // Poisons the fabric, unless it is poisoned already.
   void fail(const Status& cause) {
     if (!poison.ok()) return;
     poison = cause;

@@ -46,9 +46,9 @@ class HandleTable {
     bool done = false;
     Status status;
   };
-  // Threads that sleep for handles of one remainder. Few others wake when one of these handles is done. A
-  // futex costs two system calls a sleep; a condition variable costs four, as its waiters take the lock
-  // again.
+  // The threads that sleep for handles with the same remainder (sleepers_of()). So few threads wake for a
+  // handle that is not theirs. A futex costs two system calls a sleep; a condition variable costs four, as
+  // its waiters take the lock again.
   struct Sleepers {
     FutexWord completed{0};
     int threads = 0;

@@ -1,5 +1,6 @@
-// A technique reduces a full bucket of gradients in place of one allreduce. It may cast, select or keep back
-// gradients, and call fabrics of every level, but to the ranks it is one allreduce: it is negotiated once.
+// A technique reduces a full bucket of gradients in place of one allreduce. It may cast gradients, select
+// some of them, and keep the rest in a residual, and it may call fabrics of every level. The negotiation sees
+// one allreduce.
 //
 // Python decides which bucket takes which technique (roundelay/torch/strategies). If a technique does not
 // apply, the lane reduces densely, alike on all ranks, and leaves the state as it is: a rank has joined, the
@@ -136,8 +137,8 @@ class Technique {
   // Makes the task that reduces the bucket (collective/task.h). The workspace, the technique and the bucket's
   // memory outlive it. Errors end the communication of the whole group, as those of a fabric do.
   [[nodiscard]] virtual collective::Task run(Workspace& workspace, Bucket bucket) const = 0;
-  // Adds all that `bucket.state` keeps back to the bucket's elements, in units of this rank's part of the
-  // sum, and clears the state. The lane then reduces densely. Layouts change only after such a flush step.
+  // Adds the residual in `bucket.state` to the bucket's elements, in units of this rank's part of the sum,
+  // and clears the state. The lane then reduces densely. Layouts change only after such a flush step.
   [[nodiscard]] virtual Status give_back(Workspace& workspace, const Bucket& bucket) const = 0;
 };
 

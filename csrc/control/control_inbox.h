@@ -1,4 +1,4 @@
-// Takes the requests of other threads to the negotiator, which runs in the thread that holds its token.
+// Passes the requests of other threads to the negotiator, which runs in the thread that holds its token.
 #pragma once
 
 #include <atomic>

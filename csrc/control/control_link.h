@@ -28,7 +28,7 @@ class ControlLink {
 
   [[nodiscard]] int rank() const { return rank_; }
 
-  // Sends the message to a world rank. Never blocks. Aborts if the message cannot travel at all. A peer that
+  // Sends the message to a world rank. Never blocks. Aborts if the message cannot be sent at all. A peer that
   // is gone is no error here: Channel::receive() reports it, with the reason.
   void send(int to, const wire::Message& message);
   // Sends to each of these ranks but this one. Encodes the message once.

@@ -16,13 +16,13 @@ class NegotiationSink {
  public:
   virtual ~NegotiationSink() = default;
 
-  // Records that the order `sequence` of the lane has come. Its consequences are called next.
+  // Records that the order `sequence` of the lane has come. The calls for its contents follow.
   virtual void ordered(LaneId lane, std::uint64_t sequence) = 0;
   // Queues an operation of the order `sequence` on the lane.
   virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::OrderedOperation ordered) = 0;
   // Completes a submission that has failed and gets no operation.
   virtual void fail_submission(LaneId lane, negotiate::FailedSubmission failed) = 0;
-  // Takes the lane to the schedule lock of its table, which the order `sequence` has begun. Operations of
+  // Switches the lane to the schedule lock that the order `sequence` has begun in its table. Operations of
   // this and earlier orders come first.
   virtual void locked(LaneId lane, std::uint64_t sequence) = 0;
   // Ends the lane's schedule lock: executes the positions before `from` that are left, then ends the schedule

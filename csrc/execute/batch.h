@@ -44,7 +44,7 @@ struct Batch {
   std::uint64_t sequence = 0;  // the order's; under a schedule lock, that of the order that began it
   std::uint32_t index = 0;     // counts the batches of this sequence, for the timeline
   const OperationSteps* steps = nullptr;
-  // The tensors, which differ in name and shape only. None: the members only tell each other `following`.
+  // The tensors, which differ in name and shape only. None: the members only exchange `following`.
   std::vector<BatchTensor> tensors;
   std::vector<std::shared_ptr<submit::Entry>> entries;  // the entries of the tensors, each once
   std::vector<std::int64_t> extents;                    // allgather: the tensor's first dimension, by member
@@ -86,7 +86,7 @@ struct Batch {
     for (const BatchTensor& tensor : tensors) sum += tensor.bytes();
     return sum;
   }
-  // Returns how to pass the time until the call in progress may be over. There is a call.
+  // Returns the pause until the call in progress may be over. Precondition: there is a call.
   [[nodiscard]] Nap idle(Backoff& backoff) const { return pending->idle(backoff); }
   // Returns the world rank that the call in progress waits for, or -1.
   [[nodiscard]] int waiting_for() const;

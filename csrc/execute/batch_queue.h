@@ -35,8 +35,9 @@ class BatchQueue {
 
   // Returns whether batches are queued, or were taken and are not over.
   [[nodiscard]] bool has_work() const { return work_.load(std::memory_order_acquire) > 0; }
-  // Says that so many of the taken batches are over. Call it after their handles are completed: a waiter
-  // whose handle is not done and that sees no work may sleep in the channel, where the lane does not wake it.
+  // Says that `batches` of the batches that were taken are over. Call it after their handles are completed: a
+  // waiter whose handle is not done and that sees no work may sleep in the channel, where the lane does not
+  // wake it.
   void forget(std::size_t batches) { work_.fetch_sub(static_cast<int>(batches), std::memory_order_release); }
 
  private:

@@ -57,7 +57,7 @@ class Lane {
     std::function<void(wire::Stuck)> stuck;
     // Another error ended the batch: communication is over.
     std::function<void(wire::Abort)> fault;
-    // Wakes the negotiator: the schedule is to end, or left work to negotiate (LaneSchedule).
+    // Wakes the negotiator: the schedule has to end, or has left submissions to negotiate (LaneSchedule).
     std::function<void()> wake_negotiator{};
   };
 
@@ -97,7 +97,7 @@ class Lane {
   }
   // Moves the lane on. Never blocks. False: nothing moved. Only the holder of the lane's token calls it.
   bool step();
-  // Returns how to pass the time until the next step, after one in which nothing moved. wake() ends it. Only
+  // Returns the pause until the next step, after a step in which nothing moved. wake() ends the pause. Only
   // the holder of the lane's token calls it; it may take the nap without the token.
   [[nodiscard]] Nap idle(Backoff& backoff);
 

@@ -56,7 +56,7 @@ class LaneExecutors {
   [[nodiscard]] Status start(std::unique_ptr<Batch> batch);
   // Returns whether no batch is under way.
   [[nodiscard]] bool idle() const;
-  // Returns how to pass the time until a batch that is under way may move. Not while idle().
+  // Returns the pause until a batch that is under way may move. Not while idle().
   [[nodiscard]] Nap nap(Backoff& backoff) const;
   // Calls BatchExecutor::abandon() on the batch's executor.
   void abandon(Batch& batch) { all_[batch.executor]->batches.abandon(batch); }

@@ -26,7 +26,8 @@ struct LaneOptions {
   std::size_t fusion_threshold = 0;
   bool schedule_lock = false;    // allow schedule locks, where the fabric has announcements
   std::optional<LaneGpu> gpu{};  // nothing: the caller submits no tensor on a GPU
-  // The lane's own LaneExecutors set it: so many calls may share the links, and each may take as much longer.
+  // The lane sets it (LaneExecutors): the number of calls that may share the links. Each may take that many
+  // times as long.
   std::size_t calls_at_once = 1;
 
   // Returns the time that one call may take besides its transfer. On a device that time includes the work

@@ -1,4 +1,4 @@
-// Counts the operations of a lane, and tells the timeline of them.
+// Counts the operations of a lane, and records them in the timeline.
 #pragma once
 
 #include <array>
@@ -67,7 +67,7 @@ class LaneRecorder {
   using CountersOfFabrics = std::vector<std::shared_ptr<const collective::FabricCounters>>;
 
   // `timeline` outlives the recorder. `fabric_counters`: the counters of the lane's fabrics.
-  // `names_algorithms`: this member logs the algorithms, as they are alike on all members.
+  // `names_algorithms`: this member logs the algorithms. One member does, because all use the same ones.
   LaneRecorder(timeline::Timeline& timeline, CountersOfFabrics fabric_counters, bool names_algorithms)
       : timeline_(timeline),
         fabric_counters_(std::move(fabric_counters)),
@@ -92,7 +92,7 @@ class LaneRecorder {
   void record(const Batch& batch);
   // Records when the device carried out a batch on a GPU that is complete.
   void record_on_device(const Batch& batch, gpu::DeviceClock& clock);
-  // Counts an operation that a schedule brought.
+  // Counts an operation that began by a locked schedule.
   void count_scheduled() { ++counters_.locked_operations; }
 
   [[nodiscard]] const LaneCounters& counters() const { return counters_; }

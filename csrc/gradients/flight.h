@@ -37,7 +37,7 @@ class Flight {
   virtual void drop() = 0;
 };
 
-// A dense gradient, which comes into the tensor that it was.
+// A dense gradient. Its result is copied into the gradient's own tensor.
 class DenseFlight final : public Flight {
  public:
   // Compresses `gradient` by the rule. Errors: kInvalidArgument (a complex tensor cannot be cast).

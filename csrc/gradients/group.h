@@ -77,7 +77,7 @@ class GradientGroup {
   // Lets all gradients begin anew. Call it after the optimizer's step, or zero_grad().
   virtual void new_step();
 
-  // What the ranks compare. Returns one Kind for each gradient, by index.
+  // Returns one Kind for each gradient, by index. The ranks compare them.
   [[nodiscard]] const std::vector<Kind>& kinds() const { return kinds_; }
   [[nodiscard]] bool any_ready() const { return ready_ > 0; }
   // Returns how often the group was full since the last take_filled() or new_step().

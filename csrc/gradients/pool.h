@@ -81,8 +81,8 @@ class GradientPool {
   // result memory.
   void restore(std::size_t index);
 
-  // Has the C library return free memory to the system: that of gradients which entries have replaced. Small
-  // blocks between them keep it otherwise. Does nothing on a GPU.
+  // Makes the C library return free memory to the system: that of gradients which entries have replaced. The
+  // library would keep it, because small blocks lie in between. Does nothing on a GPU.
   void trim() const;
   // Call it when results are complete in the current stream. Other streams then wait for this point before
   // they fill an entry. Does nothing on the CPU.

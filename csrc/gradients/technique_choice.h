@@ -1,4 +1,4 @@
-// The technique that a bucket takes, its state on this rank, and what it has reduced.
+// The technique that a bucket takes, its state on this rank, and counts of its reductions.
 #pragma once
 
 #include <ATen/core/Tensor.h>

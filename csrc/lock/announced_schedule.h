@@ -25,7 +25,7 @@ struct Entered {
   Status fault{};                  // kInternal: the members' cells are broken, and the job has to end
 };
 
-// What threads may read of a schedule at any time, without the lock of its owner.
+// The state of a schedule that any thread may read at any time, without the lock of its owner.
 struct ScheduleFlags {
   std::atomic<bool> scheduled{false};  // from begin() to end()
   std::atomic<bool> open{false};       // scheduled, and not frozen
@@ -81,7 +81,7 @@ class AnnouncedSchedule {
   const std::vector<int> ranks_;
   ScheduleFlags& flags_;
   ScheduleLock schedule_;
-  std::uint64_t announced_ = 0;  // the positions that the members were told
+  std::uint64_t announced_ = 0;  // the number of positions that the members know of
   bool watched_ = true;          // the last look() named a time
 };
 

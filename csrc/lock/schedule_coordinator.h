@@ -28,7 +28,7 @@ class ScheduleCoordinator {
   using Ids = CohortFinder::Ids;
   using Operations = std::vector<Ids>;
 
-  // `group` outlives this object. `limits`: the times that a member may leave a freeze unanswered.
+  // `group` outlives this object. `limits`: how long a member may take to answer a freeze.
   ScheduleCoordinator(const Group& group, StallLimits limits) : group_(group), limits_(limits) {}
 
   [[nodiscard]] bool locked() const { return keeper_.locked(); }
@@ -43,7 +43,7 @@ class ScheduleCoordinator {
   bool on_order(const wire::Order& order);
   // Forgets the operations up to now: the search for a period or a cohort begins anew.
   void interrupt();
-  // What the caller knows of the operations.
+  // The caller's knowledge of the operations.
   struct Rules {
     // Cuts the tensors of a cohort into fused operations. Nothing: an id is not in the response cache.
     std::function<std::optional<Operations>(const Ids& cohort)> cut;
@@ -81,7 +81,7 @@ class ScheduleCoordinator {
   bool of_cohort_ = false;       // the last lock is that of a cohort
   std::size_t period_ = 0;       // the period of the last lock, in operations
   std::uint64_t locked_by_ = 0;  // sequence of the order that began the last lock
-  TimePoint warned_{};           // the last warning of silent members; when they were asked if there was none
+  TimePoint warned_{};           // the last warning of silent members, or the time at which they were asked
 };
 
 }  // namespace roundelay::lock

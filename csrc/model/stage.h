@@ -1,5 +1,5 @@
-// The stages of a bucket's way. The formulas (seconds()) add them up, and the simulation (job.h) carries them
-// out.
+// The stages of a bucket's path. The formulas (seconds()) add them up, and the simulation (job.h) carries
+// them out.
 #pragma once
 
 #include <cstddef>

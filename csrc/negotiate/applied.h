@@ -46,7 +46,7 @@ struct Schedule {
   std::vector<std::vector<wire::Submission>> operations;
   bool gathers = false;  // wire::Lock::gathers
   // This rank's submissions that are neither ordered nor failed; those of one name in their order, a join
-  // last. They are the schedule's, or wait for its end.
+  // last. Each belongs to the schedule, or waits for its end.
   std::vector<wire::Submission> returned;
 };
 

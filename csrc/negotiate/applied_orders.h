@@ -1,4 +1,4 @@
-// Records for the coordinator which orders each member has applied, to read its reports rightly. Pure.
+// Records which orders each member has applied, so that the coordinator reads its reports correctly. Pure.
 //
 // A member may write a report before it has applied the newest order. Such a report may name a cache id that
 // the order evicts, or a submission that the order has failed. Orders are known by their sequence.

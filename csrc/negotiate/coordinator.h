@@ -1,12 +1,12 @@
-// The coordinator of one lane: takes reports, gives orders. Pure: time is an argument, nothing blocks.
+// The coordinator of one lane: takes reports and makes orders. Pure: time is an argument, nothing blocks.
 //
-// A request waits in a table until every member of the group has reported it. Then it is ready, and gathers
-// with others until they go together in one order (ready_queue.h). A disagreement or a member's own error
-// needs no waiting: it fails the submission at once, with one text for all members.
+// A request waits in a table until every member of the group has reported it. Then it is ready, and waits for
+// others until they go into one order together (ready_queue.h). A disagreement, or a member's own error,
+// fails the submission at once, with one text for all members.
 //
 // Orders that repeat exactly become a schedule, which needs no orders until a member freezes
-// (schedule_coordinator.h). Members that have joined are not waited for (join_tracker.h). Members that are
-// late are named (stall_clock.h).
+// (schedule_coordinator.h). Nobody waits for members that have joined (join_tracker.h). Warnings name members
+// that are late (stall_clock.h).
 #pragma once
 
 #include <array>
@@ -36,8 +36,8 @@ struct CoordinatorOptions {
   FusionLimits plan;
   FireLimits fire;
   std::size_t cache_capacity = 1024;                  // requests in the response cache; 0: no cache
-  Duration stall_warning = std::chrono::seconds(60);  // warns of ranks that are late by this; zero: never
-  Duration stall_abort{0};                            // gives up what is late by this; zero: never
+  Duration stall_warning = std::chrono::seconds(60);  // warns of late ranks after this time; zero: never
+  Duration stall_abort{0};                            // gives up a request after this time; zero: never
   bool schedule_lock = false;                         // members can announce what they submit
 };
 
@@ -122,7 +122,7 @@ class Coordinator {
   int left_by_ = -1;            // the first world rank that left
   bool takes_tickets_ = false;
   bool end_linger_ = false;
-  bool closed_ = false;  // the last order is out
+  bool closed_ = false;  // the last order was made
 };
 
 }  // namespace roundelay::negotiate

@@ -38,8 +38,8 @@ std::vector<FusedIndices> plan_fusion(std::span<const FusionCandidate> candidate
                                       const FusionLimits& limits);
 
 struct FireLimits {
-  std::size_t theta_bytes = 0;  // so many ready bytes make an order at once; 0: any do
-  Duration linger{0};           // fewer bytes wait so long for more
+  std::size_t theta_bytes = 0;  // this many ready bytes make an order at once; 0: any number
+  Duration linger{0};           // how long fewer bytes wait for more
 };
 
 // Returns the moment at which the ready tensors make an order; now or in the past means at once.

@@ -1,4 +1,4 @@
-// A member's part in agreements: what its reports say of its values, and the results that orders bring. Pure.
+// A member's part in agreements: writes its values into reports, and takes results from orders. Pure.
 #pragma once
 
 #include <map>

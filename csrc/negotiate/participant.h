@@ -48,7 +48,7 @@ class Participant {
   // Returns true if this rank leaves, or removes the process set.
   [[nodiscard]] bool ends() const { return leaving_ || removing_; }
 
-  // Returns what the coordinator does not know yet; nothing if it knows all.
+  // Returns a report of all that the coordinator does not know yet. Nothing: it knows all.
   std::optional<wire::Report> take_report();
   // Returns the submissions that have failed at once.
   std::vector<FailedSubmission> take_failed() { return std::exchange(failed_, {}); }

@@ -73,7 +73,8 @@ class Context {
   virtual Result<complete::Handle> submit_new_set(std::vector<int> ranks) = 0;
   virtual Result<ProcessSetId> make_process_set(const std::vector<int>& ranks) = 0;
   virtual Result<complete::Handle> submit_removal(ProcessSetId id) = 0;
-  // Waits also for what is in flight in the set. An operation that some member has not submitted fails.
+  // Also waits for the operations that are in flight in the set. An operation that some member has not
+  // submitted fails.
   virtual Status drop_process_set(ProcessSetId id) = 0;
   // Returns the set's world ranks in ascending order; this rank need not be a member. Errors:
   // kInvalidArgument (unknown id).
@@ -115,8 +116,8 @@ class Context {
   // told.
   virtual void fail(const std::string& why) = 0;
 
-  // Finishes what is ordered, tells the peers, whose later operations fail with this rank's name, and joins
-  // all threads. Later calls do nothing.
+  // Completes the operations that were ordered, tells the peers, and joins all threads. Later operations of
+  // the peers fail with this rank's name. Later calls do nothing.
   virtual void shutdown() = 0;
 };
 

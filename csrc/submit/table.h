@@ -38,11 +38,11 @@ class TensorTable {
                        std::vector<int> ranks = {})
       : schedule_(std::move(announcements), std::move(ranks), flags_) {}
 
-  // Files the entry, gives it a handle of `handles` and queues (or announces) its request. Any thread.
-  // Names an unnamed request before all checks: an error must not put the counters of ranks out of step.
-  // Sets a join's name, and marks requests that the response cache must not keep.
-  // Errors: kInvalidArgument if the name is in flight (the peers get the request with this error), if a join
-  // is pending, or if the name is kJoinName (the peers hear of neither); after close(), its cause.
+  // Files the entry, gives it a handle of `handles` and queues (or announces) its request. Any thread. Names
+  // an unnamed request before all checks: an error must not put the counters of ranks out of step. Sets a
+  // join's name, and marks requests that the response cache must not keep. Errors: kInvalidArgument if the
+  // name is in flight (the peers get the request with this error), if a join is pending, or if the name is
+  // kJoinName (the peers are told of neither); after close(), its cause.
   Result<complete::Handle> add(Entry entry, complete::HandleTable& handles) EXCLUDES(mutex_);
   // Queues a request that failed this rank's local checks: it has no entry and carries its error to the
   // peers. Does nothing after close(), or if this rank has joined. Any thread.
@@ -54,8 +54,8 @@ class TensorTable {
   [[nodiscard]] bool anything_queued() const EXCLUDES(mutex_);
 
   // Ends a join when all members have joined; Completer::complete() follows. From the join's add() until
-  // joined() or its release(), the table refuses all else with kInvalidArgument, and the peers do not hear of
-  // it. `counters`: the numbers after which unnamed names go on, by operation.
+  // joined() or its release(), the table refuses everything else with kInvalidArgument, without telling the
+  // peers. `counters`: the numbers from which the counters of unnamed operations continue, by operation.
   void joined(const std::vector<std::uint64_t>& counters) EXCLUDES(mutex_);
   // Raises the counters to those of the peers, who may have named operations meanwhile. Call it before the
   // release() of a join that failed.
@@ -69,7 +69,7 @@ class TensorTable {
   // Makes every later add() fail with the first call's `why`, and ends the schedule. Returns the entries that
   // were not extracted; the caller fails them.
   std::vector<std::shared_ptr<Entry>> close(Status why) EXCLUDES(mutex_);
-  // Counts the names that are taken.
+  // Returns the number of names in flight.
   [[nodiscard]] std::size_t in_flight() const EXCLUDES(mutex_);
 
   // The next five functions negotiate the schedule lock. Only the holder of the negotiation token calls them.

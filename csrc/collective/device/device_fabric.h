@@ -27,7 +27,7 @@ struct DeviceMedium {
 // The process's cache of where memory lies.
 struct Pointers {
   std::shared_ptr<pointers::PointerCache> cache{};  // null: the process has no GPU
-  bool hears_all = false;  // the cache hears of every change; false: each call empties it first
+  bool hears_all = false;  // the cache is told of every change; false: each call empties it first
   pointers::PointerCache::Counts before{};  // the cache's counts when this job began to count
 
   void count_from_now() {

@@ -1,4 +1,4 @@
-// Tries whether a fabric really moves the memory of GPUs: a library that says so may still be set up wrongly.
+// Checks whether a fabric really moves the memory of GPUs: a library that claims it may be set up wrongly.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ struct FabricState {
   ScratchPool scratch;
   Status poison;  // the first cause; ok while the fabric works
 
-  // Poisons the fabric, unless it was before.
+  // Poisons the fabric, unless it is poisoned already.
   void fail(const Status& cause) {
     if (!poison.ok()) return;
     poison = cause;

@@ -34,7 +34,7 @@ struct StageFabrics {
   bool in_node = false;                            // all members of its groups are on one node
 };
 
-// A plan with all that carries it out.
+// A plan over levels, with the fabrics that carry it out.
 struct LevelsPlan {
   levels::MemberPlan plan;           // has one stage at least
   std::vector<StageFabrics> stages;  // one for each of the plan's

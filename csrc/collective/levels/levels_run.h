@@ -16,7 +16,7 @@
 
 namespace roundelay::collective::levels {
 
-// A plan with its names.
+// A plan over levels, with the names that users see.
 struct NamedLevelsPlan {
   const LevelsPlan& parts;
   const std::string algorithm;  // "levels 2x2x3"
@@ -54,7 +54,7 @@ class LevelsRun {
  private:
   // Starts the steps of a stage that may start now, and tests those in progress.
   Status advance(std::size_t stage);
-  // Returns whether the stage's next step may start: the stage before it in the chunk's way is done with it.
+  // Returns whether the stage's next step may start: the chunk has passed the stage before.
   [[nodiscard]] bool may_start(std::size_t stage) const;
   Status start(std::size_t stage, const StageStep& step);
   // Returns the call of a step on one share; nothing if the share has no bytes in this chunk.

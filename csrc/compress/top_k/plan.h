@@ -37,7 +37,7 @@ struct RunPlan {
   std::size_t lossy;         // the number of the shard's lossy elements; padding is neither dense nor lossy
   std::size_t first;         // index of the first lossy element, counted from the shard's first
   std::size_t chosen;        // the number of lossy elements to send
-  bool in_place;             // nothing is kept back or cast: a dense reduction of the bucket does the same
+  bool in_place;             // nothing goes into the residual and nothing is cast: a dense reduction does the same
   MessageLayout message;
 
   // Returns whether the shard has something to send.

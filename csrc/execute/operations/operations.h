@@ -50,8 +50,7 @@ collective::Task run_technique(DeviceBuffers& buffers, Batch& batch);
 // Returns what is wrong with this rank's arguments of an agreement. Empty: nothing. Any thread.
 std::string wrong_with_agreement(const submit::Entry& entry, const Group& group);
 
-// The operations share the rest.
-// Returns the output of a tensor, which may lie in a region.
+// The operations share the functions below. Returns the output of a tensor, which may lie in a region.
 collective::Buffer buffer_of(const wire::Request& request, const submit::Part& part);
 // Returns the bytes of one row, which has all dimensions but the first. `shape` has a first dimension.
 std::size_t row_bytes(const std::vector<std::int64_t>& shape, DType dtype);
