@@ -16,7 +16,7 @@ namespace roundelay::adapter {
 
 using runtime::Route;
 
-// How an operation reduces. `op` is the value of a ReduceOp.
+// The arguments of a reduction. `op` is the value of a ReduceOp.
 struct ReductionArguments {
   int op;
   double prescale_factor;

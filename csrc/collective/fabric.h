@@ -89,9 +89,9 @@ class DeviceCalls {
   virtual void give_up(const Status& cause) = 0;
 };
 
-// The abilities that only some fabrics have. What every fabric can do is a virtual function of Fabric. Null,
-// or false, means that the fabric does not have it. A fabric gets them when it is made and never changes
-// them, so that a user may read them once.
+// The abilities that only some fabrics have. An ability of every fabric is a virtual function of Fabric.
+// Null, or false, means that the fabric does not have it. A fabric gets them when it is made and never
+// changes them, so that a user may read them once.
 struct FabricCapabilities {
   bool scattered = false;         // takes AllreduceCall::scattered; the same on all members
   bool within_node = false;       // all members are on one node; the same on all members

@@ -119,7 +119,7 @@ class Technique {
   [[nodiscard]] virtual std::string text() const = 0;
   // Returns what is wrong with such a bucket for this technique; OK: nothing. The same on all ranks.
   [[nodiscard]] virtual Status check(const BucketShape& /*shape*/) const { return {}; }
-  // Returns the size of the state that the technique keeps for a bucket of so many elements. `levels`: those
+  // Returns the size of the state that the technique keeps for a bucket of `count` elements. `levels`: those
   // of collective::level_sizes(); empty: {1}.
   [[nodiscard]] virtual std::size_t state_bytes(std::size_t count, DType dtype,
                                                 std::span<const int> levels) const = 0;

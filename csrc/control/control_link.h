@@ -36,8 +36,8 @@ class ControlLink {
   // Sends to all ranks of the world but this one.
   void send_to_others(const wire::Message& message);
   // Ends communication after a fault that this rank has found itself. Rank 0 decides which of several faults
-  // all ranks raise, as ranks may find them at the same moment: another rank tells rank 0 and the sink hears
-  // of the abort when rank 0 has answered, or by decide(). Later calls do nothing.
+  // all ranks raise, as ranks may find them at the same moment: another rank tells rank 0, and calls its sink
+  // when rank 0 has answered, or in decide(). Later calls do nothing.
   void abort(const wire::Abort& fault);
   // Ends communication after a fault that the rank `from` has reported.
   void abort(const wire::Abort& fault, int from);

@@ -205,7 +205,7 @@ bool Negotiator::hand_over_orders(TimePoint now) {
   bool moved = false;
   for (auto& [id, lane] : lanes_) {
     if (!lane.coordinator || lane.closed) continue;
-    lane.coordinator->take_tickets(tickets_.needs_tickets(id, lane));
+    lane.coordinator->set_needs_tickets(tickets_.needs_tickets(id, lane));
     lane.coordinator->note_waiters(lane.table->waiters().take_most());
     while (auto order = lane.coordinator->take_order(now)) {
       moved = true;

@@ -55,7 +55,7 @@ class DeviceBuffers {
 
   // Copies bytes that do not overlap.
   [[nodiscard]] virtual Status copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  // Returns a buffer of at least so many bytes for one batch. This object owns the buffer, and gives it to
+  // Returns a buffer of at least `bytes` bytes for one batch. This object owns the buffer, and gives it to
   // another batch again: to the kDepth-th after this one.
   [[nodiscard]] virtual Result<std::byte*> fusion_buffer(std::size_t bytes) = 0;
   // Do the same as pack() and unpack().

@@ -1,4 +1,4 @@
-// How the gradients of one optimizer are reduced.
+// The rule by which the gradients of one optimizer are reduced.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -39,7 +39,7 @@ class Bisection {
  public:
   static constexpr int kAtOnce = 4;  // steps with the counts of one call
   static constexpr int kThresholds = 1 << kAtOnce;
-  static constexpr int kMostSteps = 48;  // thresholds of fp32 do not change any more after so many
+  static constexpr int kMostSteps = 48;  // thresholds of fp32 do not change any more after this many
   using Thresholds = std::array<Magnitude, kThresholds>;
   using Counts = std::array<std::uint64_t, kThresholds>;
 

@@ -27,8 +27,8 @@ class ScheduleFinder {
   // Returns the shortest period that came periods_needed() times up to now, or nothing. It begins with the
   // operation that comes next.
   [[nodiscard]] std::optional<std::vector<Ids>> period() const;
-  // Records that a lock on a schedule of `period` operations ended after so many positions. If that was soon,
-  // the next lock needs twice as many periods, so that ranks do not lock and unlock all the time.
+  // Records that a lock on a schedule of `period` operations ended after `positions` positions. If that was
+  // soon, the next lock needs twice as many periods, so that ranks do not lock and unlock all the time.
   void unlocked(std::size_t period, std::uint64_t positions);
 
   // Returns how often a period has to come in a row until it counts.

@@ -11,7 +11,7 @@
 
 namespace roundelay::negotiate {
 
-// What one member has reported.
+// The values that one member has reported.
 struct ReportedValues {
   std::int32_t rank = -1;  // world rank; -1: it has reported nothing
   bool in_full = false;    // with the request in full: `change` is against zeros, not against the base

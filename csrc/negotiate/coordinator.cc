@@ -169,9 +169,9 @@ void Coordinator::count_unnamed(const wire::Request& request) {
   count = std::max(count, request.unnamed);
 }
 
-void Coordinator::take_tickets(bool yes) {
-  if (yes && !takes_tickets_) schedule_.interrupt();  // the period may have operations on a GPU
-  takes_tickets_ = yes;
+void Coordinator::set_needs_tickets(bool yes) {
+  if (yes && !needs_tickets_) schedule_.interrupt();  // the period may have operations on a GPU
+  needs_tickets_ = yes;
 }
 
 std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
@@ -191,7 +191,7 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   order.lane = lane_;
   order.sequence = ++sequence_;
   order.failures = std::exchange(failures_, {});
-  if (fire) ready_.write(order, cache_, table_, takes_tickets_);
+  if (fire) ready_.write(order, cache_, table_, needs_tickets_);
   applied_.on_evicted(order.evicted, order.sequence);
   if (!left) order.joined = joins_.take_joined();
   order.shutdown_by = left_by_;

@@ -60,7 +60,7 @@ class Coordinator {
   Status on_report(int member, const wire::Report& report, TimePoint now);
   // Says whether operations on a GPU need tickets, because other process sets use the GPUs too. If so, orders
   // mark these operations for tickets (negotiate/order_queue.h), and no schedule has any of them.
-  void take_tickets(bool yes);
+  void set_needs_tickets(bool yes);
   // Says that so many threads of this rank have waited for operations of the lane at once, lately.
   void note_waiters(std::size_t waiters) { schedule_.note_waiters(waiters); }
   // Returns the next order that is due. Call it until there is none.
@@ -120,7 +120,7 @@ class Coordinator {
   std::set<int> late_;          // world ranks that warnings named
   std::vector<bool> removing_;  // one for each member
   int left_by_ = -1;            // the first world rank that left
-  bool takes_tickets_ = false;
+  bool needs_tickets_ = false;
   bool end_linger_ = false;
   bool closed_ = false;  // the last order was made
 };

@@ -97,7 +97,7 @@ class Participant {
   bool leave_reported_ = false;
   bool removing_ = false;
   bool removal_reported_ = false;
-  bool report_applied_ = false;  // the coordinator waits to hear that this rank applied an eviction
+  bool report_applied_ = false;  // the coordinator has to be told that this rank has applied an eviction
   std::string join_;             // name of the join in flight; empty: none
   Lock lock_;
 

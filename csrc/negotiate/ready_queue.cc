@@ -115,7 +115,7 @@ wire::Merged ReadyQueue::merge_values(const ReadyRequest& ready, wire::CacheId i
 // Agreements come last: a rank submits them after the operations that they are about. So the sequence repeats
 // from step to step, whether their reports came together or not.
 void ReadyQueue::write(wire::Order& order, ResponseCache& cache, const RequestTable& table,
-                       bool takes_tickets) {
+                       bool needs_tickets) {
   std::stable_partition(ready_.begin(), ready_.end(),
                         [](const ReadyRequest& ready) { return ready.request.operation != Operation::kAgreement; });
   Writing writing{order, cache, table};
@@ -129,7 +129,7 @@ void ReadyQueue::write(wire::Order& order, ResponseCache& cache, const RequestTa
     operation.absent = std::move(ready_[indices.front()].absent);
     if (ready_[indices.front()].request.operation == Operation::kAgreement)
       operation.merged = merge_values(ready_[indices.front()], operation.tensors.front().id, cache);
-    if (!takes_tickets || ready_[indices.front()].request.device != DeviceType::kGpu) continue;
+    if (!needs_tickets || ready_[indices.front()].request.device != DeviceType::kGpu) continue;
     if (!order.tickets) order.tickets.emplace();
     order.tickets->operations.push_back(static_cast<std::int32_t>(order.operations.size() - 1));
   }

@@ -41,8 +41,8 @@ class ReadyQueue {
 
   // Moves all requests into `order` as fused operations. Assigns ids of `cache`, and adds those that it
   // evicts to order.evicted. Ids of names in `table`, the coordinator's, stay: a member's report may name
-  // them. `takes_tickets`: marks the operations on GPUs in order.tickets.
-  void write(wire::Order& order, ResponseCache& cache, const RequestTable& table, bool takes_tickets);
+  // them. `needs_tickets`: marks the operations on GPUs in order.tickets.
+  void write(wire::Order& order, ResponseCache& cache, const RequestTable& table, bool needs_tickets);
 
  private:
   struct ReadyRequest {

@@ -55,7 +55,8 @@ Program ring_all_gather(Exchange& net, const AllgatherCall& call);
 Program binomial_tree_broadcast(Exchange& net, const BroadcastCall& call);
 Program pipelined_tree_broadcast(Exchange& net, const BroadcastCall& call);
 
-// A barrier takes log2 P rounds. In round k a member hears from, and tells, its neighbours at distance 2^k.
+// A barrier takes log2 P rounds. In round k a member sends to one neighbour at distance 2^k, and receives
+// from the other one.
 Program dissemination_barrier(Exchange& net);
 inline Program dissemination_barrier(Exchange& net, const BarrierCall& /*call*/) {
   return dissemination_barrier(net);

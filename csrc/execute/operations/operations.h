@@ -77,9 +77,9 @@ Kind& new_call(collective::Call& call, const Batch& batch) {
   return made;
 }
 // Returns whether the batch is an allreduce that goes over the levels of a fabric with more than one, in a
-// group of so many members.
+// group of `members` members.
 bool goes_over_levels(const Batch& batch, int members);
-// Returns the memory for the result of a tensor, which has so many rows. Errors: those of DeviceBuffers.
+// Returns the memory for the result of a tensor, which has `rows` rows. Errors: those of DeviceBuffers.
 Result<ByteSpan> memory_for_rows(DeviceBuffers& buffers, const BatchTensor& tensor, std::int64_t rows);
 
 // Sets the call's operator and factors. An average is a sum with the divisor `members`, the size of the

@@ -128,7 +128,7 @@ TEST_CASE("an order says which operations take a ticket: those on a GPU, when th
   Desk desk(eager());
   desk.everyone({on_gpu("a"), request_of("b")});
   CHECK_FALSE(desk.order()->tickets);
-  desk.coordinator.take_tickets(true);
+  desk.coordinator.set_needs_tickets(true);
   desk.everyone({request_of("c"), on_gpu("d"), on_gpu("e"), request_of("f")});
   const auto mixed = desk.order();
   REQUIRE(mixed->operations.size() == 2);  // a fused operation is on one kind of device
@@ -151,12 +151,12 @@ TEST_CASE("operations with tickets are in no schedule", "[tickets]") {
   options.schedule_lock = true;
   Desk desk(options);
   SECTION("not on a GPU") {
-    desk.coordinator.take_tickets(true);
+    desk.coordinator.set_needs_tickets(true);
     CHECK(orders_until_lock(desk, request_of("a"), 10) > 0);
   }
   SECTION("on a GPU") { CHECK(orders_until_lock(desk, on_gpu("a"), 10) > 0); }
   SECTION("on a GPU that others use") {
-    desk.coordinator.take_tickets(true);
+    desk.coordinator.set_needs_tickets(true);
     CHECK(orders_until_lock(desk, on_gpu("a"), 50) == 0);
   }
 }
@@ -175,7 +175,7 @@ TEST_CASE("what was seen before there was need of tickets is in no schedule eith
   desk.everyone({on_gpu("a")});
   REQUIRE_FALSE(desk.order()->lock);
   const bool need = GENERATE(false, true);
-  desk.coordinator.take_tickets(need);
+  desk.coordinator.set_needs_tickets(need);
   desk.everyone({request_of("b")});
   CHECK(desk.order()->lock.has_value() == !need);
 }
