@@ -1,5 +1,5 @@
-// A rank's side of the negotiation of one lane: takes requests and orders, gives reports, and what each order
-// means for this rank. Pure.
+// A rank's side of the negotiation of one lane: takes submissions and orders, and returns reports and what
+// this rank has to do after an order. Pure.
 //
 // Submissions of one name are matched in order: the k-th submission on one rank meets the k-th submission on
 // every other rank. A submission that failed a local check counts: it fails the peers' k-th submission with
