@@ -150,8 +150,9 @@ void bind_bucket(py::module_& module) {
       .def(
           "rescale", [](Bucket& self, double factor) { check(self.rescale(factor)); }, py::arg("factor"))
       .def("sent", &sent_by)
-      .def_property_readonly("applied",
-                             [](const Bucket& self) { return self.number_in_step() > 0 && self.technique().applied(); })
+      .def_property_readonly(
+          "applied",
+          [](const Bucket& self) { return self.number_in_step() > 0 && self.technique().applied(); })
       .def("flush_next", [](Bucket& self) { self.technique().flush_next(); })
       .def_property_readonly("unflushed", [](const Bucket& self) { return self.technique().unflushed(); })
       .def_property_readonly("traffic", &traffic_of)

@@ -69,7 +69,8 @@ Report decode_report(const py::bytes& message) {
 void bind_testing(py::module_& module) {
   py::class_<Testing>(module, "testing", "The pure parts of the core, for property tests.")
       .def_static("codec_roundtrip", codec_roundtrip, py::arg("message"))
-      .def_static("encode_report", encode_report, py::arg("tensors"), py::arg("cached"), py::arg("end_linger"))
+      .def_static("encode_report", encode_report, py::arg("tensors"), py::arg("cached"),
+                  py::arg("end_linger"))
       .def_static("decode_report", decode_report, py::arg("message"));
 }
 

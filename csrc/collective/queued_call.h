@@ -29,8 +29,8 @@ class QueuedCall;
 template <class State>
 struct CallQueue {
   std::deque<QueuedCall<State>*> calls;  // the calls in progress; only the first one moves
-  Status poison;                            // the first cause; ok while the fabric works
-  std::function<void()> on_poison;          // called once; may be empty
+  Status poison;                         // the first cause; ok while the fabric works
+  std::function<void()> on_poison;       // called once; may be empty
 
   // Returns a call's PendingCall::algorithm(). A State with several ways has a function of this name, too.
   [[nodiscard]] static std::string_view algorithm_of(const Call& /*call*/) { return {}; }

@@ -26,8 +26,8 @@ class GpuArithmetic final : public Arithmetic {
   Status give_back(std::byte* values, std::byte* residual, std::size_t count, DType dtype) override {
     return kernels_.give_back(device_, values, residual, count, dtype, stream_);
   }
-  Status accumulate(std::span<float> norms, const kernels::ResidualState& kept, std::byte* values, Chunking of,
-                    DType dtype) override {
+  Status accumulate(std::span<float> norms, const kernels::ResidualState& kept, std::byte* values,
+                    Chunking of, DType dtype) override {
     return kernels_.accumulate(device_, norms.data(), kept, values, of, dtype, stream_);
   }
   Status mark_overflow(std::byte* value, DType dtype, std::span<const float> norms) override {

@@ -38,8 +38,8 @@ Status HostArithmetic::give_back(std::byte* values, std::byte* residual, std::si
   return {};
 }
 
-Status HostArithmetic::accumulate(std::span<float> norms, const kernels::ResidualState& kept, std::byte* values,
-                                  Chunking of, DType dtype) {
+Status HostArithmetic::accumulate(std::span<float> norms, const kernels::ResidualState& kept,
+                                  std::byte* values, Chunking of, DType dtype) {
   ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
   for (std::size_t i = 0; i < norms.size(); ++i) {
     norms[i] = kernels::accumulate(kernels::chunk_of(kept, of, i, dtype),

@@ -11,8 +11,8 @@ class HostArithmetic final : public Arithmetic {
   Status scale(std::byte* values, std::size_t count, DType dtype, Scale scale) override;
   Status keep(std::byte* residual, std::byte* values, std::size_t count, DType dtype) override;
   Status give_back(std::byte* values, std::byte* residual, std::size_t count, DType dtype) override;
-  Status accumulate(std::span<float> norms, const kernels::ResidualState& kept, std::byte* values, Chunking of,
-                    DType dtype) override;
+  Status accumulate(std::span<float> norms, const kernels::ResidualState& kept, std::byte* values,
+                    Chunking of, DType dtype) override;
   Status mark_overflow(std::byte* value, DType dtype, std::span<const float> norms) override;
   Status copy(std::span<const kernels::GpuCopy> items) override;
   Status norms(float* norms, const std::byte* from, Chunking of, DType dtype) override;

@@ -17,7 +17,8 @@ std::uint64_t fusion_class(const BatchTensor& tensor) {
   const bool fusable = request.operation == Operation::kAllreduce && request.reduce_op != ReduceOp::kAdasum &&
                        request.region.key == 0;
   if (!fusable) return negotiate::kNoFusion;
-  return static_cast<std::uint64_t>(tensor.dtype()) + kDTypeCount * static_cast<std::uint64_t>(request.device);
+  return static_cast<std::uint64_t>(tensor.dtype()) +
+         kDTypeCount * static_cast<std::uint64_t>(request.device);
 }
 
 }  // namespace

@@ -49,13 +49,13 @@ struct Batch {
   std::vector<std::shared_ptr<submit::Entry>> entries;  // the entries of the tensors, each once
   std::vector<std::int64_t> extents;                    // allgather: the tensor's first dimension, by member
   std::vector<int> absent;                              // indices of members that skip this batch
-  std::int64_t following = 0;                           // the number of batches after it, if it has no tensors
-  std::optional<negotiate::GpuTicket> ticket{};         // set if other process sets use the GPU, too
-  bool ends_tickets = false;                            // the last batch of its ticket
+  std::int64_t following = 0;                    // the number of batches after it, if it has no tensors
+  std::optional<negotiate::GpuTicket> ticket{};  // set if other process sets use the GPU, too
+  bool ends_tickets = false;                     // the last batch of its ticket
 
   // Set when the batch is prepared.
   std::size_t executor = 0;  // index of the lane's executor that carries the batch
-  bool alone = true;      // no other batch may be under way
+  bool alone = true;         // no other batch may be under way
 
   // Set while the batch is carried out.
   std::byte* fusion = nullptr;  // the fusion buffer, owned by the DeviceBuffers; null: not packed

@@ -9,8 +9,7 @@
 namespace roundelay::execute {
 namespace {
 
-constexpr double kSlowLinkBytesPerSecond =
-    10e6;  // a call may take the time of this rate besides its timeout
+constexpr double kSlowLinkBytesPerSecond = 10e6;  // a call may take the time of this rate besides its timeout
 
 Deadline progress_deadline(TimePoint now, Duration timeout, std::size_t bytes) {
   const std::chrono::duration<double> transfer(static_cast<double>(bytes) / kSlowLinkBytesPerSecond);

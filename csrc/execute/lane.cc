@@ -16,8 +16,9 @@ Lane::Lane(LaneId id, LaneFabrics fabrics, Completer& completer, timeline::Timel
       executors_(std::move(fabrics), abort, options),
       group_(fabric().group()),
       level_sizes_(collective::level_sizes(executors_.first().fabric())),
-      gpu_level_sizes_(options.gpu ? gpu::gpu_level_sizes(executors_.first().fabric(), options.gpu->fabric.wish)
-                              : std::vector<int>()),
+      gpu_level_sizes_(options.gpu
+                           ? gpu::gpu_level_sizes(executors_.first().fabric(), options.gpu->fabric.wish)
+                           : std::vector<int>()),
       make_region_(fabric().capabilities().make_region),
       waker_(executors_.wakers(), options.schedule_lock ? fabric().capabilities().announcements : nullptr),
       table_(waker_.announcements(), group_.ranks),

@@ -4,7 +4,8 @@
 // On a fabric with levels the lane has several executors, each with a fabric of its own, so that one batch is
 // reduced inside the nodes while another one is between them. The rule:
 // - An allreduce of the CPU that goes over the levels takes the executors in turn. An executor carries one
-//   batch at a time. All members count the same batches, so that a batch has the same executor on all of them.
+//   batch at a time. All members count the same batches, so that a batch has the same executor on all of
+//   them.
 // - Every other batch (also one that a joined member skips) runs alone, on the first executor. It waits until
 //   all executors are idle, and no batch starts while it runs.
 // - Batches start in the sequence of their orders. They may end in any order.
@@ -35,12 +36,12 @@
 #include "execute/batch_queue.h"
 #include "execute/completer.h"
 #include "execute/gpu_watch.h"
+#include "execute/lane_executors.h"
 #include "execute/lane_options.h"
 #include "execute/lane_recorder.h"
 #include "execute/lane_schedule.h"
 #include "execute/lane_waker.h"
 #include "execute/progress_token.h"
-#include "execute/lane_executors.h"
 #include "negotiate/participant.h"
 #include "submit/table.h"
 #include "timeline/timeline.h"

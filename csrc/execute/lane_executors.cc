@@ -37,7 +37,8 @@ std::vector<std::shared_ptr<const collective::FabricCounters>> LaneExecutors::co
     if (auto counters = executor->batches.fabric().capabilities().counters) {
       found.push_back(std::move(counters));
     }
-    if (GpuBuffers* const gpu = executor->batches.gpu()) found.push_back(gpu->fabric().capabilities().counters);
+    if (GpuBuffers* const gpu = executor->batches.gpu())
+      found.push_back(gpu->fabric().capabilities().counters);
   }
   return found;
 }
@@ -61,7 +62,8 @@ Status LaneExecutors::start(std::unique_ptr<Batch> batch) {
 }
 
 bool LaneExecutors::idle() const {
-  return std::none_of(all_.begin(), all_.end(), [](const auto& executor) { return executor->running != nullptr; });
+  return std::none_of(all_.begin(), all_.end(),
+                      [](const auto& executor) { return executor->running != nullptr; });
 }
 
 Nap LaneExecutors::nap(Backoff& backoff) const {

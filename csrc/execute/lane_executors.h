@@ -25,7 +25,8 @@ LaneFabrics one_fabric(std::unique_ptr<collective::Fabric> fabric);
 
 struct LaneExecutor {
   // Arguments as BatchExecutor's.
-  LaneExecutor(std::unique_ptr<collective::Fabric> fabric, const AbortToken& abort, const LaneOptions& options)
+  LaneExecutor(std::unique_ptr<collective::Fabric> fabric, const AbortToken& abort,
+               const LaneOptions& options)
       : batches(std::move(fabric), abort, options) {}
 
   BatchExecutor batches;
@@ -67,7 +68,7 @@ class LaneExecutors {
 
  private:
   std::vector<std::unique_ptr<LaneExecutor>> all_;  // never empty
-  std::size_t next_ = 0;                     // the executor of the next batch that need not run alone
+  std::size_t next_ = 0;                            // the executor of the next batch that need not run alone
 };
 
 }  // namespace roundelay::execute

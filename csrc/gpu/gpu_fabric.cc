@@ -286,7 +286,9 @@ bool GpuFabric::poisoned() const {
   return cpu_.poisoned() || (staged_ && staged_->poisoned()) || (faster_ && faster_->poisoned());
 }
 
-std::span<Fabric* const> GpuFabric::level_fabrics() { return chosen_ == nullptr ? flat() : chosen_->level_fabrics(); }
+std::span<Fabric* const> GpuFabric::level_fabrics() {
+  return chosen_ == nullptr ? flat() : chosen_->level_fabrics();
+}
 
 Status GpuFabric::health() {
   return chosen_ == nullptr ? Status{} : chosen_->capabilities().device->health();

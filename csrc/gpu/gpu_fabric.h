@@ -30,10 +30,10 @@ inline constexpr collective::LevelsCut kGpuCut{.shard_bytes = 4 * collective::kS
 
 struct GpuFabricOptions {
   GpuFabricWish wish = GpuFabricWish::kAuto;
-  bool may_share = false;                        // the user wants several ranks on one GPU
+  bool may_share = false;                       // the user wants several ranks on one GPU
   Duration timeout = std::chrono::seconds(30);  // all members make the communicator within this time
-  std::string node{};                            // node_id() of bootstrap/rank_info.h
-  collective::LevelsCut cut = kGpuCut;           // cuts allreduces that go over levels
+  std::string node{};                           // node_id() of bootstrap/rank_info.h
+  collective::LevelsCut cut = kGpuCut;          // cuts allreduces that go over levels
   // The wish kMpi needs it. The fabric takes its state. Null: there is no backend, so no MPI.
   std::shared_ptr<collective::DeviceMedium> medium{};
 };

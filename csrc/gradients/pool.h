@@ -107,7 +107,8 @@ class GradientPool {
   [[nodiscard]] std::int64_t cast_back() const { return cast_back_; }
   void completed() { cast_back_ += results_ ? 1 : 0; }
 
-  // Counts the buckets that are submitted in a step. take_submissions() returns their number and ends the step.
+  // Counts the buckets that are submitted in a step. take_submissions() returns their number and ends the
+  // step.
   int count_submission() { return ++submissions_; }
   int take_submissions() { return std::exchange(submissions_, 0); }
 

@@ -75,8 +75,8 @@ Status TechniqueChoice::choose(std::string_view text, BucketElements elements, s
 }
 
 Result<std::shared_ptr<TechniqueChoice::Chosen>> TechniqueChoice::prepare(compress::TechniquePtr technique,
-                                                                     const BucketElements& elements,
-                                                                     std::span<const int> levels) const {
+                                                                          const BucketElements& elements,
+                                                                          std::span<const int> levels) const {
   const std::size_t bytes = technique->state_bytes(elements.count, elements.dtype, levels);
   auto chosen = std::make_shared<Chosen>();
   if (bytes > 0) {

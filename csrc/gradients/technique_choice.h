@@ -90,8 +90,8 @@ class TechniqueChoice {
  private:
   struct Chosen;
   [[nodiscard]] Result<std::shared_ptr<Chosen>> prepare(compress::TechniquePtr technique,
-                                                   const BucketElements& elements,
-                                                   std::span<const int> levels) const;
+                                                        const BucketElements& elements,
+                                                        std::span<const int> levels) const;
   void count(std::string_view technique, std::size_t bytes, std::size_t called_bytes);
   void next_run() { run_ = flushing_ ? 0 : run_ + 1; }
 

@@ -50,8 +50,8 @@ class GpuKernels {
   [[nodiscard]] virtual Status give_back(int device, std::byte* values, std::byte* residual,
                                          std::size_t count, DType dtype, GpuStream stream) = 0;
   // Calls accumulate() of chunks.h for each chunk, and sets norms[i] to its result for chunk i.
-  [[nodiscard]] virtual Status accumulate(int device, float* norms, const ResidualState& kept, std::byte* values,
-                                          Chunking of, DType dtype, GpuStream stream) = 0;
+  [[nodiscard]] virtual Status accumulate(int device, float* norms, const ResidualState& kept,
+                                          std::byte* values, Chunking of, DType dtype, GpuStream stream) = 0;
   [[nodiscard]] virtual Status mark_overflow(int device, std::byte* value, DType dtype, const float* norms,
                                              std::size_t count, GpuStream stream) = 0;
   // Computes the norm of each chunk of `from`.

@@ -90,7 +90,7 @@ class ScheduleLock {
   struct Name {
     wire::Request request;
     std::vector<std::uint64_t> places;  // positions in the first period, ascending
-    std::uint64_t submissions = 0;             // submissions filed since begin()
+    std::uint64_t submissions = 0;      // submissions filed since begin()
     std::optional<LockedAgreement> agreement{};
     friend bool operator==(const Name&, const Name&) = default;
   };
@@ -108,12 +108,12 @@ class ScheduleLock {
   std::uint64_t announced_ = 0;
   std::uint64_t entered_ = 0;
   std::deque<std::size_t> unannounced_;  // number of submissions filed at each position from announced_ on
-  std::size_t blocked_ = 0;        // sum of unannounced_
+  std::size_t blocked_ = 0;              // sum of unannounced_
   bool gathers_ = false;
   Duration saved_{0};                           // what the schedule has saved, as kSaved says
   TimePoint counted_until_{};                   // saved_ has the time of blocked submissions up to here
   std::uint64_t entered_at_look_ = UINT64_MAX;  // entered_ at the last look()
-  std::optional<TimePoint> waits_since_;        // the first look() that saw a submission wait at this position
+  std::optional<TimePoint> waits_since_;  // the first look() that saw a submission wait at this position
 };
 
 }  // namespace roundelay::lock

@@ -32,8 +32,8 @@ class ChunkTime {
         messages = whole_levels ? crossed.in_part * (static_cast<double>(level.parts) - 1) : members - 1;
       }
       const double alphas = 2 * messages * level.link.latency;
-      const double moving = 2 * static_cast<double>(level.link.sharers) * bytes * (members - crossed.in_part) /
-                            members / level.link.bandwidth;
+      const double moving = 2 * static_cast<double>(level.link.sharers) * bytes *
+                            (members - crossed.in_part) / members / level.link.bandwidth;
       of_link_[crossed.level] += alphas + moving;
       latency += alphas;
       transfer = std::max(transfer, moving);
@@ -61,7 +61,8 @@ Stage on_busiest_link(const Factor& factor, Algorithm algorithm, double bytes, c
     if (algorithm == Algorithm::kRing) {
       stage.senders = ranks_in_part(cluster, factor.first_level);  // neighbours lie in one part if possible
     } else {
-      stage.bytes *= static_cast<double>(std::max(0, factor.members - crossed.in_part)) / (factor.members - 1);
+      stage.bytes *=
+          static_cast<double>(std::max(0, factor.members - crossed.in_part)) / (factor.members - 1);
     }
     if (const double time = seconds(stage, cluster); time > most) {
       most = time;

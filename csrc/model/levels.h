@@ -29,7 +29,7 @@ struct Factor {
 struct Crossed {
   std::size_t level = 0;
   int in_part = 1;  // members of a group in one part, which share its end of the link and send each other
-                   // nothing over it
+                    // nothing over it
 };
 
 // Returns the links that a stage's messages cross, innermost first: those of its levels, and those below up

@@ -7,9 +7,10 @@ namespace roundelay::negotiate {
 ReportedValues values_in(const wire::Report& report, std::size_t request, std::int32_t rank) {
   ReportedValues values{rank, request < report.requests.size()};
   const auto& all = report.contributions;
-  const auto found = std::lower_bound(
-      all.begin(), all.end(), request,
-      [](const wire::Contribution& contribution, std::size_t wanted) { return contribution.request < wanted; });
+  const auto found = std::lower_bound(all.begin(), all.end(), request,
+                                      [](const wire::Contribution& contribution, std::size_t wanted) {
+                                        return contribution.request < wanted;
+                                      });
   if (found != all.end() && found->request == request) values.change = found->change;
   return values;
 }

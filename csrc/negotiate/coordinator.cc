@@ -130,7 +130,8 @@ void Coordinator::decide_if_complete(Iterator position, int last_member, TimePoi
 
 void Coordinator::make_ready(ReportedRequest reported, int last_member, TimePoint now) {
   count_unnamed(reported.request);
-  if (group_.size() > 1) notes_.push_back({reported.request.name, rank_of(last_member), now - reported.first_seen});
+  if (group_.size() > 1)
+    notes_.push_back({reported.request.name, rank_of(last_member), now - reported.first_seen});
   std::vector<std::int32_t> absent = joins_.absent_from(reported);
   ready_.push(std::move(reported), std::move(absent), now);
 }

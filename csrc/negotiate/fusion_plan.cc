@@ -47,7 +47,8 @@ std::vector<FusedIndices> plan_fusion(std::span<const FusionCandidate> candidate
   return operations;
 }
 
-TimePoint next_fire(std::size_t ready_bytes, TimePoint oldest_ready, bool end_linger, const FireLimits& limits) {
+TimePoint next_fire(std::size_t ready_bytes, TimePoint oldest_ready, bool end_linger,
+                    const FireLimits& limits) {
   if (oldest_ready == TimePoint::max()) return TimePoint::max();
   if (end_linger || ready_bytes >= limits.theta_bytes) return oldest_ready;
   return oldest_ready > TimePoint::max() - limits.linger ? TimePoint::max() : oldest_ready + limits.linger;

@@ -45,7 +45,8 @@ struct FireLimits {
 // Returns the moment at which the ready tensors make an order; now or in the past means at once.
 // `end_linger`: they do not linger. `oldest_ready` is TimePoint::max() if nothing is ready; then the result
 // is TimePoint::max() too.
-TimePoint next_fire(std::size_t ready_bytes, TimePoint oldest_ready, bool end_linger, const FireLimits& limits);
+TimePoint next_fire(std::size_t ready_bytes, TimePoint oldest_ready, bool end_linger,
+                    const FireLimits& limits);
 
 // Returns true if that moment has come.
 bool fires(std::size_t ready_bytes, TimePoint oldest_ready, TimePoint now, bool end_linger,

@@ -32,7 +32,8 @@ void ReportedSubmissions::finish() {
 }
 
 void ReportedSubmissions::contribute(std::size_t request, ByteChange change) {
-  if (!change.empty()) report_.contributions.push_back({static_cast<std::uint32_t>(request), std::move(change)});
+  if (!change.empty())
+    report_.contributions.push_back({static_cast<std::uint32_t>(request), std::move(change)});
 }
 
 Status take_result(const wire::FusedOperation& operation, const wire::Request& request, CachedRequests& cache,

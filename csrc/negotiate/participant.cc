@@ -240,8 +240,10 @@ std::vector<wire::Submission> Participant::take_all_back() {
   for (const auto& [name, request] : own_errors_) submissions.emplace_back(request);
   std::sort(submissions.begin(), submissions.end(),
             [](const auto& a, const auto& b) { return a.request.name < b.request.name; });
-  for (const auto& [name, later] : deferred_) submissions.insert(submissions.end(), later.begin(), later.end());
-  std::stable_partition(submissions.begin(), submissions.end(), [&](const auto& submission) { return submission.request.name != join_; });
+  for (const auto& [name, later] : deferred_)
+    submissions.insert(submissions.end(), later.begin(), later.end());
+  std::stable_partition(submissions.begin(), submissions.end(),
+                        [&](const auto& submission) { return submission.request.name != join_; });
   outstanding_.clear();
   own_errors_.clear();
   deferred_.clear();

@@ -102,10 +102,12 @@ class Participant {
   Lock lock_;
 
   std::unordered_map<std::string, Outstanding> outstanding_;
-  std::unordered_map<std::string, wire::Request> own_errors_;  // submissions that failed here; no order said so yet
+  std::unordered_map<std::string, wire::Request>
+      own_errors_;                      // submissions that failed here; no order said so yet
   std::vector<std::string> to_report_;  // names in pending_ or own_errors_, in order of submission
   CachedRequests cache_;
-  std::unordered_map<std::string, std::deque<wire::Submission>> deferred_;  // submissions after one that has not ended
+  std::unordered_map<std::string, std::deque<wire::Submission>>
+      deferred_;  // submissions after one that has not ended
   // Errors of submissions that peers failed and that this rank has not submitted yet; by name.
   std::unordered_map<std::string, std::deque<Status>> failed_by_peers_;
   std::vector<FailedSubmission> failed_;

@@ -116,8 +116,9 @@ wire::Merged ReadyQueue::merge_values(const ReadyRequest& ready, wire::CacheId i
 // from step to step, whether their reports came together or not.
 void ReadyQueue::write(wire::Order& order, ResponseCache& cache, const RequestTable& table,
                        bool needs_tickets) {
-  std::stable_partition(ready_.begin(), ready_.end(),
-                        [](const ReadyRequest& ready) { return ready.request.operation != Operation::kAgreement; });
+  std::stable_partition(ready_.begin(), ready_.end(), [](const ReadyRequest& ready) {
+    return ready.request.operation != Operation::kAgreement;
+  });
   Writing writing{order, cache, table};
   std::vector<FusionCandidate> candidates;
   candidates.reserve(ready_.size());

@@ -38,7 +38,8 @@ class RequestTable {
   // has no request of this name.
   Iterator open(int member, const wire::Request& request, TimePoint now);
   // Records the report of a member that has not reported the request yet. `values`: for an agreement.
-  void report(ReportedRequest& reported, int member, const wire::Request& request, ReportedValues values = {});
+  void report(ReportedRequest& reported, int member, const wire::Request& request,
+              ReportedValues values = {});
   // Removes the request and returns it.
   ReportedRequest extract(Iterator position);
   void clear() { requests_.clear(); }

@@ -117,7 +117,8 @@ std::vector<std::string> StallClock::overdue(const RequestTable& table, TimePoin
 }
 
 std::string StallClock::abort_text(const ReportedRequest& reported) const {
-  return wire::describe(reported.request) + " was given up: " + wire::describe_ranks(joins_.awaited_by(reported)) +
+  return wire::describe(reported.request) +
+         " was given up: " + wire::describe_ranks(joins_.awaited_by(reported)) +
          " did not submit it within " + seconds_text(limits_.abort) +
          " (ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS) after the first of " +
          wire::describe_ranks(reporters_of(reported));

@@ -80,7 +80,7 @@ struct Request {
 // id; zeros if the request is reported in full.
 struct Contribution {
   std::uint32_t request = 0;  // an index into the report's `requests`, and after these into its `cached`
-  ByteChange change;      // not empty
+  ByteChange change;          // not empty
   friend bool operator==(const Contribution&, const Contribution&) = default;
 };
 
@@ -88,9 +88,10 @@ struct Contribution {
 struct Report {
   LaneId lane;
   std::uint64_t last_order = 0;  // the newest order that this rank had applied when it wrote the report
-  bool end_linger = false;       // order all that is ready: a caller waits, or the step's last gradient was submitted
-  bool leaving = false;          // this rank called shutdown(): order nothing more that needs it
-  bool removing = false;         // this rank removes the process set: its last report for this lane
+  bool end_linger =
+      false;             // order all that is ready: a caller waits, or the step's last gradient was submitted
+  bool leaving = false;  // this rank called shutdown(): order nothing more that needs it
+  bool removing = false;  // this rank removes the process set: its last report for this lane
   // Set if this rank freezes under a schedule lock: the number of positions that it has announced. It
   // announces no more.
   std::optional<std::uint64_t> frozen;

@@ -22,7 +22,8 @@ struct WireRate {
 // Returns the seconds until the last of `members` has the sum of `bytes` bytes, by this algorithm. Throws
 // runtime_error if a call fails or a sum is wrong.
 inline double allreduce_seconds(std::string_view algorithm, int members, std::size_t bytes, WireRate rate) {
-  const auto network = std::make_shared<collective::SimulatedNetwork>(members, rate.alpha, rate.bytes_per_second);
+  const auto network =
+      std::make_shared<collective::SimulatedNetwork>(members, rate.alpha, rate.bytes_per_second);
   const auto hub = std::make_shared<collective::InprocHub>(members, network);
   const collective::Select select = collective::Select::by_name(algorithm).value();
   std::vector<std::vector<float>> data(static_cast<std::size_t>(members));

@@ -282,8 +282,8 @@ void bind_steps(py::module_& module) {
       "simulate",
       [](const model::Cluster& cluster, double forward, double backward, double update,
          std::vector<std::pair<double, model::Program>> buckets, double overhead,
-         const std::optional<model::Program>& transfer, int every, int wait, int steps, int at_once, bool fifo,
-         double jitter, std::vector<std::pair<int, double>> stragglers, std::uint64_t seed) {
+         const std::optional<model::Program>& transfer, int every, int wait, int steps, int at_once,
+         bool fifo, double jitter, std::vector<std::pair<int, double>> stragglers, std::uint64_t seed) {
         model::Job job{.cluster = cluster, .forward = forward, .backward = backward, .update = update};
         for (auto& [ready, program] : buckets) job.buckets.push_back({ready, std::move(program)});
         job.overhead = overhead;

@@ -92,14 +92,16 @@ void MpiChannel::move_output() {
     if (!failure_.ok()) return;
     if (!out->posted) {
       out->posted = true;
-      static_cast<void>(keep_error(mpi::check(MPI_Isend(out->bytes.data(), static_cast<int>(out->bytes.size()),
-                                                  MPI_BYTE, out->to, out->tag, communicator_, &out->request),
-                                        "MPI_Isend")));
+      static_cast<void>(
+          keep_error(mpi::check(MPI_Isend(out->bytes.data(), static_cast<int>(out->bytes.size()), MPI_BYTE,
+                                          out->to, out->tag, communicator_, &out->request),
+                                "MPI_Isend")));
     }
   }
   while (!outgoing_.empty()) {
     int done = 0;
-    if (!keep_error(mpi::check(MPI_Test(&outgoing_.front()->request, &done, MPI_STATUS_IGNORE), "MPI_Test")).ok())
+    if (!keep_error(mpi::check(MPI_Test(&outgoing_.front()->request, &done, MPI_STATUS_IGNORE), "MPI_Test"))
+             .ok())
       return;
     if (done == 0) return;
     outgoing_.pop_front();
@@ -112,8 +114,9 @@ void MpiChannel::move_input() {
     int there = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
-    if (!keep_error(mpi::check(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &there, &message, &status),
-                         "MPI_Improbe"))
+    if (!keep_error(
+             mpi::check(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &there, &message, &status),
+                        "MPI_Improbe"))
              .ok() ||
         there == 0) {
       return;

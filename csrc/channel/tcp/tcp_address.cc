@@ -69,11 +69,13 @@ Result<TcpAddress> decode_tcp_address(ConstByteSpan bytes) {
   std::uint8_t count = 0;
   if (!read_bytes(bytes, tcp_address.token.data(), tcp_address.token.size()) ||
       !read_bytes(bytes, &tcp_address.port, sizeof tcp_address.port) ||
-      !read_bytes(bytes, &host_size, sizeof host_size) || host_size > kLongestHost || bytes.size() < host_size) {
+      !read_bytes(bytes, &host_size, sizeof host_size) || host_size > kLongestHost ||
+      bytes.size() < host_size) {
     return broken;
   }
   tcp_address.host.resize(host_size);
-  if (!read_bytes(bytes, tcp_address.host.data(), host_size) || !read_bytes(bytes, &count, sizeof count)) return broken;
+  if (!read_bytes(bytes, tcp_address.host.data(), host_size) || !read_bytes(bytes, &count, sizeof count))
+    return broken;
   for (int i = 0; i < count; ++i) {
     platform::Address address;
     std::uint8_t flags = 0;

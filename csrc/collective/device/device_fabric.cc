@@ -25,7 +25,7 @@ using StreamPtr = std::shared_ptr<DeviceStream>;
 class PendingDeviceCall final : public PendingCall {
  public:
   PendingDeviceCall(std::shared_ptr<FabricState> state, std::unique_ptr<PendingCall> program, StreamPtr work,
-                GpuStream callers)
+                    GpuStream callers)
       : state_(std::move(state)), program_(std::move(program)), work_(std::move(work)), callers_(callers) {}
 
   Result<bool> test() override {
@@ -112,8 +112,8 @@ class DeviceFabric final : public Fabric {
     }
     auto program = programs_.start(call);
     if (!program.ok()) return program.status();
-    return std::unique_ptr<PendingCall>(
-        std::make_unique<PendingDeviceCall>(parts_.medium.state, std::move(program).value(), stream_, callers));
+    return std::unique_ptr<PendingCall>(std::make_unique<PendingDeviceCall>(
+        parts_.medium.state, std::move(program).value(), stream_, callers));
   }
 
  private:

@@ -40,7 +40,7 @@ class DeviceProbe {
   GpuStream stream_ = nullptr;
   GpuMemory memory_, pinned_;
   std::unique_ptr<PendingCall> call_;  // null: it is over
-  GpuEventPtr fetched_;            // the bytes are in pinned_
+  GpuEventPtr fetched_;                // the bytes are in pinned_
 };
 
 }  // namespace roundelay::collective

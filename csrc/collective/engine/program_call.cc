@@ -7,8 +7,7 @@
 
 namespace roundelay::collective {
 
-ProgramCall::ProgramCall(std::shared_ptr<FabricState> state, const Call& call, const Select& select,
-                               int tag)
+ProgramCall::ProgramCall(std::shared_ptr<FabricState> state, const Call& call, const Select& select, int tag)
     : state_(std::move(state)),
       call_(among_present(call, state_->group.size())),
       watch_(call_, state_->group),

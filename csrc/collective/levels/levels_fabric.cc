@@ -183,7 +183,8 @@ class LevelsFabric final : public Fabric {
   Result<std::unique_ptr<PendingCall>> start_flat(const Call& call) {
     auto started = state_->parts.flat->start(call);
     if (!started.ok()) return started.status();
-    return std::unique_ptr<PendingCall>(std::make_unique<PendingFlatCall>(state_, std::move(started).value()));
+    return std::unique_ptr<PendingCall>(
+        std::make_unique<PendingFlatCall>(state_, std::move(started).value()));
   }
 
   const std::shared_ptr<LevelsState> state_;

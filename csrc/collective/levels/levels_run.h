@@ -58,7 +58,8 @@ class LevelsRun {
   [[nodiscard]] bool may_start(std::size_t stage) const;
   Status start(std::size_t stage, const StageStep& step);
   // Returns the call of a step on one share; nothing if the share has no bytes in this chunk.
-  [[nodiscard]] std::optional<Call> call_of(std::size_t stage, const Share& share, const StageStep& step) const;
+  [[nodiscard]] std::optional<Call> call_of(std::size_t stage, const Share& share,
+                                            const StageStep& step) const;
   [[nodiscard]] CallOptions options() const;
   [[nodiscard]] Reduction reduction(std::size_t stage) const;
   // Tells the call's observer of each time span in which there was work inside the node, or between nodes.

@@ -60,9 +60,9 @@ inline std::size_t chunk_bytes_of(const MemberPlan& plan, std::size_t shard_byte
 }
 
 // The order in which one stage begins its steps. It is the same on all its members, whichever chunk comes
-// back first from the stages further out. The stage gathers chunk c when it has begun to scatter c + lookahead +
-// 1 chunks (or all): so the stages further out have work meanwhile. `lookahead` must not grow from a stage to the
-// next one further out, or both would wait for each other.
+// back first from the stages further out. The stage gathers chunk c when it has begun to scatter c +
+// lookahead + 1 chunks (or all): so the stages further out have work meanwhile. `lookahead` must not grow
+// from a stage to the next one further out, or both would wait for each other.
 class StepOrder {
  public:
   StepOrder(std::uint64_t chunks, std::uint64_t lookahead) : chunks_(chunks), lookahead_(lookahead) {}

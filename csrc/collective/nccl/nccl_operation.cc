@@ -119,8 +119,8 @@ Status NcclOperation::start(const ReducescatterCall& call) {
   std::byte* const reduced = equal && !widened ? call.output.data() : own;
   finish_later(reduced, call.output, call.dtype);
   if (!equal) return communicator.all_reduce(from, all, elements, how_.nccl_type, how_.reduction, stream_);
-  return communicator.reduce_scatter(from, reduced, call.output.size() / element, how_.nccl_type, how_.reduction,
-                                     stream_);
+  return communicator.reduce_scatter(from, reduced, call.output.size() / element, how_.nccl_type,
+                                     how_.reduction, stream_);
 }
 
 template <>

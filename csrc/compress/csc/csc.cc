@@ -106,7 +106,8 @@ class Csc final : public Technique {
 
   Status begin(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, std::byte* message) const;
   Status fill(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, std::byte* message) const;
-  Status scatter(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, const std::byte* message) const;
+  Status scatter(Workspace& workspace, const Bucket& bucket, const RunPlan& plan,
+                 const std::byte* message) const;
   Task run_in_place(Workspace& workspace, Bucket bucket) const;
   Task run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const;
 
@@ -204,12 +205,12 @@ Status Csc::fill(Workspace& workspace, const Bucket& bucket, const RunPlan& plan
 
 // Brings the sums to their places.
 Status Csc::scatter(Workspace& workspace, const Bucket& bucket, const RunPlan& plan,
-                   const std::byte* message) const {
+                    const std::byte* message) const {
   workspace.span("scatter");
   std::byte* const values = bucket.buffer.data();
-  ROUNDELAY_RETURN_IF_ERROR(workspace.math().scatter(values, plan.dtype,
-                                                     message + plan.chunks_at * size_of(plan.wire_type), plan.wire_type,
-                                                     plan.chunking, indices_in(bucket, plan.chosen)));
+  ROUNDELAY_RETURN_IF_ERROR(
+      workspace.math().scatter(values, plan.dtype, message + plan.chunks_at * size_of(plan.wire_type),
+                               plan.wire_type, plan.chunking, indices_in(bucket, plan.chosen)));
   if (plan.agreement == Agreement::kWith) {
     const std::span<float> norms = norms_in(bucket);
     const kernels::GpuCopy back{bytes_of(norms), message, norms.size(), DType::kFloat32, DType::kFloat32};

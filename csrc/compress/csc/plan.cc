@@ -40,7 +40,8 @@ std::size_t chosen_in(const Options& options, const BucketShape& shape, std::uin
 
 RunPlan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run) {
   const ChunkMap map = map_of(options, shape);
-  const DType wire_type = shape.dtype == DType::kFloat32 ? options.wire_type.value_or(shape.dtype) : shape.dtype;
+  const DType wire_type =
+      shape.dtype == DType::kFloat32 ? options.wire_type.value_or(shape.dtype) : shape.dtype;
   const Quotas quotas(options, map.lossy_chunks(), shape.dtype, wire_type);
   RunPlan plan{};
   plan.chunking = chunking_of(options, shape.count);

@@ -18,9 +18,9 @@ struct Options {
   std::vector<std::uint32_t> dense;  // indices of the bucket's parameters that go densely, ascending
   std::uint64_t share = 0;           // the share of the chunks to send, in units of 2^-32 (quota.h)
   kernels::LocalMomentum momentum;
-  bool masking = true;         // the momentum becomes zero where it was sent
-  bool by_last_norms = false;  // the norms of the last run choose the chunks
-  std::optional<DType> wire_type;   // the type in which fp32 elements travel; none: their own
+  bool masking = true;             // the momentum becomes zero where it was sent
+  bool by_last_norms = false;      // the norms of the last run choose the chunks
+  std::optional<DType> wire_type;  // the type in which fp32 elements travel; none: their own
 };
 
 // The time at which the ranks agree on the norms of a run that is not in place. They always do: a norm that

@@ -24,7 +24,7 @@ class Half final : public Technique {
 
   Task run(Workspace& workspace, Bucket bucket) const override {
     return size_of(bucket.reduction.dtype) > size_of(wire_type_) ? run_cast(workspace, bucket)
-                                                            : run_dense(workspace, bucket);
+                                                                 : run_dense(workspace, bucket);
   }
 
   Status give_back(Workspace&, const Bucket&) const override { return {}; }  // it keeps nothing back

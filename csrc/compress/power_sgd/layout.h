@@ -19,7 +19,7 @@ struct Options {
   std::vector<std::uint32_t> columns;  // the width of each parameter's matrix; 0: the parameter goes densely
   std::size_t rank = 1;                // the highest rank of an approximation
   std::uint64_t seed = 0;              // gives the random right factors with which the first run begins
-  std::optional<DType> wire_type;           // the type in which fp32 elements travel; none: their own
+  std::optional<DType> wire_type;      // the type in which fp32 elements travel; none: their own
 };
 
 // A part of a matrix: `rows` rows from number `row` on, of each `columns` elements from number `column` on.

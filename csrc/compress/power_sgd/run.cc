@@ -58,7 +58,8 @@ Result<Run> Run::make(const Options& options, Workspace& workspace, const Bucket
 }
 
 collective::AllreduceCall Run::sum_of(std::size_t elements, const Workspace& workspace) const {
-  collective::AllreduceCall call = allreduce_of({message_, 0, elements * size_of(wire_type_)}, bucket_, workspace);
+  collective::AllreduceCall call =
+      allreduce_of({message_, 0, elements * size_of(wire_type_)}, bucket_, workspace);
   call.dtype = wire_type_;
   return call;
 }

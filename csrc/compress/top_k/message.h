@@ -26,7 +26,8 @@ class MessageLayout {
   [[nodiscard]] static float* overflow(std::byte* message) { return reinterpret_cast<float*>(message); }
   [[nodiscard]] static std::byte* dense(std::byte* message) { return message + kDenseAt; }
   [[nodiscard]] kernels::Pairs pairs(std::byte* message) const {
-    return kernels::pairs_at(overflow(message), message + pairs_at_, message + indices_at_, wire_type_, form_);
+    return kernels::pairs_at(overflow(message), message + pairs_at_, message + indices_at_, wire_type_,
+                             form_);
   }
 
  private:

@@ -91,7 +91,7 @@ class TopK final : public Technique {
   }
   Task run(Workspace& workspace, Bucket bucket) const override {
     RunPlan plan = plan_of(options_, {bucket.count, bucket.reduction.dtype, bucket.parameters},
-                        place_in(workspace), bucket.run);
+                           place_in(workspace), bucket.run);
     return plan.in_place ? run_in_place(workspace, bucket)
                          : run_by_message(workspace, bucket, std::move(plan));
   }

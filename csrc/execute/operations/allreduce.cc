@@ -78,7 +78,7 @@ Status prepare_allreduce(DeviceBuffers& buffers, Batch& batch, Work& work, Allre
     return {};
   }
   return batch.tensors.size() == 1 ? prepare_in_place(buffers, batch, call)
-                                  : pack(buffers, batch, work.layout, call);
+                                   : pack(buffers, batch, work.layout, call);
 }
 
 Status unpack(DeviceBuffers& buffers, const Batch& batch, const negotiate::FusionLayout& layout) {

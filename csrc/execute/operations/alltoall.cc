@@ -49,8 +49,8 @@ void exchange_counts(const Batch& batch, const Rows& sent, Rows& received, colle
 }
 
 // Makes the call of the counts that of the rows.
-Status exchange_rows(DeviceBuffers& buffers, const BatchTensor& tensor, const Rows& sent, const Rows& received,
-                     collective::AlltoallCall& call) {
+Status exchange_rows(DeviceBuffers& buffers, const BatchTensor& tensor, const Rows& sent,
+                     const Rows& received, collective::AlltoallCall& call) {
   const std::size_t row = row_bytes(tensor.shape(), tensor.dtype());
   for (std::size_t member = 0; member < sent.size(); ++member) {
     call.send_bytes[member] = static_cast<std::size_t>(sent[member]) * row;

@@ -49,7 +49,7 @@ namespace {
       give_back_loop<kType>(values, residual, count);                                                       \
     }                                                                                                       \
     template <DType kType>                                                                                  \
-    attribute static void take_rounded(std::byte* sent, std::byte* residual, std::size_t count) {                   \
+    attribute static void take_rounded(std::byte* sent, std::byte* residual, std::size_t count) {           \
       take_loop<kType>(sent, residual, count);                                                              \
     }                                                                                                       \
     template <DType kType>                                                                                  \
@@ -57,7 +57,7 @@ namespace {
       return norm_loop<kType>(values, count);                                                               \
     }                                                                                                       \
     template <DType kType>                                                                                  \
-    attribute static float accumulate(const ResidualState& kept, std::byte* values, std::size_t count) {             \
+    attribute static float accumulate(const ResidualState& kept, std::byte* values, std::size_t count) {    \
       return accumulate_any<kType>(kept, values, count, WidenElements<kType>{});                            \
     }                                                                                                       \
     template <DType kType>                                                                                  \

@@ -85,8 +85,8 @@ Status CudaKernels::give_back(int device, std::byte* values, std::byte* residual
   });
 }
 
-Status CudaKernels::accumulate(int device, float* norms, const ResidualState& kept, std::byte* values, Chunking of,
-                               DType dtype, GpuStream stream) {
+Status CudaKernels::accumulate(int device, float* norms, const ResidualState& kept, std::byte* values,
+                               Chunking of, DType dtype, GpuStream stream) {
   return with_floating(dtype, [&]<DType kType>() {
     return launch(device, accumulate_kernel<kType>, of.chunks(), kKeptThreads<kType>,
                   AccumulateWork{norms, kept, values, of}, stream);

@@ -107,10 +107,10 @@ struct ChunkWork {
 
 // The elements of one block of threads.
 struct ChunkPlace {
-  std::uint64_t dense;   // the index of the first one in the dense array
+  std::uint64_t dense;     // the index of the first one in the dense array
   std::uint64_t in_whole;  // its index in the whole array
-  std::uint64_t places;  // the number of elements in the dense array
-  std::uint64_t exist;   // how many of these the chunk has: the last chunk may be shorter
+  std::uint64_t places;    // the number of elements in the dense array
+  std::uint64_t exist;     // how many of these the chunk has: the last chunk may be shorter
 };
 
 ROUNDELAY_DEVICE ChunkPlace place_of(const ChunkWork& work, std::uint64_t block) {

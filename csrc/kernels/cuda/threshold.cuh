@@ -40,7 +40,8 @@ struct StatisticsShared {
   BlockStatistics of[kStatisticsThreads];
 };
 
-ROUNDELAY_DEVICE BlockStatistics statistics_of_thread(int thread, const StatisticsWork& work, std::uint64_t block) {
+ROUNDELAY_DEVICE BlockStatistics statistics_of_thread(int thread, const StatisticsWork& work,
+                                                      std::uint64_t block) {
   const std::uint64_t begin = block * kMagnitudeBlock;
   const std::uint64_t left = work.count - begin;
   const std::uint64_t end = begin + (left < kMagnitudeBlock ? left : kMagnitudeBlock);
@@ -61,8 +62,8 @@ ROUNDELAY_DEVICE void add_statistics(BlockStatistics& to, const BlockStatistics&
   to.infinite += from.infinite;
 }
 
-ROUNDELAY_DEVICE void statistics_step(int step, int thread, const StatisticsWork& work, StatisticsShared& shared,
-                                  std::uint64_t block) {
+ROUNDELAY_DEVICE void statistics_step(int step, int thread, const StatisticsWork& work,
+                                      StatisticsShared& shared, std::uint64_t block) {
   if (step == 0) {
     shared.of[thread] = statistics_of_thread(thread, work, block);
   } else if (step < kStatisticsSteps - 1) {
@@ -87,15 +88,17 @@ template <typename Search>
 struct BeginWork {
   SearchState<Search>* state;
   TopKRule rule;
-  std::uint64_t count, k;       // k values of so many
-  const BlockStatistics* statistics;   // of all values
-  std::uint64_t statistics_count;  // 0: the search needs none
+  std::uint64_t count, k;             // k values of so many
+  const BlockStatistics* statistics;  // of all values
+  std::uint64_t statistics_count;     // 0: the search needs none
 };
 
-ROUNDELAY_DEVICE Bisection search_of(const BeginWork<Bisection>& work, const MagnitudeStatistics& statistics) {
+ROUNDELAY_DEVICE Bisection search_of(const BeginWork<Bisection>& work,
+                                     const MagnitudeStatistics& statistics) {
   return {statistics, work.k, work.rule.samplings};
 }
-ROUNDELAY_DEVICE RadixSearch search_of(const BeginWork<RadixSearch>& work, const MagnitudeStatistics& /*statistics*/) {
+ROUNDELAY_DEVICE RadixSearch search_of(const BeginWork<RadixSearch>& work,
+                                       const MagnitudeStatistics& /*statistics*/) {
   return RadixSearch(work.k);
 }
 ROUNDELAY_DEVICE Cut cut_of(const Bisection& search, const TopKRule& rule) { return search.cut(rule.seed); }
@@ -158,7 +161,8 @@ class BeginSteps {
     MagnitudeStatistics statistics{};
     if (work_.statistics_count > 0) {
       const std::uint64_t finite = work_.count - shared_.infinite;
-      statistics = {finite > 0 ? shared_.sum / static_cast<double>(finite) : 0.0, shared_.most, shared_.infinite};
+      statistics = {finite > 0 ? shared_.sum / static_cast<double>(finite) : 0.0, shared_.most,
+                    shared_.infinite};
     }
     SearchState<Search> state{search_of(work_, statistics), {}, {}, {}, work_.k == work_.count};
     if (statistics.infinite > work_.k) {

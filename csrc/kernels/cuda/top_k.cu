@@ -9,7 +9,8 @@
 namespace roundelay::kernels::cuda {
 namespace {
 
-__global__ void __launch_bounds__(kStatisticsThreads) statistics_kernel(const __grid_constant__ StatisticsWork work) {
+__global__ void __launch_bounds__(kStatisticsThreads)
+    statistics_kernel(const __grid_constant__ StatisticsWork work) {
   __shared__ StatisticsShared shared;
   for (int step = 0; step < kStatisticsSteps; ++step) {
     statistics_step(step, static_cast<int>(threadIdx.x), work, shared, blockIdx.x);
@@ -104,11 +105,13 @@ class Launches {
   // Finds where to cut.
   Status search(const TopKRule& rule, std::uint64_t k) const {
     const std::uint64_t count = values_.size();
-    const std::uint64_t statistics = std::is_same_v<Search, Bisection> ? blocks_of(count, kMagnitudeBlock) : 0;
+    const std::uint64_t statistics =
+        std::is_same_v<Search, Bisection> ? blocks_of(count, kMagnitudeBlock) : 0;
     ROUNDELAY_RETURN_IF_ERROR(launch(device_, statistics_kernel, statistics, kStatisticsThreads,
                                      StatisticsWork{statistics_, values_.data(), count}, stream_));
     ROUNDELAY_RETURN_IF_ERROR(launch(device_, begin_kernel<Search>, 1, kBeginThreads,
-                                     BeginWork<Search>{state_, rule, count, k, statistics_, statistics}, stream_));
+                                     BeginWork<Search>{state_, rule, count, k, statistics_, statistics},
+                                     stream_));
     for (int round = 0; round < rounds_of(rule); ++round) {
       ROUNDELAY_RETURN_IF_ERROR(launch(device_, count_kernel<Search>, blocks_of(count, kCountValues),
                                        kCountThreads, CountWork<Search>{state_, values_.data(), count},

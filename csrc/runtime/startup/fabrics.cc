@@ -134,7 +134,8 @@ Result<execute::LaneFabrics> Fabrics::make_flat(const Group& group) {
   return one_fabric(between(group));
 }
 
-Result<execute::LaneFabrics> Fabrics::make_over_levels(const Group& group, const std::vector<LevelPlan>& plans) {
+Result<execute::LaneFabrics> Fabrics::make_over_levels(const Group& group,
+                                                       const std::vector<LevelPlan>& plans) {
   const std::string why_not = shuns_memory() ? "" : why_not_shm(group);
   if (!why_not.empty()) {
     ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why_not, group.index == 0));
@@ -216,7 +217,7 @@ Status Fabrics::make_stages(const Group& group, const LevelPlan& plan, bool in_n
 }
 
 Result<collective::LevelsPlan> Fabrics::make_plan(const Group& group, const LevelPlan& plan,
-                                                 const std::vector<collective::StageFabrics>& inside) {
+                                                  const std::vector<collective::StageFabrics>& inside) {
   std::vector<collective::StageFabrics> stages(plan.plan.stages.size());
   for (std::size_t stage = 0; stage < stages.size() && plan.in_node(stage); ++stage) {
     stages[stage] = inside[stage];

@@ -92,7 +92,7 @@ class Fabrics {
                      std::vector<collective::StageFabrics>& stages);
   // Makes a plan whose stages inside the nodes are made.
   Result<collective::LevelsPlan> make_plan(const Group& group, const LevelPlan& plan,
-                                          const std::vector<collective::StageFabrics>& inside);
+                                           const std::vector<collective::StageFabrics>& inside);
   Result<LevelsAttempt> try_levels(const Group& group, const std::vector<LevelPlan>& plans);
   // Called when a group uses the backend's fabric because of `why`. Logs that if `warns`. Errors:
   // kUnavailable if ROUNDELAY_FABRIC allows nothing but shared memory.

@@ -26,7 +26,8 @@ struct InProgress {
 
 class CountedCall final : public collective::PendingCall {
  public:
-  CountedCall(std::unique_ptr<PendingCall> inner, InProgress& calls) : inner_(std::move(inner)), calls_(calls) {
+  CountedCall(std::unique_ptr<PendingCall> inner, InProgress& calls)
+      : inner_(std::move(inner)), calls_(calls) {
     calls_.most = std::max(calls_.most, ++calls_.now);
   }
   ~CountedCall() override { --calls_.now; }
@@ -183,7 +184,8 @@ bool inside(const std::vector<Span>& spans, const std::vector<Span>& others) {
   });
 }
 
-TEST_CASE("the timeline tells when the batch of each executor was on which level", "[lane][executors][timeline]") {
+TEST_CASE("the timeline tells when the batch of each executor was on which level",
+          "[lane][executors][timeline]") {
   using timeline::Row;
   std::mt19937 random(1);
   World world(2);

@@ -64,7 +64,7 @@ class Trip final : private submit::Results {
       const Tensor& input = inputs_[i];
       if (in_place) outputs[i] = {input.dtype, input.shape, std::vector<std::byte>(input.data.size())};
       arguments.parts.push_back({input.dtype, input.data.data(), in_place ? outputs[i].data.data() : nullptr,
-                                  input.data.size() / size_of(input.dtype)});
+                                 input.data.size() / size_of(input.dtype)});
       if (i > 0) request.others.push_back({input.dtype, input.shape});
     }
     if (!inputs_.empty()) {

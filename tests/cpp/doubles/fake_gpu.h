@@ -61,8 +61,9 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
                             DType dtype, GpuStream stream) override;
   [[nodiscard]] Status give_back(int device, std::byte* values, std::byte* residual, std::size_t count,
                                  DType dtype, GpuStream stream) override;
-  [[nodiscard]] Status accumulate(int device, float* norms, const kernels::ResidualState& kept, std::byte* values,
-                                  kernels::Chunking of, DType dtype, GpuStream stream) override;
+  [[nodiscard]] Status accumulate(int device, float* norms, const kernels::ResidualState& kept,
+                                  std::byte* values, kernels::Chunking of, DType dtype,
+                                  GpuStream stream) override;
   [[nodiscard]] Status mark_overflow(int device, std::byte* value, DType dtype, const float* norms,
                                      std::size_t count, GpuStream stream) override;
   [[nodiscard]] Status norms(int device, float* norms, const std::byte* from, kernels::Chunking of,

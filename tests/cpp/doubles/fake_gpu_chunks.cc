@@ -96,8 +96,8 @@ Status FakeGpu::gather(int device, std::byte* to, std::byte* residual, Chunking 
                       const std::size_t kept = of.chunk * size_of(kernels::residual_type(dtype));
                       std::memset(to, 0, indices.size() * slot);
                       for (std::size_t j = 0; j < indices.size(); ++j) {
-                        kernels::take_rounded(to + j * slot, residual + indices[j] * kept, of.size(indices[j]),
-                                      dtype);
+                        kernels::take_rounded(to + j * slot, residual + indices[j] * kept,
+                                              of.size(indices[j]), dtype);
                       }
                     });
 }

@@ -143,7 +143,8 @@ Report random_report(Source& source) {
   for (std::size_t request = 0; request < report.requests.size() + report.cached.size(); ++request) {
     if (source.below(8) != 0) continue;
     ByteChange change = random_change(source, 3);
-    if (!change.empty()) report.contributions.push_back({static_cast<std::uint32_t>(request), std::move(change)});
+    if (!change.empty())
+      report.contributions.push_back({static_cast<std::uint32_t>(request), std::move(change)});
   }
   return report;
 }

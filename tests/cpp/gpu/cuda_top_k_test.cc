@@ -39,7 +39,8 @@ std::vector<BlockStatistics> statistics_of(const Floats& values) {
   StatisticsShared shared;
   for (std::uint64_t block = 0; block < statistics.size(); ++block) {
     for (int step = 0; step < kStatisticsSteps; ++step)
-      all_threads(kStatisticsThreads, [&](int thread) { statistics_step(step, thread, work, shared, block); });
+      all_threads(kStatisticsThreads,
+                  [&](int thread) { statistics_step(step, thread, work, shared, block); });
   }
   return statistics;
 }

@@ -106,7 +106,7 @@ class GpuTrip final : private submit::Results {
         results_[i] = given;
       }
       arguments.parts.push_back({input.dtype, given.get(), in_place ? given.get() : nullptr,
-                                  input.data.size() / size_of(input.dtype)});
+                                 input.data.size() / size_of(input.dtype)});
       if (i > 0) request.others.push_back({input.dtype, input.shape});
     }
     request.dtype = inputs_.front().dtype;

@@ -36,8 +36,8 @@ class GpuBucket final : private submit::Results {
       : device_(device),
         region_(std::move(region)),
         technique_(technique),
-        state_bytes_(
-            technique->state_bytes(kCount, DType::kFloat32, session.level_sizes(0, DeviceType::kGpu).value())),
+        state_bytes_(technique->state_bytes(kCount, DType::kFloat32,
+                                            session.level_sizes(0, DeviceType::kGpu).value())),
         state_(device.gpu.allocate(0, state_bytes_ + 1).value()) {
     static_cast<void>(device.gpu.zero(0, state_.get(), state_bytes_, device.producer));
   }

@@ -103,7 +103,8 @@ inline int check_agreements(const World& world) {
     REQUIRE(world.ranks[r]->counts.broken_cells == 0);
     for (const auto& [key, list] : world.ranks[r]->world().outcomes) {
       for (std::size_t submission = 0; submission < list.size(); ++submission) {
-        if (list[submission].agreement) values[key][submission][static_cast<int>(r)] = list[submission].agreement->values;
+        if (list[submission].agreement)
+          values[key][submission][static_cast<int>(r)] = list[submission].agreement->values;
       }
     }
   }

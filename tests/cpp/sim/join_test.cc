@@ -20,14 +20,16 @@ Submission random_submission(World& world, std::size_t n, bool any_operation) {
   if (!unnamed) submission.name = "t" + std::to_string(n);
   if (submission.operation == Operation::kBroadcast)
     submission.root = unnamed ? 0 : static_cast<int>(world.pick(world.ranks.size()));
-  const bool has_group = submission.operation == Operation::kAllreduce || submission.operation == Operation::kAllgather ||
+  const bool has_group = submission.operation == Operation::kAllreduce ||
+                         submission.operation == Operation::kAllgather ||
                          submission.operation == Operation::kReducescatter;
   if (!unnamed && has_group) {
     for (auto count = world.pick(3); count > 0; --count)
       submission.others.push_back({world.pick(3) == 0 ? DType::kInt8 : DType::kFloat32,
-                            {static_cast<std::int64_t>(1 + world.pick(40)), 2}});
+                                   {static_cast<std::int64_t>(1 + world.pick(40)), 2}});
   }
-  if (submission.operation == Operation::kAllreduce && !unnamed && submission.others.empty() && world.pick(2) == 0)
+  if (submission.operation == Operation::kAllreduce && !unnamed && submission.others.empty() &&
+      world.pick(2) == 0)
     submission.technique = world.pick(4) == 0 ? "cyclic:parts=4 flush" : "cyclic:parts=4";
   return submission;
 }

@@ -48,7 +48,7 @@ struct Outcome {
   bool local = false;  // refused by this rank's own checks: the caller saw it at once
   Status status{};
   std::optional<Submission> agreement{};  // the submission, if it was one
-  std::optional<Agreed> agreed{};  // its result
+  std::optional<Agreed> agreed{};         // its result
 };
 
 // Totals of one rank over all its lanes.
@@ -219,8 +219,9 @@ class Lane {
   std::deque<Work> queue;
   std::size_t operations = 0;  // completed
   std::map<std::string, InFlight> in_flight;
-  std::map<std::string, std::vector<Outcome>> outcomes;  // by name and number of joins, in order of submission
-  std::set<std::string> failed;                          // names of which a submission failed
+  std::map<std::string, std::vector<Outcome>>
+      outcomes;                  // by name and number of joins, in order of submission
+  std::set<std::string> failed;  // names of which a submission failed
   std::vector<negotiate::OrderedOperation> executed;
   std::vector<int> last_joined;
   bool removing = false;
@@ -229,7 +230,9 @@ class Lane {
   Status ended;  // an abort, or a rank left
 
  private:
-  static std::size_t index_of(const Submission& submission) { return static_cast<std::size_t>(submission.operation); }
+  static std::size_t index_of(const Submission& submission) {
+    return static_cast<std::size_t>(submission.operation);
+  }
   [[nodiscard]] std::string name_of_next(const Submission& submission) const {
     if (submission.operation == Operation::kJoin) return submit::kJoinName;
     if (!submission.name.empty()) return submission.name;
@@ -301,8 +304,9 @@ class Lane {
   execute::Completer completer_;
   Counts& counts_;
   std::array<std::uint64_t, kOperationCount> unnamed_{};
-  int epoch_ = 0;                                               // joins whose end this rank has seen
-  std::map<std::string, std::vector<Outcome>> pending_errors_;  // refused duplicates of a submission in flight
+  int epoch_ = 0;  // joins whose end this rank has seen
+  std::map<std::string, std::vector<Outcome>>
+      pending_errors_;  // refused duplicates of a submission in flight
 };
 
 }  // namespace roundelay::sim

@@ -32,7 +32,8 @@ void surprise(World& world, std::vector<std::vector<Submission>>& of_ranks) {
   const std::string name = of_ranks.front()[at].name;
   for (std::size_t r = 0; r < of_ranks.size(); ++r) {
     std::vector<Submission>& submissions = of_ranks[r];
-    const auto place = std::find_if(submissions.begin(), submissions.end(), [&](const Submission& u) { return u.name == name; });
+    const auto place = std::find_if(submissions.begin(), submissions.end(),
+                                    [&](const Submission& u) { return u.name == name; });
     if (kind == 0) submissions.insert(place, Submission{.name = "metric"});
     if (kind == 1) submissions.insert(place, Submission{});  // unnamed
     if (kind == 2) place->shape = {8};
@@ -101,7 +102,8 @@ TEST_CASE("threads that wait for tensors of their own lock a cohort and run them
     check_ended_well(world);
     check_same_outcomes(world);
     totals.add(world);
-    for (const auto& rank : world.ranks) REQUIRE(rank->counts.completed == static_cast<int>(submissions.size()));
+    for (const auto& rank : world.ranks)
+      REQUIRE(rank->counts.completed == static_cast<int>(submissions.size()));
   }
   CHECK(totals.failed == 0);
   CHECK(totals.locks > seeds(200));
@@ -201,7 +203,8 @@ TEST_CASE("ranks join out of a locked schedule, one after the other", "[sim]") {
     World world(seed, size_for(seed), locking(random));
     world.scripts = scripts_for(world, {1 + world.pick(3), 20, 0, true});
     for (Script& script : world.scripts) {
-      if (world.pick(2) == 0) script.submissions.resize(script.submissions.size() - world.pick(script.submissions.size() / 2));
+      if (world.pick(2) == 0)
+        script.submissions.resize(script.submissions.size() - world.pick(script.submissions.size() / 2));
       script.submissions.push_back(join());
     }
     REQUIRE(world.run());

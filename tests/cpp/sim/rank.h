@@ -111,7 +111,9 @@ class Rank final : public control::NegotiationSink {
   void execute(LaneId id, std::uint64_t, negotiate::OrderedOperation ordered) override {
     find(id)->execute(std::move(ordered));
   }
-  void fail_submission(LaneId id, negotiate::FailedSubmission failed) override { find(id)->fail_submission(std::move(failed)); }
+  void fail_submission(LaneId id, negotiate::FailedSubmission failed) override {
+    find(id)->fail_submission(std::move(failed));
+  }
   void locked(LaneId, std::uint64_t) override { ++counts.locks; }
   void unlock(LaneId id, std::uint64_t from) override {
     submit::TensorTable& table = find(id)->table;

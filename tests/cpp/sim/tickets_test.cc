@@ -47,8 +47,8 @@ class Story {
       for (std::size_t n = 0, names = world_.pick(5); n < names; ++n) {
         const bool gpu = world_.pick(4) < gpu_share_;
         submissions.push_back({.name = (gpu ? "g" : "c") + std::to_string(n),
-                        .device = gpu ? DeviceType::kGpu : DeviceType::kCpu,
-                        .set = set});
+                               .device = gpu ? DeviceType::kGpu : DeviceType::kCpu,
+                               .set = set});
       }
     }
     for (std::size_t r = 0; r < world_.scripts.size(); ++r) {

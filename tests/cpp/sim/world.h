@@ -85,7 +85,9 @@ class World {
     hub_.disconnect(static_cast<int>(r));
   }
   [[nodiscard]] bool dead(std::size_t r) const { return places_[r].dead; }
-  [[nodiscard]] bool finished(std::size_t r) const { return places_[r].step >= scripts[r].submissions.size(); }
+  [[nodiscard]] bool finished(std::size_t r) const {
+    return places_[r].step >= scripts[r].submissions.size();
+  }
   [[nodiscard]] bool links_empty() const { return hub_.pending_links().empty(); }
   [[nodiscard]] std::size_t pick(std::size_t below) {
     return std::uniform_int_distribution<std::size_t>(0, below - 1)(random_);
@@ -135,7 +137,8 @@ class World {
     if (ranks[r]->close_removed()) return true;
     const Script& script = scripts[r];
     if (script.threads > 1) return advance_thread(r, pick(script.threads), pick(8) == 0);
-    if (place.step >= std::min(script.submissions.size(), script.stop_at)) return script.removes && remove_once(r);
+    if (place.step >= std::min(script.submissions.size(), script.stop_at))
+      return script.removes && remove_once(r);
     const int before = place.stage;
     if (!take(r, script.submissions[place.step], place.stage)) {
       // Others remove the set, so what the rank waits for may never come: it goes on to remove the set too.

@@ -64,7 +64,8 @@ TEST_CASE("an agreement alone in its period runs under the lock, in every interl
   given.operations = {{{agreement(), std::string(kBytes + 2, '\0')}}};
   for (std::size_t m = 0; m < 3; ++m) {
     Submissions& script = given.scripts.emplace_back();
-    for (std::size_t submission = 0; submission < 4; ++submission) script.emplace_back(agreement(), values_of(m, submission));
+    for (std::size_t submission = 0; submission < 4; ++submission)
+      script.emplace_back(agreement(), values_of(m, submission));
   }
   check_runs_under_the_lock(given);
 }

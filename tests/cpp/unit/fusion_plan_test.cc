@@ -91,7 +91,8 @@ TEST_CASE("consecutive operations of a class could not have been one", "[fusion]
 TEST_CASE("classes are fused across each other, in order of first members", "[fusion]") {
   const std::vector<FusionCandidate> candidates = {{64, 1}, {64, 2}, {8, kNoFusion},
                                                    {64, 1}, {64, 2}, {64, 1}};
-  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 1024}) == FusedOperations{{0, 3, 5}, {1, 4}, {2}});
+  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 1024}) ==
+          FusedOperations{{0, 3, 5}, {1, 4}, {2}});
 }
 
 TEST_CASE("padding counts, and the limit itself may be reached", "[fusion]") {

@@ -94,13 +94,14 @@ TEST_CASE("an overflow is sent and not kept", "[kernels]") {
     std::array<float, 4> residual = {infinity, nan, 1e30F, -infinity};
     std::array<std::uint16_t, 4> sent{};
     table.take_rounded[index_of(DType::kFloat16)](reinterpret_cast<std::byte*>(sent.data()),
-                                          reinterpret_cast<std::byte*>(residual.data()), sent.size());
+                                                  reinterpret_cast<std::byte*>(residual.data()), sent.size());
     CHECK(sent == std::array<std::uint16_t, 4>{0x7c00, 0x7e00, 0x7c00, 0xfc00});
     CHECK(residual == std::array<float, 4>{});
     residual = {infinity, nan, 1e30F, -infinity};
     std::array<float, 4> whole{};
     table.take_rounded[index_of(DType::kFloat32)](reinterpret_cast<std::byte*>(whole.data()),
-                                          reinterpret_cast<std::byte*>(residual.data()), whole.size());
+                                                  reinterpret_cast<std::byte*>(residual.data()),
+                                                  whole.size());
     CHECK((whole[0] == infinity && std::isnan(whole[1]) && whole[2] == 1e30F && whole[3] == -infinity));
     CHECK(residual == std::array<float, 4>{});
   }

@@ -110,7 +110,8 @@ struct TwoFabrics {
 using UnderWay = std::array<int, 2>;
 using Names = std::vector<std::string>;
 
-TEST_CASE("two batches are under way on two executors, and a third waits for its executor", "[lane][executors]") {
+TEST_CASE("two batches are under way on two executors, and a third waits for its executor",
+          "[lane][executors]") {
   TwoFabrics lane;
   for (const char* name : {"a", "b", "c", "d"}) lane.order(name);
   lane.settle();

@@ -30,7 +30,8 @@ std::string values_of(char equal, std::size_t at = 0, char most = 0) {
 struct Pair {
   Pair() : Pair(values_of('=')) {}
   explicit Pair(const std::string& base) {
-    for (int i = 0; i < 2; ++i) members.emplace_back(7, 3, wire::Submission(agreement_of("n", kFields), base));
+    for (int i = 0; i < 2; ++i)
+      members.emplace_back(7, 3, wire::Submission(agreement_of("n", kFields), base));
   }
   std::vector<lock::Cell> cells() const { return {members[0].cell(), members[1].cell()}; }
   Result<Agreed> enter(std::size_t member) { return members[member].enter(cells(), {4, 5}); }

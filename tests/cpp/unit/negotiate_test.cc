@@ -226,7 +226,8 @@ TEST_CASE("what was reported in full survives the eviction of its older id", "[n
   CHECK_FALSE(participant.take_report());
 }
 
-TEST_CASE("an end of the linger is reported once, and only behind something new", "[negotiate][participant]") {
+TEST_CASE("an end of the linger is reported once, and only behind something new",
+          "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   participant.end_linger();
   CHECK_FALSE(participant.take_report());
@@ -302,7 +303,8 @@ TEST_CASE("a failed submission that was not reported yet is not reported later",
   CHECK_FALSE(participant.take_report());
 }
 
-TEST_CASE("a failure ahead of the submission meets the next submission, one each", "[negotiate][participant]") {
+TEST_CASE("a failure ahead of the submission meets the next submission, one each",
+          "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   Orders orders;
   CHECK(applied(participant, orders.failed("a", "first")).failed.empty());

@@ -54,8 +54,8 @@ TEST_CASE("a joined rank skips what it never submitted", "[negotiate][participan
   side.run({{17, ""}}, {0, 1});  // it may not know this id
   const Applied done = side.apply();
   CHECK(done.operations == std::vector<OrderedOperation>{{{"a"}, {}, {0, 2}, false},
-                                                  {{}, {4, 0, 4}, {1}, true},
-                                                  {{}, {}, {0, 1}, true}});
+                                                         {{}, {4, 0, 4}, {1}, true},
+                                                         {{}, {}, {0, 1}, true}});
   CHECK(side.participant.outstanding() == 1);
   side.order.joined = wire::Joined{2, {1, 2}};
   CHECK(side.apply().joined == wire::Joined{2, {1, 2}});
@@ -191,7 +191,8 @@ TEST_CASE("an eviction that concerns a joined rank's submission is answered, wha
   CHECK_FALSE(side.participant.take_report());
 }
 
-TEST_CASE("an eviction is answered also if the submission had failed before it", "[negotiate][participant][join]") {
+TEST_CASE("an eviction is answered also if the submission had failed before it",
+          "[negotiate][participant][join]") {
   Side side;
   side.submit({request_of("a")});
   REQUIRE(side.participant.take_report());

@@ -179,7 +179,9 @@ class Explorer {
     const wire::Request* request = nullptr;
     for (std::size_t m = 0; m < case_.scripts.size(); ++m) {
       std::size_t left = submission;
-      const auto of_name = [&](const wire::Submission& one) { return one.request.name == name && left-- == 0; };
+      const auto of_name = [&](const wire::Submission& one) {
+        return one.request.name == name && left-- == 0;
+      };
       const auto found = std::find_if(case_.scripts[m].begin(), case_.scripts[m].end(), of_name);
       values[static_cast<int>(m)] = found->values;
       request = &found->request;
@@ -243,14 +245,16 @@ class Explorer {
       while (enter(world, m, *order.unlock)) {
       }
       const Submissions waiting = member.lock.end();
-      for (const wire::Submission& submission : waiting) REQUIRE(submission == last_submission(m, member.submitted, submission.request.name));
+      for (const wire::Submission& submission : waiting)
+        REQUIRE(submission == last_submission(m, member.submitted, submission.request.name));
       member.queued += waiting.size();
     }
     visit(std::move(world));
   }
 
   // Returns the last submission of a name among the first of a member's script that the lock has taken.
-  const wire::Submission& last_submission(std::size_t m, std::size_t submitted, const std::string& name) const {
+  const wire::Submission& last_submission(std::size_t m, std::size_t submitted,
+                                          const std::string& name) const {
     const Submissions& script = case_.scripts[m];
     std::size_t last = submitted - 1;
     while (script[last].request.name != name) --last;

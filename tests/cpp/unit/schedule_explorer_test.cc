@@ -54,7 +54,8 @@ Case with_technique() {
   Case given = usual(2);
   given.operations[0][0].request.technique = "cyclic:parts=4";
   for (Submissions& script : given.scripts) {
-    for (std::size_t submission = 0; submission < script.size(); submission += 2) script[submission].request.technique = "cyclic:parts=4";
+    for (std::size_t submission = 0; submission < script.size(); submission += 2)
+      script[submission].request.technique = "cyclic:parts=4";
   }
   return given;
 }
@@ -110,7 +111,8 @@ TEST_CASE("several members and repeated names in an operation, in every interlea
           "[schedule][interleavings]") {
   Case given;
   given.operations = {submissions({"a", "b"}), submissions({"a"})};
-  given.scripts = {submissions({"a", "b", "a", "b", "a", "surprise"}), submissions({"b", "a", "a", "a", "b", "surprise"})};
+  given.scripts = {submissions({"a", "b", "a", "b", "a", "surprise"}),
+                   submissions({"b", "a", "a", "a", "b", "surprise"})};
   Explorer explorer(given);
   explorer.run();
   CHECK(explorer.ends_unlocked() == explorer.ends());
