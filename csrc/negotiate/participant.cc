@@ -48,8 +48,7 @@ void Participant::begin_deferred(const std::string& name) {
   }
 }
 
-// Returns true if a submission after one that failed is still to be reported. A join or a removal comes after
-// it.
+// Returns true if a submission after one that failed is still to be reported. A join or removal comes later.
 bool Participant::any_deferred() const {
   for (const auto& [name, submissions] : deferred_) {
     for (const wire::Submission& submission : submissions) {
@@ -70,8 +69,7 @@ std::vector<std::string> Participant::take_reportable() {
 std::optional<wire::Report> Participant::take_report() {
   if (lock_.active) return take_report_of_freeze();
   const std::vector<std::string> names = take_reportable();
-  // The request concerns what was reported so far. It changes nothing if nothing was reported since the last
-  // one.
+  // It is for what was reported so far, and changes nothing if nothing was reported since the last time.
   const bool end_linger = std::exchange(end_linger_wanted_, false) && (may_linger_ || !names.empty());
   const bool leaving = leaving_ && !leave_reported_;
   const bool removing = removing_ && !removal_reported_ && !any_deferred();
@@ -109,8 +107,7 @@ void Participant::fill(wire::Report& report, const std::vector<std::string>& nam
 void Participant::evict(wire::CacheId id) {
   const std::optional<std::string> name = cache_.evict(id);
   if (!name) return;
-  // A submission may have been reported by this id, even if it has failed since. A join waits to hear of
-  // that.
+  // A submission may have been reported by this id, even if it has failed since. A join waits for that.
   report_applied_ = report_applied_ || !join_.empty() || removal_reported_;
   // The coordinator cannot know what a report by a stale id meant: report the request again in full.
   const auto outstanding = outstanding_.find(*name);

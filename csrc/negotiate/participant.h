@@ -29,16 +29,15 @@ class Participant {
   // `member`: this rank's index in the group.
   Participant(LaneId lane, int member) : lane_(lane), member_(member) {}
 
-  // Adds the next submission of its name. It fails at once if a peer has failed it before (see
-  // take_failed()).
+  // Adds the next submission of its name. It fails at once (take_failed()) if a peer has failed it before.
   void submit(const wire::Submission& submission);
   // Makes the next report ask for orders of all that is ready, without lingering: a caller waits for what was
   // submitted so far.
   void end_linger() { end_linger_wanted_ = true; }
   // Makes the next report say that this rank leaves: it called shutdown().
   void leave() { leaving_ = true; }
-  // Makes a report say that this rank removes the process set, when all its submissions are reported. Nothing
-  // may be submitted afterwards.
+  // Makes a report say that this rank removes the process set, when all submissions are reported. It is the
+  // last call.
   void remove() { removing_ = true; }
 
   // Freezes this rank's part of the lock after `announced` positions. Until the lock is over nothing else is
