@@ -35,8 +35,8 @@ std::optional<std::uint64_t> AnnouncedSchedule::frozen_after() const {
   return schedule_.announced();
 }
 
-std::vector<wire::Use> AnnouncedSchedule::end() {
-  std::vector<wire::Use> waiting = schedule_.end();
+std::vector<wire::Submission> AnnouncedSchedule::end() {
+  std::vector<wire::Submission> waiting = schedule_.end();
   publish();
   return waiting;
 }

@@ -24,7 +24,7 @@ class ScheduleCoordinator {
  public:
   using Operations = std::vector<ScheduleFinder::Ids>;
 
-  // `group` outlives this object. `limits`: the times that a member may leave a freeze unanswered.
+  // `group` outlives this object. `limits`: how long a member may take to answer a freeze.
   ScheduleCoordinator(const Group& group, StallLimits limits) : group_(group), limits_(limits) {}
 
   [[nodiscard]] bool locked() const { return keeper_.locked(); }
@@ -66,7 +66,7 @@ class ScheduleCoordinator {
   ScheduleKeeper keeper_;
   std::size_t period_ = 0;       // the period of the last lock, in operations
   std::uint64_t locked_by_ = 0;  // sequence of the order that began the last lock
-  TimePoint warned_{};           // the last warning of silent members; when they were asked if there was none
+  TimePoint warned_{};           // the last warning of silent members, or the time at which they were asked
 };
 
 }  // namespace roundelay::lock

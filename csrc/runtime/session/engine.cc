@@ -128,7 +128,7 @@ bool Engine::drive_lane(execute::Lane& lane, complete::Handle handle, Deadline d
   if (!lane.has_work() && !lane.goes_by_schedule()) return false;
   execute::DriverHold hold(lane.token());
   if (!hold) return false;
-  // This may take long. Meanwhile the background reports what was submitted, and sees the flush.
+  // This may take long. Meanwhile the background reports what was submitted, and has the linger ended.
   if (lane.take_unreported()) wake();
   Backoff backoff(crowded_);
   while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {

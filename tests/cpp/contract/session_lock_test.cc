@@ -20,7 +20,7 @@ std::string step(Session& session, int rank, int size, int tensors) {
     flight.data.assign(64, static_cast<float>((rank + 1) * (i + 1)));
     if (const Status s = take_off(session, "t" + std::to_string(i), flight); !s.ok()) return s.message();
   }
-  session.flush();
+  session.end_linger();
   for (int i = 0; i < tensors; ++i) {
     std::string wrong = land(session, flights[static_cast<std::size_t>(i)],
                              static_cast<float>(size * (size + 1) / 2 * (i + 1)));

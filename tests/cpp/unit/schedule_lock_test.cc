@@ -28,9 +28,9 @@ lock::ScheduleLock lock() {
   return lock;
 }
 
-Names names_of(const std::vector<wire::Use>& uses) {
+Names names_of(const std::vector<wire::Submission>& submissions) {
   Names names;
-  for (const wire::Use& use : uses) names.push_back(use.request.name);
+  for (const wire::Submission& submission : submissions) names.push_back(submission.request.name);
   return names;
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("a position is entered when all ranks have announced it, in order", "[
   CHECK_FALSE(schedule.enter(9));  // the others are ahead of this rank
 }
 
-TEST_CASE("uses of one name go to its positions in order, period after period", "[schedule]") {
+TEST_CASE("submissions of one name go to its positions in order, period after period", "[schedule]") {
   lock::ScheduleLock schedule = lock();
   for (int round = 0; round < 50; ++round) {
     for (const Names& names : {Names{"a", "b"}, Names{"n"}, Names{"c"}, Names{"n"}}) {
@@ -74,10 +74,10 @@ TEST_CASE("a surprise freezes, and what was not entered comes back in order", "[
   CHECK(schedule.enter(1));
   SECTION("another name") { CHECK_FALSE(schedule.file(request_of("metric"))); }
   SECTION("another shape") { CHECK_FALSE(schedule.file(request_of("n", {9}))); }
-  SECTION("a failed use") { CHECK_FALSE(schedule.file(negotiate::error_of("n"))); }
+  SECTION("a failed submission") { CHECK_FALSE(schedule.file(negotiate::error_of("n"))); }
   CHECK(schedule.active());
   CHECK_FALSE(schedule.open());
-  CHECK_FALSE(schedule.file(request_of("a")));  // uses stay in order
+  CHECK_FALSE(schedule.file(request_of("a")));  // submissions stay in order
   CHECK(schedule.announced() == 3);
   CHECK(schedule.enter(2) == Names{"n"});
   CHECK(names_of(schedule.end()) == Names{"c"});
@@ -87,13 +87,13 @@ TEST_CASE("a surprise freezes, and what was not entered comes back in order", "[
 TEST_CASE("what waits for a second is a surprise, what runs is not, and nothing is watched for nothing",
           "[schedule]") {
   lock::ScheduleLock schedule = lock();
-  CHECK(schedule.look(kStart) == Deadline::at(kStart + lock::ScheduleLock::kPatience));
+  CHECK(schedule.look(kStart) == Deadline::at(kStart + lock::ScheduleLock::kFreezeTimeout));
   CHECK(schedule.look(kStart + milliseconds(1000)) == Deadline::never());
   CHECK(schedule.file(request_of("a")));
   const TimePoint later = kStart + milliseconds(5000);
-  CHECK(schedule.look(later) == Deadline::at(later + lock::ScheduleLock::kPatience));
+  CHECK(schedule.look(later) == Deadline::at(later + lock::ScheduleLock::kFreezeTimeout));
   CHECK(schedule.file(request_of("b")));
-  CHECK(schedule.look(later + milliseconds(999)) == Deadline::at(later + lock::ScheduleLock::kPatience));
+  CHECK(schedule.look(later + milliseconds(999)) == Deadline::at(later + lock::ScheduleLock::kFreezeTimeout));
   CHECK(schedule.open());
   CHECK(schedule.enter(1));
   CHECK(schedule.look(later + milliseconds(1000)) != Deadline::never());
@@ -124,7 +124,7 @@ Entry entry_of(const std::string& name) {
 }
 
 Names drained(TensorTable& table) {
-  std::vector<wire::Use> out;
+  std::vector<wire::Submission> out;
   table.drain(out);
   return names_of(out);
 }
@@ -134,7 +134,8 @@ TEST_CASE("a table announces what belongs to the schedule and queues the rest", 
   TensorTable table(std::make_shared<AnnouncedWords>(words, 0));
   complete::HandleTable handles;
   REQUIRE(table.add(entry_of("b"), handles).ok());
-  // Uses that were reported come back, and uses that were queued meanwhile belong to the schedule too.
+  // Submissions that were reported come back, and submissions that were queued meanwhile belong to the
+  // schedule too.
   table.begin_schedule(7, operations(), {request_of("a")});
   CHECK(table.schedule_open());
   CHECK((*words)[0] == lock::announcement(7, 1));
