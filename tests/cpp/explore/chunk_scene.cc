@@ -197,7 +197,7 @@ void ChunkScene::reset() {
       const std::size_t bytes = outputs_.front().size() * kElementBytes;
       std::shared_ptr<std::byte> memory(new std::byte[bytes](), std::default_delete<std::byte[]>());
       scratch_.emplace_back(memory.get(), bytes);
-      pools_.back()->give({std::move(memory), bytes});
+      pools_.back()->release({std::move(memory), bytes});
     }
   }
 }

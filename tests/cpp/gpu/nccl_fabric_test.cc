@@ -156,10 +156,10 @@ TEST_CASE("nccl: what NCCL cannot reduce as the CPU does goes another way", "[gp
 TEST_CASE("nccl: integers are widened where NCCL lacks the type or a sum could overflow", "[gpu]") {
   using collective::nccl::reduction_of;
   using enum DType;
-  CHECK(reduction_of(reduction(kInt16, kProduct), 2)->wire == kInt32);
-  CHECK(reduction_of(reduction(kInt8, kSum), 2)->wire == kInt8);
-  CHECK(reduction_of(reduction(kUInt8, kSum, {}, {1.0, 2}), 2)->wire == kInt32);
-  CHECK(reduction_of(reduction(kInt32, kSum, {}, {1.0, 4}), 2)->wire == kInt64);
+  CHECK(reduction_of(reduction(kInt16, kProduct), 2)->nccl_type == kInt32);
+  CHECK(reduction_of(reduction(kInt8, kSum), 2)->nccl_type == kInt8);
+  CHECK(reduction_of(reduction(kUInt8, kSum, {}, {1.0, 2}), 2)->nccl_type == kInt32);
+  CHECK(reduction_of(reduction(kInt32, kSum, {}, {1.0, 4}), 2)->nccl_type == kInt64);
   CHECK(reduction_of(reduction(kBool, kProduct), 2)->reduction.op == kMin);
   CHECK(reduction_of(reduction(kBool, kSum), 2)->reduction.op == kMax);
 }

@@ -170,11 +170,11 @@ class Lane {
   }
 
   // Ends a submission that no order names.
-  void fail_submission(negotiate::FailedSubmission failed) {
-    for (std::size_t i = 0; i < failed.counters.size(); ++i)
-      unnamed_[i] = std::max(unnamed_[i], failed.counters[i]);
-    table.join_failed(failed.counters);
-    finish(failed.name, std::move(failed.status));
+  void fail_submission(negotiate::FailedSubmission submission) {
+    for (std::size_t i = 0; i < submission.counters.size(); ++i)
+      unnamed_[i] = std::max(unnamed_[i], submission.counters[i]);
+    table.join_failed(submission.counters);
+    finish(submission.name, std::move(submission.status));
   }
 
   // No order follows. What was ordered before completes, unless `lane_too`: then the data plane is gone too.
