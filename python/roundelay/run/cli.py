@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from roundelay import __version__
 from roundelay.run.arguments import parser
 from roundelay.run.errors import UsageError
-from roundelay.run.function.result_pipe import ResultPipe
 from roundelay.run.launcher import job
 from roundelay.run.launcher.launcher import Launcher, Settings
 from roundelay.run.launcher.output import Output
 from roundelay.run.launcher.result import JobResult
+from roundelay.run.launcher.result_pipe import ResultPipe
 from roundelay.run.system import limits, standard_files
 
 

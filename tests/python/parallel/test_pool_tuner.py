@@ -56,8 +56,8 @@ def test_trials(tmp_path: Path) -> None:
 def _sync(optimizer: torch.optim.Optimizer) -> GradientSync:
     wrapper = wrapper_of(optimizer)
     assert wrapper is not None
-    assert wrapper._sync is not None
-    return wrapper._sync
+    assert wrapper.gradients.sync is not None
+    return wrapper.gradients.sync
 
 
 def _cuts_of_all(optimizer: torch.optim.Optimizer) -> Cuts:

@@ -67,7 +67,7 @@ def _all_techniques(optimizer: torch.optim.Optimizer) -> Techniques:
 
 
 def _techniques(optimizer: torch.optim.Optimizer) -> list[str | None]:
-    return [bucket.core.technique for bucket in _all_techniques(optimizer)._buckets]
+    return [bucket.core.technique for bucket in _all_techniques(optimizer).table.buckets]
 
 
 def _used(optimizer: torch.optim.Optimizer) -> dict[str, int]:

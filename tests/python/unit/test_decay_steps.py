@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from roundelay.torch._internal.gradients.pool_strides import pool_strides
 from roundelay.torch.strategies._lossy.sgd_steps import (
     DECAY_KEY,
     Elements,
@@ -18,7 +19,6 @@ from roundelay.torch.strategies._lossy.sgd_steps import (
     put_back,
     take,
 )
-from roundelay.torch.strategies._shared.pool_shapes import pool_strides
 
 SIZES = (40, 9)
 STEPS = 40

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roundelay.torch._internal.gradients.pool_strides import pool_strides
 from roundelay.torch.strategies import Bucket, Part, Sent
 from roundelay.torch.strategies._lossy.sgd_steps import (
     DECAY_KEY,
@@ -24,7 +25,6 @@ from roundelay.torch.strategies._lossy.sgd_steps import (
     take,
     within,
 )
-from roundelay.torch.strategies._shared.pool_shapes import pool_strides
 
 SETTINGS: list[dict[str, Any]] = [
     {"lr": 0.1},

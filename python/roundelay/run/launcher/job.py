@@ -14,11 +14,11 @@ from roundelay.run.agent import agent, protocol, torch_variables
 from roundelay.run.agent.horovod_variables import RANKS_BY_HOST
 from roundelay.run.arguments import checks, knobs, settings
 from roundelay.run.errors import UsageError
-from roundelay.run.function.result_pipe import ResultPipe
 from roundelay.run.launcher import hosts, mpi
 from roundelay.run.launcher.connections import Listener, own_addresses
 from roundelay.run.launcher.hosts import Host
 from roundelay.run.launcher.launch_mode import use_mpi
+from roundelay.run.launcher.result_pipe import ResultPipe
 from roundelay.run.starter import local_ranks, several_hosts, single_host
 from roundelay.run.system import limits
 

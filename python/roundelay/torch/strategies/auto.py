@@ -9,15 +9,19 @@ import torch
 
 from roundelay import _core
 from roundelay.torch._internal.operations import LINEAR_OPS
+from roundelay.torch._internal.strategy.bucket import Bucket
+from roundelay.torch._internal.strategy.context import Context
+from roundelay.torch._internal.strategy.spec import Spec
+from roundelay.torch._internal.strategy.state_format import is_of_former_format
+from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.tuning import ways
+from roundelay.torch._internal.tuning.choices import Choices
 from roundelay.torch._internal.tuning.gate import DENSE, MOST_MIXED, Cost, Plan
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies._auto.candidates import DENSE_CANDIDATE, candidate, of_algorithms, of_plans
 from roundelay.torch.strategies._lossy.kept_back import KeepsBack
 from roundelay.torch.strategies._lossy.lossy import Lossy
 from roundelay.torch.strategies._shared.numbers import int_from, whole_number
-from roundelay.torch.strategies._shared.state_format import is_of_former_format
-from roundelay.torch.strategies.protocol import Bucket, Choices, Context, Spec, Strategy
 
 KEYS = ("candidates", "trial_steps")
 _STEP_BYTES = 8

@@ -17,6 +17,9 @@ from roundelay.torch._internal.measure import stats
 from roundelay.torch._internal.nodes import Groups, nodes_of
 from roundelay.torch._internal.operations import Average, allgather
 from roundelay.torch._internal.operations.common import Call, row_of_this_rank
+from roundelay.torch._internal.strategy.context import Context
+from roundelay.torch._internal.strategy.spec import Spec, Value
+from roundelay.torch._internal.strategy.wires import checked_wire, wire_text
 from roundelay.torch.process_sets import ProcessSet, set_id
 from roundelay.torch.strategies._averaging.averages import Cycle, average
 from roundelay.torch.strategies._averaging.base import Averaging, trainable
@@ -25,8 +28,6 @@ from roundelay.torch.strategies._daso.exchange import Exchange
 from roundelay.torch.strategies._daso.flat_copy import FlatCopy
 from roundelay.torch.strategies._daso.skips import Schedule, Skips, checked_epochs, checked_skips
 from roundelay.torch.strategies._shared.numbers import int_from, whole_number
-from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
-from roundelay.torch.strategies.protocol import Context, Spec, Value
 
 NUMBERS = (
     "global_skip",

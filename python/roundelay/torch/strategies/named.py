@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from roundelay.torch._internal.strategy.text import Named
 from roundelay.torch.strategies import auto, csc, daso, local_sgd, power_sgd, top_k
 from roundelay.torch.strategies.adasum import Adasum
 from roundelay.torch.strategies.dense import Dense
-from roundelay.torch.strategies.text import Named
 
 NAMED = {
     "dense": Named(Dense, ("wire",), "one allreduce for each bucket; wire=fp16 or bf16: cast to that type"),

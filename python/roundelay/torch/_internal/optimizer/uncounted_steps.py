@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 
 from roundelay import _core
-from roundelay.torch.strategies import Strategy
+from roundelay.torch._internal.strategy.strategy import Strategy
 
 _SUPPOSED = (
     "does it step in a method of its own, or does another object step these parameters? Give "

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from roundelay.torch._internal.nodes import Levels
-from roundelay.torch.strategies.protocol import Strategy
+from roundelay.torch._internal.strategy.strategy import Strategy
 
 
 class NodeShards(Strategy):

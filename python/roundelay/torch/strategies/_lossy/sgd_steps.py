@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.optim.sgd import sgd
 
-from roundelay.torch.strategies._shared.pool_shapes import pool_strides
-from roundelay.torch.strategies.protocol import Part, Sent
+from roundelay.torch._internal.gradients.pool_strides import pool_strides
+from roundelay.torch._internal.strategy.bucket import Part, Sent
 
 Taken = list[tuple[torch.Tensor, torch.Tensor]]  # parameters and their gradients
 Decays = list[tuple[torch.Tensor, torch.Tensor]]  # parameters and the momentum of their decay

@@ -35,9 +35,9 @@ from roundelay.torch._internal.gradients.round_values import PoolValues, Round
 from roundelay.torch._internal.measure import count
 from roundelay.torch._internal.operations import broadcast
 from roundelay.torch._internal.tuning import calibration
+from roundelay.torch._internal.tuning.choices import Choices
 from roundelay.torch._internal.tuning.pool_tuner import PoolTuner
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies.protocol import Choices
 from roundelay.tuning.buckets import DEFAULT, Cuts
 
 Maker = Callable[[Sequence[Gradient]], Pools]
