@@ -120,7 +120,8 @@ def check_bytes_that_a_rank_gives_to_the_fabrics() -> None:
         training.step()
         expected = 0
         for bucket in training.techniques.table.buckets:
-            view = next(one for one, _ in training.techniques.table.traffic() if one.bytes == bucket.core.bytes)
+            views = (view for view, _ in training.techniques.table.traffic())
+            view = next(one for one in views if one.bytes == bucket.core.bytes)
             spec = training.strategy.technique(view, 99)
             if spec is None:
                 continue

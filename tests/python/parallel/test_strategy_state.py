@@ -97,10 +97,10 @@ def check_layouts_wait_for_a_flush() -> None:
     assert wrapper.gradients.sync is not None
     plan = wrapper.gradients.sync._plan
     for step in range(60):
-        if plan._pool_tuner is not None and plan._pools is not None and step % 5 == 0:
+        if plan._pool_tuner is not None and plan._layout.pools is not None and step % 5 == 0:
             plan._pool_tuner.cuts = Cuts(events.choice([64, 128, 320, 10**6]), 0)
             if step % 10 == 0:
-                order = plan._pools.gradients()
+                order = plan._layout.pools.gradients()
                 events.shuffle(order)
                 plan._pool_tuner.order = tuple(order)
             wrapper.gradients.sync.publish()
