@@ -6,7 +6,7 @@ optim/dp_optimizer.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,14 @@ import torch
 
 from roundelay import _core
 from roundelay.errors import MismatchError
+from roundelay.torch._internal.measure import stats
 from roundelay.torch._internal.nodes import Groups
 from roundelay.torch.functions import broadcast_object
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies._averaging.averages import Cycle, CycleCheck
 from roundelay.torch.strategies._daso.carried import Carried, Entry, State
 from roundelay.torch.strategies._daso.flat_copy import FlatCopy, fitting
+from roundelay.torch.strategies._daso.skips import Skips
 from roundelay.torch.strategies._daso.transfer import Transfer
 
 _Tensors = list[torch.Tensor]
@@ -71,6 +73,24 @@ class Exchange:
     def sends_next(self) -> bool:
         """True if this rank sends next."""
         return self._groups.transfers is not None and self._groups.place == self.place
+
+    def end_batch(self, named: Mapping[torch.Tensor, str], step: int, batch: int, skips: Skips) -> None:
+        """Merges and sends what is due after this batch. named: the parameters. step: counts all batches."""
+        due = self.take_due(batch)
+        if due is not None and self.merges_first:
+            self.merge(due, batch)
+            due = None
+        if skips.sends(batch):
+            cycle = Cycle(step, skips.global_skip, tuple(named.values()))
+            self.send(list(named), batch, skips.batches_to_wait, cycle)
+        if due is not None:
+            self.merge(due, batch)
+
+    def report(self) -> Iterable[str]:
+        """Says how many transfers there were, and how many a step had to wait for."""
+        found = stats()
+        late = f"{found['late_merges']} times, {found['late_merges_ns'] / 1e9:.3f} s in all"
+        yield f"sent to other nodes {found['parameter_transfers']} times; steps waited {late}"
 
     def send(self, parameters: _Tensors, batch: int, wait: int, cycle: Cycle) -> None:
         """Begins a transfer of the present values. Call take_due() or take() before: none may be pending."""
