@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.processes import end
 from roundelay.run.errors import UsageError
-from roundelay.run.launcher.mpi import Job, Mpirun, command_line, exported, find_mpirun
+from roundelay.run.modes.mpi import Job, Mpirun, command_line, exported, find_mpirun
 from tests.rig import Rig, why_not
 
 _ROOT = Path(__file__).resolve().parent.parent

@@ -12,8 +12,8 @@ import pytest
 
 from roundelay.run import cli
 from roundelay.run.errors import UsageError
-from roundelay.run.launcher import mpi
-from roundelay.run.launcher.hosts import Host
+from roundelay.run.modes import mpi
+from roundelay.run.system.hosts import Host
 from roundelay.tuning import file as tuning_file
 from tunings import TUNING
 

@@ -13,8 +13,8 @@ import time
 from roundelay._internal import trust
 from roundelay.run.agent.frames import ForgedError, Incoming, notice_death
 from roundelay.run.errors import UsageError
-from roundelay.run.launcher.hosts import Host, is_local
 from roundelay.run.system import interfaces
+from roundelay.run.system.hosts import Host, is_local
 
 _TCP_INFO = struct.Struct("=24xI28xI")  # linux/tcp.h's tcp_info up to last_ack_recv: unacked, and that
 # So many callers, beside the job's own agents, may have proven nothing yet, and for so long.

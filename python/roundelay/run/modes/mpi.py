@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from roundelay.run.errors import UsageError
-from roundelay.run.launcher.hosts import Host, used
+from roundelay.run.system.hosts import Host, used
 
 # These variables are useless or harmful on another machine or in another job.
 _OWN_TO_A_PROCESS = re.compile(
