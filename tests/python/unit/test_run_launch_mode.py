@@ -147,7 +147,7 @@ def test_a_new_kind_is_one_class_and_one_line(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("roundelay.run.modes.choice.MODES", every)
 
     def chosen(*flags: str, **variables: str) -> LaunchMode:
-        return choose(request(*flags, variables=variables), every)
+        return choose(request(*flags, variables=variables))
 
     assert "start the ranks in the cloud" in parser.make_parser("roundelayrun").format_help()
     assert chosen("--cloud") is chosen("--region=here") is chosen(CLOUD="1") is every[0]

@@ -10,6 +10,16 @@ from typing import Any, TypeVar
 from roundelay.run.function.options import JobOptions, number_of_ranks
 
 T = TypeVar("T")
+_ELASTIC = (
+    "min_num_proc",
+    "max_num_proc",
+    "min_np",
+    "max_np",
+    "slots",
+    "reset_limit",
+    "cooldown_range",
+    "host_discovery_script",
+)
 
 
 def run(
@@ -65,16 +75,7 @@ def run(
     TypeError: function or arguments cannot be pickled. ValueError: the arguments make no sense; nothing ran.
     RuntimeWarning: all functions returned, but a process crashed afterwards, or was ended after 30 s.
     """
-    refuse_elastic(
-        min_num_proc=min_num_proc,
-        max_num_proc=max_num_proc,
-        min_np=min_np,
-        max_np=max_np,
-        slots=slots,
-        reset_limit=reset_limit,
-        cooldown_range=cooldown_range,
-        host_discovery_script=host_discovery_script,
-    )
+    refuse_elastic(locals())
     options = JobOptions(
         num_proc=number_of_ranks(num_proc, np),
         hosts=hosts,
@@ -92,9 +93,9 @@ def run(
     return _run(func, args, kwargs or {}, options)
 
 
-def refuse_elastic(**arguments: object) -> None:
+def refuse_elastic(arguments: Mapping[str, object]) -> None:
     """Raises NotInThisVersionError naming what was given of the arguments that only elastic jobs have."""
-    given = [name for name, value in arguments.items() if value is not None]
+    given = [name for name in _ELASTIC if arguments[name] is not None]
     if given:
         from roundelay.errors import NotInThisVersionError
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import cloudpickle
 
-from roundelay.run.function.anonymous import anonymous_file
+from roundelay.run.system.anonymous import anonymous_file
 from roundelay.run.function.by_value import PROTOCOL, dump
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from roundelay.run.errors import UsageError
 from roundelay.run.modes import MODES
@@ -21,20 +20,20 @@ def add_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
-def choose(request: Request, modes: Sequence[LaunchMode] = MODES) -> LaunchMode:
+def choose(request: Request) -> LaunchMode:
     """Returns the kind of launch for this job.
 
     Raises UsageError for flags that contradict each other, or ask for a kind that cannot start the job.
     """
     given = request.given
     asked: LaunchMode | None = given.launch_mode
-    for mode in modes:
+    for mode in MODES:
         own = mode.own_flag(given)
         if own is not None and asked is not None and asked is not mode:
             raise UsageError(f"{own} are for {mode.started_by}, which {asked.flag} does without")
         if own is not None:
             asked = mode
-    carrying = [mode for mode in modes if mode.carries_functions or not _travels(request)]
+    carrying = [mode for mode in MODES if mode.carries_functions or not _travels(request)]
     if asked is None:
         return next(mode for mode in carrying if mode.suits(request))
     asked.accept(request)
