@@ -22,9 +22,9 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
 
 from roundelay.run.agent.protocol import FUNCTION
 from roundelay.run.errors import UsageError
-from roundelay.run.system.anonymous import anonymous_file
 from roundelay.run.starter.local_ranks import HostRanks, LocalRanks, StorePorts, on_signals
 from roundelay.run.system import interfaces, limits
+from roundelay.run.system.anonymous import anonymous_file
 
 ANSWER = b"roundelay: "  # a login shell may print other lines
 _INTERFACE = "ROUNDELAY_INTERFACE"
