@@ -3,9 +3,9 @@
 mpirun starts one agent a rank, as a plain script (`python -I -S agent.py -- program ...`); where there is
 none, starter/local_ranks.py forks them. An agent uses only the standard library, and siblings that do. The
 program is its child and inherits everything, so it is this rank's MPI process.
-The agent stays until the launcher has heard from all ranks: mpirun never sees a rank die, survivors live on
-to say whom they lost, and the launcher, not mpirun, decides when the job is over. When the launcher itself is
-gone, the connection ends, and the agent ends its program.
+The agent stays until the launcher has heard of the end of all ranks. So mpirun never sees a rank die, and
+does not end the job: ranks that have lost a peer can still say so, and the launcher decides when the job is
+over. When the launcher itself is gone, the connection ends, and the agent ends its program.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def own_addresses(hosts: list[Host], chosen: list[str]) -> list[str]:
     Raises UsageError where there are none.
     """
     try:
-        found = dict.fromkeys(interfaces.of(chosen))
+        found = dict.fromkeys(interfaces.first_addresses(chosen))
     except ValueError as error:
         raise UsageError(f"--network-interfaces: {error}") from error
     if found:
@@ -152,7 +152,7 @@ class Peer:
             data = self.socket.recv(self._incoming.wanted)
             if not data:
                 return None
-            answer = self._incoming.take(data)
+            answer = self._incoming.add(data)
             if answer:
                 self.socket.send(answer, socket.MSG_DONTWAIT)  # a new connection takes it all
             return list(self._incoming.frames())

@@ -16,7 +16,7 @@ _NEVER = float("inf")
 
 
 class Deadlines:
-    """All times are monotonic seconds. killed: the ranks were told so by SIGKILL."""
+    """Keeps these times, as monotonic seconds. killed: the time for SIGKILL has come."""
 
     def __init__(self) -> None:
         self.killed = False
@@ -34,7 +34,7 @@ class Deadlines:
         self._kill_at = now + INTERRUPT_GRACE_S
 
     def kill(self, now: float) -> None:
-        """Ends what has started the ranks soon, also if some ranks never called in: the others are killed."""
+        """Records that the ranks are killed. What has started them must end soon, too."""
         self.killed = True
         self._kill_at = _NEVER
         self._end_starter_at = min(self._end_starter_at, now + STARTER_GRACE_S)

@@ -19,7 +19,7 @@ class Error:
 
 
 class Ranks:
-    """Where ranks are, how they ended, and what they were told."""
+    """Keeps where ranks are, how they have ended, and what they were told."""
 
     def __init__(self) -> None:
         self.peers: dict[int, Peer] = {}  # those that are connected
@@ -33,7 +33,7 @@ class Ranks:
         return set(self.peers) - {ending.rank for ending in self.endings}
 
     def failed(self) -> bool:
-        """Returns whether one has ended otherwise than well."""
+        """Returns whether a rank has ended with another status than 0."""
         return any(ending.returncode != 0 for ending in self.endings)
 
     def add(self, rank: int, peer: Peer, place: str) -> None:
@@ -90,8 +90,3 @@ class Ranks:
         unclear = not (told or broken or agents_are_ours)
         place, returncode = self.places[rank], -signal.SIGKILL
         return peer, Ending(rank, returncode, told, place, failed_at, broken=broken, unclear=unclear)
-
-
-def place_of(hello: dict[str, int | str | None]) -> str:
-    """Returns the place that an agent's HELLO names."""
-    return f"pid {hello['pid']} on {hello['host']}"

@@ -45,7 +45,7 @@ class MpirunMode(LaunchMode):
         )
 
     def own_flag(self, given: argparse.Namespace) -> str | None:
-        """Returns --mpi-args or --binding-args. No binding is possible without mpirun, too."""
+        """Returns --mpi-args or --binding-args; to bind nothing needs no mpirun."""
         if given.mpi_args:
             return "--mpi-args"
         return "--binding-args" if given.binding_args not in (None, mpi.NO_BINDING) else None

@@ -64,7 +64,7 @@ def prepare(plan: Plan) -> tuple[str, dict[str, str]]:
         raise PlanError(f"the program {plan.program[0]!r} is missing or not executable")
     try:
         limits.check_ranks(plan.ranks)
-        own = interfaces.of(plan.interfaces)
+        own = interfaces.first_addresses(plan.interfaces)
     except (UsageError, ValueError) as error:
         raise PlanError(str(error)) from error
     own += [address for host in plan.facing for address in interfaces.facing(host)]

@@ -206,7 +206,7 @@ class DASO(Averaging):
         optimizer = self._optimizer() if self._optimizer is not None else None
         if self._exchange is None or optimizer is None:
             return
-        pending = self._exchange.take()
+        pending = self._exchange.take_pending()
         if pending is not None:
             self._exchange.merge(pending, self._batch - 1)
         parameters = trainable(optimizer)

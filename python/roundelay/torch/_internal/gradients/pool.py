@@ -205,7 +205,7 @@ class Pools:
         self._counted = work
 
     def out_of_place(self, buckets: Sequence[Bucket]) -> bool:
-        """Returns whether a bucket was submitted after a later one of its pool, or not, though that was."""
+        """Returns whether a bucket was submitted before one that lies earlier in its pool, or without it."""
         for pool in self._pools:
             if out_of_place([bucket.core.turn for bucket in buckets if bucket.pool is pool]):
                 return True

@@ -24,7 +24,7 @@ class BucketTechniques:
         self._strategy = strategy
         self._op = op
         self.prefix = prefix
-        self.asks = "technique" in strategy.overrides  # False: every bucket is dense
+        self.chooses = "technique" in strategy.overrides  # False: every bucket is dense
         self.buckets: Sequence[Bucket] = ()
         self._views: list[views.Bucket] = []  # the buckets as the strategy sees them
         self._texts: list[str | None] = []  # the techniques that they have
@@ -34,9 +34,9 @@ class BucketTechniques:
     def use(self, buckets: Sequence[Bucket]) -> None:
         """Begins to use new buckets, without techniques; the last ones are not used any more."""
         self.buckets = buckets
-        self._views = [self._view(*each) for each in enumerate(buckets)] if self.asks else []
+        self._views = [self._view(*each) for each in enumerate(buckets)] if self.chooses else []
         self._texts, self._keeps = [None] * len(buckets), [False] * len(buckets)
-        if self.asks and buckets:
+        if self.chooses and buckets:
             self._strategy.use_buckets(self._views)
 
     def by_name(self) -> dict[str, Bucket]:
@@ -53,7 +53,7 @@ class BucketTechniques:
         may_leave: no rank keeps anything back. Otherwise it stops at a bucket that is to leave a technique
         with state: that one must be flushed first.
         """
-        if not self.asks:
+        if not self.chooses:
             return True
         for number, bucket in enumerate(self.buckets):
             text = self._answer(self._views[number], step)
@@ -81,7 +81,7 @@ class BucketTechniques:
         return self._canonical[spec.text]
 
     def refresh(self) -> None:
-        """Sees which techniques and states the buckets have got from a checkpoint."""
+        """Takes note of the techniques and states that the buckets have got from a checkpoint."""
         self._texts = [bucket.core.technique for bucket in self.buckets]
         self._keeps = [bucket.core.state is not None for bucket in self.buckets]
 
@@ -108,7 +108,7 @@ class BucketTechniques:
 
     def sent(self) -> list[views.Sent]:
         """Returns the buckets that have a technique, and the part of them that this step has sent."""
-        every = zip(self.buckets, self._views, self._texts, self._keeps, strict=True) if self.asks else ()
+        every = zip(self.buckets, self._views, self._texts, self._keeps, strict=True) if self.chooses else ()
         return [
             _sent(bucket, view, keeps) for bucket, view, technique, keeps in every if technique is not None
         ]

@@ -23,9 +23,9 @@ from roundelay.torch._internal.operations import Average
 from roundelay.torch._internal.operations.join import after_join, joined_too
 from roundelay.torch._internal.optimizer.agreements import (
     agree_on_steps,
-    asking,
     check_nothing_is_kept,
-    listening,
+    choosing_sets,
+    joining_sets,
     tell_joined,
 )
 from roundelay.torch._internal.optimizer.arguments import (
@@ -137,7 +137,7 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     _leave(optimizer)
     _wrap(optimizer, options)
     show(optimizer, settings, job_number())
-    horovod_name.take(optimizer)
+    horovod_name.put_on(optimizer)
     return optimizer
 
 
@@ -187,8 +187,8 @@ def _wrap(optimizer: torch.optim.Optimizer, options: Options) -> None:
     def make_sync(ranks: ProcessSet) -> GradientSync:
         number = scope if ranks is process_set else _scopes.next(ranks)
         sync = GradientSync(number, options.over(ranks))
-        if sync.techniques.table.asks:
-            asking.add(ranks)
+        if sync.techniques.table.chooses:
+            choosing_sets.add(ranks)
         return sync
 
     marks = GradientMarks(scope, options.passes) if _core.size() == 1 else None
@@ -196,7 +196,7 @@ def _wrap(optimizer: torch.optim.Optimizer, options: Options) -> None:
     _wrapped[optimizer] = wrapper
     attached[optimizer] = strategy
     if active and "joined" in strategy.overrides:
-        listening.add(process_set)
+        joining_sets.add(process_set)
     idle = TechniqueStates(Techniques(strategy, rule.op, process_set, ""), {}, None)
     try:
         strategy.attach(optimizer, context_of(wrapper, rule.compression, scope, idle))
@@ -221,7 +221,7 @@ def _forget(optimizer: torch.optim.Optimizer, wrapper: Wrapper) -> None:
     attached.pop(optimizer).detach()
     wrapper.undo(optimizer)
     hide(optimizer)
-    horovod_name.give_back(optimizer)
+    horovod_name.take_off(optimizer)
 
 
 def _check_sharing(

@@ -1,4 +1,4 @@
-"""Tells ranks that have unequal values: they compare digests, and where these differ, the values."""
+"""Finds values that differ between ranks: these compare digests and, where they differ, the values."""
 
 from __future__ import annotations
 

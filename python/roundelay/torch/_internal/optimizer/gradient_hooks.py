@@ -78,7 +78,7 @@ class GradientHooks:
         self.stays_local = local
 
     def follow(self, named: Mapping[torch.Tensor, str]) -> None:
-        """Makes the hooks those of these parameters."""
+        """Moves the hooks to these parameters."""
         if self.sync is not None:
             self.sync.follow(named)
         if self._local is not None:

@@ -62,9 +62,10 @@ class GradientSync:
     # -- parameters
 
     def follow(self, named: Mapping[torch.Tensor, str]) -> None:
-        """Has these parameters from now on, with hooks on those that are trained. All ranks do so alike.
+        """Makes these the optimizer's parameters, and puts hooks on those that are trained.
 
-        A gradient that one has when it joins others came from a backward before the hooks.
+        All ranks call it alike. A parameter that comes later, with a gradient, has it from a backward without
+        hooks, which counts as a pass.
         """
         first = not self._table.records
         if self._table.follow(named):

@@ -15,7 +15,7 @@ from roundelay.torch._internal.parameter_names import natural
 
 
 class GradientTable:
-    """A gradient is alone, in a group of the user's, or in a bucket of a pool.
+    """The gradients: each is alone, in a group of the user's, or in a bucket of a pool.
 
     prefix: that of the optimizer's names. grouping: numbers of the user's groups, by id(parameter). way: the
     text of the strategy and the compression.
@@ -36,7 +36,7 @@ class GradientTable:
         self.digest = equality.NO_DIGEST  # of the rows and the way
 
     def follow(self, named: Mapping[torch.Tensor, str]) -> bool:
-        """Has the gradients of these parameters from now on. Returns whether it had those of others before.
+        """Makes these the parameters whose gradients it has. Returns whether it had those of others before.
 
         A parameter of two optimizers belongs to the one that was wrapped last: its gradient is reduced once.
         """

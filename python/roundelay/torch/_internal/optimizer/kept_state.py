@@ -120,7 +120,7 @@ class KeptState:
         flushing = self.flushing._replace(empty=False)
         return digest_of(repr((self.step, self.pool.shared, flushing, buckets)))
 
-    def give(self, buckets: Mapping[str, Bucket]) -> None:
+    def restore(self, buckets: Mapping[str, Bucket]) -> None:
         """Gives the buckets their techniques and states. ValueError: one does not fit."""
         for name, kept in self.buckets.items():
             bucket = buckets.get(name)
@@ -131,7 +131,7 @@ class KeptState:
                 )
             bucket.core.set_technique(kept.technique)
             if kept.state is not None:
-                _give_state(name, bucket, kept.state, kept.unflushed)
+                _restore_state(name, bucket, kept.state, kept.unflushed)
             bucket.core.run = kept.run
 
 
@@ -148,7 +148,7 @@ class Loaded:
         self.fresh, self.digest = False, NO_DIGEST
 
 
-def _give_state(name: str, bucket: Bucket, kept: torch.Tensor, unflushed: bool) -> None:
+def _restore_state(name: str, bucket: Bucket, kept: torch.Tensor, unflushed: bool) -> None:
     state = bucket.core.state
     if state is None or state.shape != kept.shape or state.dtype != kept.dtype:
         raise ValueError(

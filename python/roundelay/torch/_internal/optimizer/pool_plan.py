@@ -123,9 +123,9 @@ class PoolPlan:
         return PoolValues()
 
     def order_of(self, members: Sequence[Gradient]) -> torch.Tensor | None:
-        """Returns positions, from 1 on, that the next round makes rank 0's on all ranks; None: it needs none.
+        """Returns each gradient's position, from 1 on, in the order that this rank wants; 0: it has none.
 
-        0: the gradient has none.
+        The next round replaces it by rank 0's on all ranks. None: this plan needs no order now.
         """
         self._positions = None
         if self._phase is _Phase.RECORDING or self._phase is _Phase.ORDERING:

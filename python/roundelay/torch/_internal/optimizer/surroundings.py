@@ -16,7 +16,7 @@ from roundelay.torch.compression import Compressor
 def context_of(
     wrapper: Wrapper, compression: type[Compressor], number: int, idle: TechniqueStates
 ) -> Context:
-    """Returns the surroundings of the optimizer's strategy, which do not keep the wrapper alive.
+    """Returns what the optimizer's strategy may use. It does not keep the wrapper alive.
 
     number: the optimizer's in the process set. idle: keeps nothing, while gradients stay local.
     """

@@ -22,8 +22,8 @@ from roundelay.torch._internal.optimizer.techniques import Techniques
 class TechniqueStates:
     """The states of one optimizer's techniques on this rank: its strategy's Keeper (strategy/context.py).
 
-    records: of all gradients of the optimizer; more may come. owner: of the buckets; None: there are none,
-    and nothing to load.
+    records: of all gradients of the optimizer; more may come. owner: of the buckets; None: gradients stay
+    local, and there is nothing to save.
     """
 
     def __init__(

@@ -25,9 +25,9 @@ from roundelay.torch.process_sets import ProcessSet
 
 
 class Techniques:
-    """When the buckets of one optimizer change their techniques.
+    """Decides when the buckets of one optimizer change their techniques.
 
-    table: which bucket has which technique. prefix: that of the optimizer's names.
+    table: the technique that each bucket has. prefix: that of the optimizer's names.
     """
 
     def __init__(self, strategy: Strategy, op: int, process_set: ProcessSet, prefix: str) -> None:
@@ -139,7 +139,7 @@ class Techniques:
         leads = self.process_set.rank() == 0
         return TechniqueValues(
             keeps_back=self._flushing and not self._empty_here,
-            step=self._step if leads and self.table.asks and not self._step_agreed else None,
+            step=self._step if leads and self.table.chooses and not self._step_agreed else None,
             proposal=self._proposal() if leads and self._proposes else None,
         )
 
@@ -204,7 +204,7 @@ class Techniques:
 
     def _resume(self, kept: KeptState) -> None:
         """Gives new buckets what a checkpoint has of them."""
-        kept.give(self.table.by_name())
+        kept.restore(self.table.by_name())
         self.table.refresh()
         self._flushing, self._flush_this_step, self._empty_here = kept.flushing
         self.new_gradients()

@@ -37,12 +37,12 @@ class WrappedParameters:
         self._uncounted = uncounted
         self.watch = ParameterWatch(options.names)
 
-    def take(self) -> None:
+    def refresh(self) -> None:
         """Takes the parameters that are in the groups now, and those that were frozen until now."""
         optimizer = self._optimizer()
         if optimizer is None or self.watch.unchanged(optimizer):
             return
-        self.watch.take(optimizer, self._masters.parameters(optimizer))
+        self.watch.name(optimizer, self._masters.parameters(optimizer))
         named = self.watch.named
         try:
             self.check_owners()
@@ -57,15 +57,15 @@ class WrappedParameters:
         for field, value in zip(_FIELDS, (named, trained, {}), strict=True):  # nothing is in flight
             setattr(optimizer, field, value)
 
-    def take_group(self) -> None:
+    def add_group(self) -> None:
         """Takes a new group of parameters. Removes it, and raises, if something else reduces some of them."""
         try:
-            self.take()
+            self.refresh()
         except ValueError:
             optimizer = self._optimizer()
             if optimizer is not None:
                 optimizer.param_groups.pop()
-                self.take()
+                self.refresh()
             raise
 
     def check_owners(self) -> None:
@@ -76,7 +76,7 @@ class WrappedParameters:
 
     def names(self) -> Names:
         """Returns the names of the parameters, group by group."""
-        self.take()
+        self.refresh()
         optimizer = self._optimizer()
         groups = [] if optimizer is None else self._masters.parameters(optimizer)
         return [[self.watch.named[parameter] for parameter in group] for group in groups]

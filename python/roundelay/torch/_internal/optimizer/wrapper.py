@@ -63,12 +63,12 @@ class Wrapper:
         self._gained = GainedMethods(optimizer)
         for name in self._methods:
             self._gained.add(name, getattr(self, name))
-        self._extend(optimizer, "add_param_group", after=self._parameters.take_group)
+        self._extend(optimizer, "add_param_group", after=self._parameters.add_group)
         if self._strategy is not None:
             self._extend(optimizer, "zero_grad", self._finish_failed, self._new_gradients)
         for name in self.masters.methods.keys() - self._gained.names:
             self._extend(optimizer, name)
-        self._parameters.take()
+        self._parameters.refresh()
         self._follow_timeline()
 
     def _extend(
@@ -90,7 +90,7 @@ class Wrapper:
         if wanted is not None and wanted.size() == 1:
             wanted = None
         if self.gradients.reduce_over(wanted):
-            self._parameters.take()
+            self._parameters.refresh()
             self.gradients.follow(self._parameters.watch.named)
 
     def restart(self) -> None:
@@ -119,7 +119,7 @@ class Wrapper:
         return None if self.gradients.sync is None else self.gradients.sync.techniques
 
     def _new_gradients(self) -> None:
-        self._parameters.take()
+        self._parameters.refresh()
         if self.gradients.sync is not None:
             self.gradients.sync.new_step()
 
@@ -129,7 +129,7 @@ class Wrapper:
         if marks is None or self._optimizer() is None:
             return
         if _core.timeline_enabled():
-            self._parameters.take()
+            self._parameters.refresh()
             marks.follow(self._parameters.watch.named)
         else:
             marks.close()
@@ -147,7 +147,7 @@ class Wrapper:
         Needed only to see gradients as ``step()`` will where some are not complete when backward() returns:
         a window of backward_passes_per_step that ended early, gradients made without backward().
         """
-        self._parameters.take()
+        self._parameters.refresh()
         if self.gradients.sync is not None and not self.gradients.stays_local:
             self.gradients.sync.synchronize()
         self.masters.pairs.take_gradients(arrived=False)
@@ -181,7 +181,7 @@ class Wrapper:
         """Makes gradients be reduced once in ``passes`` backward passes from now on."""
         check_passes(passes)
         if self._strategy is not None:
-            self._parameters.take()
+            self._parameters.refresh()
             self._strategy.accept_gradients(self._parameters.watch.named.values(), passes)
         note_passes(self._optimizer(), passes)
         self.gradients.set_passes(passes)
@@ -210,7 +210,7 @@ class Wrapper:
 
     def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self._checked:
-            self._parameters.take()
+            self._parameters.refresh()
             self._parameters.check_owners()
             self._checked = True
         self._step = Span("step")

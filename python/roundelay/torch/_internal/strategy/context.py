@@ -15,7 +15,7 @@ from roundelay.torch.process_sets import ProcessSet
 
 
 class Keeper(Protocol):
-    """Keeps the gradients that techniques hold back (_internal/optimizer/techniques.py implements it)."""
+    """Keeps the gradients that techniques hold back: TechniqueStates in optimizer/technique_states.py."""
 
     def flush(self) -> None:
         """Makes the next submission of each bucket a flush."""

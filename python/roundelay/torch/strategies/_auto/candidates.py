@@ -63,7 +63,7 @@ def candidate(given: str | Strategy) -> Candidate:
     return Candidate(strategy.text, None, strategy, _cost(strategy))
 
 
-def of_plans(ways: Ways) -> list[Candidate]:
+def plan_candidates(ways: Ways) -> list[Candidate]:
     """Returns those of the plans over levels that a search may try, beside the job's own one: ``2x4``."""
     return [
         Candidate(
@@ -77,7 +77,7 @@ def of_plans(ways: Ways) -> list[Candidate]:
     ]
 
 
-def of_algorithms(ways: Ways, named: Collection[str]) -> list[Candidate]:
+def algorithm_candidates(ways: Ways, named: Collection[str]) -> list[Candidate]:
     """Returns those of the algorithms that are not named yet; none on a single node, which has one way."""
     others = [name for name in ALGORITHMS["allreduce"] if name not in named] if ways.algorithm else []
     return [candidate(name) for name in others]

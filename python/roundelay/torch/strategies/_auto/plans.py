@@ -10,7 +10,7 @@ from roundelay.torch._internal.strategy.state_format import is_of_former_format
 from roundelay.torch._internal.tuning import ways
 from roundelay.torch._internal.tuning.gate import DENSE, MOST_MIXED, Cost, Plan
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies._auto.candidates import Candidate, of_algorithms, of_plans
+from roundelay.torch.strategies._auto.candidates import Candidate, algorithm_candidates, plan_candidates
 from roundelay.torch.strategies._lossy.kept_back import KeepsBack
 
 _STEP_BYTES = 8
@@ -19,7 +19,7 @@ _STEP_BYTES = 8
 class Plans:
     """The plans of one Auto. They are the Choices of the optimizer's search (tuning/choices.py).
 
-    candidates: dense first. Those of further ways of an allreduce come behind the given ones.
+    candidates: dense first. Those of further ways of an allreduce follow the given ones.
     """
 
     def __init__(self, candidates: Sequence[Candidate], trial_steps: int) -> None:
@@ -46,9 +46,9 @@ class Plans:
         self._ways = ways_of(process_set)
         self.candidates = self.candidates[: self.given]
         if self._ways is not None:
-            self.candidates += of_plans(self._ways)
+            self.candidates += plan_candidates(self._ways)
             if _core.config().autotune and not _core.config().deterministic:
-                self.candidates += of_algorithms(self._ways, [each.text for each in self.candidates])
+                self.candidates += algorithm_candidates(self._ways, [each.text for each in self.candidates])
 
     # -- the search
 

@@ -93,7 +93,7 @@ class Exchange:
         yield f"sent to other nodes {found['parameter_transfers']} times; steps waited {late}"
 
     def send(self, parameters: _Tensors, batch: int, wait: int, cycle: Cycle) -> None:
-        """Begins a transfer of the present values. Call take_due() or take() before: none may be pending."""
+        """Begins a transfer of the present values. None may be pending: call take_due() before."""
         state = self._state()
         carried = Carried(parameters, state)
         cycle = cycle._replace(names=carried.names(cycle.names))
@@ -107,9 +107,9 @@ class Exchange:
     def take_due(self, batch: int) -> Pending | None:
         """Removes and returns the pending transfer if it is to be merged after this batch."""
         pending = self._pending
-        return self.take() if pending is not None and batch - pending.batch >= pending.wait else None
+        return self.take_pending() if pending is not None and batch - pending.batch >= pending.wait else None
 
-    def take(self) -> Pending | None:
+    def take_pending(self) -> Pending | None:
         """Removes and returns the pending transfer."""
         pending, self._pending = self._pending, None
         return pending
@@ -171,7 +171,7 @@ class Exchange:
 
     def drop(self) -> None:
         """Forgets the pending transfer, whose result nobody needs any more."""
-        pending = self.take()
+        pending = self.take_pending()
         if pending is not None:
             pending.finish()
 

@@ -162,7 +162,7 @@ class Lossy(KeepsBack):
             self._prepare_masked(optimizer)
         else:
             accumulated = self._accumulated(optimizer)
-            self._taken = sgd_steps.take(optimizer, accumulated)
+            self._taken = sgd_steps.hide_gradients(optimizer, accumulated)
             self._own_step = partial(sgd_steps.local_step, optimizer, accumulated)
 
     def _prepare_masked(self, optimizer: torch.optim.SGD) -> None:
@@ -174,7 +174,7 @@ class Lossy(KeepsBack):
             optimizer.state.get(one, {}).pop(sgd_steps.DECAY_KEY, None)  # from before there were buckets
         whole = self._large_enough(optimizer) - always - stepped.keys()
         decays = sgd_steps.decays_of(optimizer, whole)
-        self._taken = sgd_steps.take(optimizer, stepped.keys())
+        self._taken = sgd_steps.hide_gradients(optimizer, stepped.keys())
         self._own_step = partial(sgd_steps.masked_step, optimizer, stepped, decays)
 
     def _always_whole(self, every: Sequence[Sent]) -> set[torch.Tensor]:
@@ -228,7 +228,7 @@ class Lossy(KeepsBack):
     def abandon_step(self) -> None:
         """Gives parameters their gradients back."""
         taken, self._taken, self._own_step = self._taken, [], None
-        sgd_steps.put_back(taken)
+        sgd_steps.show_gradients(taken)
 
     # -- checkpoints
 
