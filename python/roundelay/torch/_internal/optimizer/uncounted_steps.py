@@ -5,8 +5,8 @@ runs no hook of ``step()``. Then nothing is averaged, and a warm-up never ends. 
 this: versions differ from those at the end of the last backward, and no step was counted since.
 
 One such change of a parameter is allowed for each step: SAM around a wrapped optimizer makes one between its
-two backwards, and loading a checkpoint is another. A master may not change so at
-all, as its parameter gets the value in ``step()`` only. A change through ``.data`` has no version, so nothing sees it.
+two backwards, and loading a checkpoint is another. A master may not change so at all, as its parameter gets
+the value in ``step()`` only. A change through ``.data`` has no version, so nothing sees it.
 """
 
 from __future__ import annotations
