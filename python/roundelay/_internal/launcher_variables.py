@@ -11,7 +11,7 @@ from typing import NamedTuple
 Names = tuple[str, ...]
 
 
-class Launcher(NamedTuple):
+class LauncherVariables(NamedTuple):
     """A launcher, or a family of them. Where there are several names, the first one that is set counts."""
 
     name: str
@@ -27,7 +27,7 @@ class Launcher(NamedTuple):
 
 
 LAUNCHERS = (
-    Launcher(
+    LauncherVariables(
         "Open MPI",
         is_mpi=True,
         marks=("OMPI_COMM_WORLD_SIZE",),
@@ -38,7 +38,7 @@ LAUNCHERS = (
         job=("OMPI_MCA_ess_base_jobid",),  # of version 4
         prefixes=("OMPI_COMM_",),
     ),
-    Launcher(
+    LauncherVariables(
         "PMIx (prterun, srun)",
         is_mpi=True,
         marks=("PMIX_RANK",),
@@ -46,7 +46,7 @@ LAUNCHERS = (
         job=("PMIX_NAMESPACE",),
         prefixes=("PMIX_",),
     ),
-    Launcher(
+    LauncherVariables(
         "MPICH, Intel MPI",
         is_mpi=True,
         marks=("PMI_RANK", "MPI_LOCALNRANKS"),
@@ -57,7 +57,7 @@ LAUNCHERS = (
         job=("PMI_JOBID",),
         prefixes=("PMI_", "MPI_LOCAL"),
     ),
-    Launcher(
+    LauncherVariables(
         "MVAPICH",
         is_mpi=True,
         marks=("MV2_COMM_WORLD_SIZE",),
@@ -65,14 +65,14 @@ LAUNCHERS = (
         size=("MV2_COMM_WORLD_SIZE",),
         prefixes=("MV2_COMM_",),
     ),
-    Launcher("Slurm", rank=("SLURM_PROCID",), allocation=("SLURM_JOB_ID",)),
-    Launcher("PBS", allocation=("PBS_NODEFILE",)),
-    Launcher("LSF", allocation=("LSB_JOBID",)),
-    Launcher("Grid Engine", allocation=("PE_HOSTFILE",)),
-    Launcher("Cobalt", allocation=("COBALT_NODEFILE",)),
+    LauncherVariables("Slurm", rank=("SLURM_PROCID",), allocation=("SLURM_JOB_ID",)),
+    LauncherVariables("PBS", allocation=("PBS_NODEFILE",)),
+    LauncherVariables("LSF", allocation=("LSB_JOBID",)),
+    LauncherVariables("Grid Engine", allocation=("PE_HOSTFILE",)),
+    LauncherVariables("Cobalt", allocation=("COBALT_NODEFILE",)),
 )
 # torchrun's, which users and other launchers set, too: RANK may be that of another job.
-TORCH = Launcher(
+TORCH = LauncherVariables(
     "torchrun",
     rank=("RANK",),
     size=("WORLD_SIZE",),

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from roundelay._internal import launch_detection, launcher_variables
-from roundelay._internal.launcher_variables import LAUNCHERS, TORCH, Launcher
+from roundelay._internal.launcher_variables import LAUNCHERS, TORCH, LauncherVariables
 from roundelay.run.starter.local_ranks import without_outer_job
 from roundelay.run.system import hosts
 
@@ -20,7 +20,7 @@ def test_each_variable_is_in_one_row() -> None:
 
 
 @pytest.mark.parametrize("launcher", [one for one in LAUNCHERS if one.is_mpi], ids=lambda one: one.name)
-def test_each_mark_of_an_mpi_is_seen_and_left_behind(launcher: Launcher) -> None:
+def test_each_mark_of_an_mpi_is_seen_and_left_behind(launcher: LauncherVariables) -> None:
     assert launcher.marks
     for mark in launcher.marks:
         assert launch_detection.detect({mark: "1"}).bootstrap == "mpi"
@@ -30,7 +30,7 @@ def test_each_mark_of_an_mpi_is_seen_and_left_behind(launcher: Launcher) -> None
 
 
 @pytest.mark.parametrize("launcher", [one for one in LAUNCHERS if one.allocation], ids=lambda one: one.name)
-def test_each_allocation_may_have_other_machines(launcher: Launcher) -> None:
+def test_each_allocation_may_have_other_machines(launcher: LauncherVariables) -> None:
     assert not hosts.one_machine([], {launcher.allocation[0]: "1"})
     assert hosts.one_machine([], {})
 

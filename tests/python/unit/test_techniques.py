@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from roundelay.torch._internal.gradients.pool import Bucket
+from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.gradients.round_values import (
     LONGEST_PROPOSAL,
     PoolValues,
@@ -114,7 +114,7 @@ class Rank:
             )
             for n, core in enumerate(self.cores)
         ]
-        self.techniques.use(cast(list[Bucket], buckets))
+        self.techniques.use(cast(list[PoolBucket], buckets))
 
 
 class Job:
@@ -311,7 +311,7 @@ def test_a_strategy_that_chooses_nothing_costs_nothing() -> None:
 
     group = SimpleNamespace(rank=lambda: 0, size=lambda: 2)
     techniques = Techniques(Silent(), Sum, cast(ProcessSet, group), "gradient")
-    techniques.use(cast(list[Bucket], [None]))  # a bucket that nothing can be asked of
+    techniques.use(cast(list[PoolBucket], [None]))  # a bucket that nothing can be asked of
     techniques.new_step()
     techniques.new_gradients()
     assert techniques.values() == TechniqueValues()

@@ -76,7 +76,7 @@ def _command(mpirun: mpi.Mpirun, job: Job) -> list[str]:
     given = job.given
     return mpi.command_line(
         mpirun,
-        mpi.Job(
+        mpi.MpirunJob(
             num_proc=job.num_proc,
             hosts=job.hosts,
             one_machine=job.one_machine,

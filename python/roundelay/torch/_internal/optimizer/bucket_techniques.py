@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roundelay import _core
-from roundelay.torch._internal.gradients.pool import Bucket
+from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.operations import LINEAR_OPS
 from roundelay.torch._internal.strategy import bucket as views
 from roundelay.torch._internal.strategy.spec import Spec
@@ -25,13 +25,13 @@ class BucketTechniques:
         self._op = op
         self.prefix = prefix
         self.chooses = "technique" in strategy.overrides  # False: every bucket is dense
-        self.buckets: Sequence[Bucket] = ()
+        self.buckets: Sequence[PoolBucket] = ()
         self._views: list[views.Bucket] = []  # the buckets as the strategy sees them
         self._texts: list[str | None] = []  # the techniques that they have
         self._keeps: list[bool] = []  # True: the technique has state
         self._canonical: dict[str, str] = {}  # forms of the strategy's answers
 
-    def use(self, buckets: Sequence[Bucket]) -> None:
+    def use(self, buckets: Sequence[PoolBucket]) -> None:
         """Begins to use new buckets, without techniques; the last ones are not used any more."""
         self.buckets = buckets
         self._views = [self._view(*each) for each in enumerate(buckets)] if self.chooses else []
@@ -39,7 +39,7 @@ class BucketTechniques:
         if self.chooses and buckets:
             self._strategy.use_buckets(self._views)
 
-    def by_name(self) -> dict[str, Bucket]:
+    def by_name(self) -> dict[str, PoolBucket]:
         """Returns the buckets by their names, without the prefix."""
         return {self.short(bucket.core.name): bucket for bucket in self.buckets}
 
@@ -117,7 +117,7 @@ class BucketTechniques:
         """Returns each bucket's traffic by technique, since the bucket was made."""
         return [(self._view(n, bucket), bucket.core.traffic) for n, bucket in enumerate(self.buckets)]
 
-    def _view(self, number: int, bucket: Bucket) -> views.Bucket:
+    def _view(self, number: int, bucket: PoolBucket) -> views.Bucket:
         names = tuple(self.short(gradient.name) for gradient in bucket.members)
         pool = bucket.pool
         return views.Bucket(
@@ -133,7 +133,7 @@ class BucketTechniques:
         )
 
 
-def _sent(bucket: Bucket, view: views.Bucket, keeps: bool) -> views.Sent:
+def _sent(bucket: PoolBucket, view: views.Bucket, keeps: bool) -> views.Sent:
     """Returns what the step's only operation in the pool has sent. keeps: the technique has a state."""
     parameters = tuple(one.core.parameter for one in bucket.members)
     sent = bucket.core.sent()

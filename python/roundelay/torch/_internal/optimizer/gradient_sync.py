@@ -17,7 +17,7 @@ from roundelay.errors import MismatchError
 from roundelay.torch._internal import operations
 from roundelay.torch._internal.gradients.gradient import Gradient
 from roundelay.torch._internal.gradients.hooks import hooks_on
-from roundelay.torch._internal.gradients.pool import Bucket, Pools, job_keys
+from roundelay.torch._internal.gradients.pool import PoolBucket, Pools, job_keys
 from roundelay.torch._internal.gradients.pool_state import PoolState
 from roundelay.torch._internal.gradients.round_values import Fields, Round
 from roundelay.torch._internal.optimizer import equality
@@ -95,7 +95,7 @@ class GradientSync:
     def _make_plan(self) -> PoolPlan:
         return PoolPlan(self._rule.process_set, self._prefix, self._reducer, self.techniques)
 
-    def _use(self, buckets: list[Bucket]) -> None:
+    def _use(self, buckets: list[PoolBucket]) -> None:
         """Moves gradients into these buckets. They were alone or in other buckets before."""
         if buckets:
             self._table.use(buckets)

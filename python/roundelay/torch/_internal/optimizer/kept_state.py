@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from roundelay.torch._internal.gradients.gradient import Gradient
-from roundelay.torch._internal.gradients.pool import Bucket
+from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.gradients.pool_state import PoolState
 from roundelay.torch._internal.optimizer.equality import NO_DIGEST, digest_of
 from roundelay.torch._internal.strategy.state_format import is_of_former_format
@@ -120,7 +120,7 @@ class KeptState:
         flushing = self.flushing._replace(empty=False)
         return digest_of(repr((self.step, self.pool.shared, flushing, buckets)))
 
-    def restore(self, buckets: Mapping[str, Bucket]) -> None:
+    def restore(self, buckets: Mapping[str, PoolBucket]) -> None:
         """Gives the buckets their techniques and states. ValueError: one does not fit."""
         for name, kept in self.buckets.items():
             bucket = buckets.get(name)
@@ -148,7 +148,7 @@ class Loaded:
         self.fresh, self.digest = False, NO_DIGEST
 
 
-def _restore_state(name: str, bucket: Bucket, kept: torch.Tensor, unflushed: bool) -> None:
+def _restore_state(name: str, bucket: PoolBucket, kept: torch.Tensor, unflushed: bool) -> None:
     state = bucket.core.state
     if state is None or state.shape != kept.shape or state.dtype != kept.dtype:
         raise ValueError(
@@ -159,7 +159,7 @@ def _restore_state(name: str, bucket: Bucket, kept: torch.Tensor, unflushed: boo
     (state if unflushed else state.data).copy_(kept)
 
 
-def kept_buckets(buckets: Mapping[str, Bucket]) -> dict[str, KeptBucket]:
+def kept_buckets(buckets: Mapping[str, PoolBucket]) -> dict[str, KeptBucket]:
     """Returns the states of the buckets that have a technique, by name."""
     found = {}
     for name, bucket in buckets.items():

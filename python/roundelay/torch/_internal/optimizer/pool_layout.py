@@ -8,7 +8,7 @@ import torch
 
 from roundelay import _core
 from roundelay.torch._internal.gradients.gradient import Gradient
-from roundelay.torch._internal.gradients.pool import Bucket, Pools, wire_dtype
+from roundelay.torch._internal.gradients.pool import PoolBucket, Pools, wire_dtype
 from roundelay.tuning.buckets import Cuts
 
 Maker = Callable[[Sequence[Gradient]], Pools]  # makes pools of gradients in this order
@@ -22,7 +22,7 @@ class PoolLayout:
 
     def __init__(self, cuts: Cuts, most: int) -> None:
         self.pools: Pools | None = None
-        self.buckets: list[Bucket] = []
+        self.buckets: list[PoolBucket] = []
         self.cuts = cuts
         self._most = most
 
@@ -39,7 +39,7 @@ class PoolLayout:
             raise ValueError("they have other gradients than the pool that is there already")
         self.pools.arrange(order)
 
-    def cut(self, cuts: Cuts) -> list[Bucket]:
+    def cut(self, cuts: Cuts) -> list[PoolBucket]:
         """Cuts the pools into buckets of these sizes, and returns them."""
         assert self.pools is not None
         self.cuts = cuts

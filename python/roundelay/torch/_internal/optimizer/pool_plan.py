@@ -29,7 +29,7 @@ import torch
 
 from roundelay import _core
 from roundelay.torch._internal.gradients.gradient import Gradient
-from roundelay.torch._internal.gradients.pool import Bucket, Pools
+from roundelay.torch._internal.gradients.pool import PoolBucket, Pools
 from roundelay.torch._internal.gradients.pool_state import Names, PoolState, Proposals
 from roundelay.torch._internal.gradients.round_values import PoolValues, Round
 from roundelay.torch._internal.measure import count
@@ -138,7 +138,7 @@ class PoolPlan:
             self._positions = torch.tensor(list(positions.values()), dtype=torch.int32, device="cpu")
         return self._positions
 
-    def apply(self, members: Sequence[Gradient], agreed: Round, make: Maker) -> list[Bucket]:
+    def apply(self, members: Sequence[Gradient], agreed: Round, make: Maker) -> list[PoolBucket]:
         """Takes a round's result. Returns new buckets, which all ranks use from now on; often none.
 
         make: makes pools of gradients in this order.
@@ -180,14 +180,14 @@ class PoolPlan:
         except (RuntimeError, ValueError, MemoryError) as error:
             self._failure = str(error)
 
-    def _give_up(self) -> list[Bucket]:
+    def _give_up(self) -> list[PoolBucket]:
         """Gives the pool up on all ranks."""
         if self._failure:
             warnings.warn(f"no gradient pool: {self._failure}", RuntimeWarning, stacklevel=2)
         self._phase, self._layout.pools, self._reducer.recording = _Phase.OVER, None, False
         return []
 
-    def _begin(self, may_wait: bool, measure: bool) -> list[Bucket]:
+    def _begin(self, may_wait: bool, measure: bool) -> list[PoolBucket]:
         """Begins to use the pool.
 
         may_wait: all ranks can wait for each other here. measure: some rank has no measured numbers.
@@ -223,7 +223,7 @@ class PoolPlan:
         theta, last = broadcast(numbers, root, f"{self._prefix}.cuts", self._set).tolist()
         return Cuts(theta, last)
 
-    def _follow_tuner(self, reorder: bool, cuts: Cuts | None) -> list[Bucket]:
+    def _follow_tuner(self, reorder: bool, cuts: Cuts | None) -> list[PoolBucket]:
         self._waits = (reorder or cuts is not None) and not self._occupants.may_change_layout()
         if self._waits:
             return []  # rank 0 proposes the same again in the next round
@@ -235,7 +235,7 @@ class PoolPlan:
         self._occupants.layout_will_change()
         return self._cut(cuts)
 
-    def _arrange(self, order: list[Gradient]) -> list[Bucket]:
+    def _arrange(self, order: list[Gradient]) -> list[PoolBucket]:
         layout = self._layout
         assert layout.pools is not None
         self._phase = _Phase.RUNNING
@@ -247,7 +247,7 @@ class PoolPlan:
         count("pool_orders")
         return self._cut(layout.cuts)
 
-    def _cut(self, cuts: Cuts) -> list[Bucket]:
+    def _cut(self, cuts: Cuts) -> list[PoolBucket]:
         buckets = self._layout.cut(cuts)
         if self._pool_tuner is not None:
             self._pool_tuner.in_use(cuts, len(buckets))
@@ -269,7 +269,7 @@ class PoolPlan:
         ordering = self._phase is _Phase.ORDERING
         return PoolState(self._names(pools.gradients()), self.cuts, ordering, self._waits, proposals)
 
-    def restore(self, state: PoolState, members: Sequence[Gradient], make: Maker) -> list[Bucket]:
+    def restore(self, state: PoolState, members: Sequence[Gradient], make: Maker) -> list[PoolBucket]:
         """Takes what state() returned, and makes the pool. Returns its buckets; none if they are not in use.
 
         members: those that may be in a pool. Call it before there is one, or again before that is used.
@@ -290,7 +290,7 @@ class PoolPlan:
         self._phase, self._failure = _Phase.MAKING, ""
         return [] if state.cuts is None else self._resume(state, state.cuts, by_name)
 
-    def _resume(self, state: PoolState, cuts: Cuts, by_name: Mapping[str, Gradient]) -> list[Bucket]:
+    def _resume(self, state: PoolState, cuts: Cuts, by_name: Mapping[str, Gradient]) -> list[PoolBucket]:
         """Goes on where the job that has saved the state was, with its pool in use."""
         assert self._layout.pools is not None
         self._phase = _Phase.ORDERING if state.ordering else _Phase.RUNNING

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from roundelay.torch._internal.gradients.pool import Bucket
+from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.gradients.round_values import LONGEST_PROPOSAL, Round, TechniqueValues
 from roundelay.torch._internal.optimizer.bucket_techniques import BucketTechniques
 from roundelay.torch._internal.optimizer.kept_state import Flushing, KeptState, Loaded
@@ -48,7 +48,7 @@ class Techniques:
 
     # -- steps
 
-    def use(self, buckets: Sequence[Bucket]) -> None:
+    def use(self, buckets: Sequence[PoolBucket]) -> None:
         """Begins to use new buckets; the last ones are not used any more."""
         self.table.use(buckets)
         self._flushing = self._empty_everywhere = False
