@@ -73,7 +73,7 @@ def _techniques(optimizer: torch.optim.Optimizer) -> list[str | None]:
 def _used(optimizer: torch.optim.Optimizer) -> dict[str, int]:
     """Returns the number of operations by technique."""
     used: dict[str, int] = {}
-    for _, traffic in _all_techniques(optimizer).traffic():
+    for _, traffic in _all_techniques(optimizer).table.traffic():
         for technique, operations, _, _ in traffic:
             used[technique] = used.get(technique, 0) + operations
     return used
