@@ -106,9 +106,9 @@ def test_plans_are_refused_where_sums_must_not_change(
     monkeypatch.setattr(_core, "config", lambda: SimpleNamespace(deterministic=deterministic))
     world = SimpleNamespace()
     one, two = [(2, 0, 0), (4, 1, 2)], [(2, 0, 0), (2, 1, 1), (2, 2, 2)]
-    monkeypatch.setattr(auto_module, "_ways_of", lambda _: in_racks(W, one))
+    monkeypatch.setattr(auto_module, "ways_of", lambda _: in_racks(W, one))
     strategies.Auto().accept_set(world)  # type: ignore[arg-type]
-    monkeypatch.setattr(auto_module, "_ways_of", lambda _: in_racks(W, one, two))
+    monkeypatch.setattr(auto_module, "ways_of", lambda _: in_racks(W, one, two))
     if not deterministic:
         strategies.Auto().accept_set(world)  # type: ignore[arg-type]
         return
