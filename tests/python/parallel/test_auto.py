@@ -291,8 +291,8 @@ def check_a_state_has_the_plan() -> None:
 def _cuts(optimizer: torch.optim.Optimizer) -> Cuts:
     wrapper = wrapper_of(optimizer)
     assert wrapper is not None
-    assert wrapper.gradients.sync is not None
-    cuts = wrapper.gradients.sync.cuts()
+    assert wrapper.gradient_hooks.sync is not None
+    cuts = wrapper.gradient_hooks.sync.cuts()
     assert cuts is not None
     return cuts
 

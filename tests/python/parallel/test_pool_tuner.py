@@ -56,8 +56,8 @@ def test_trials(tmp_path: Path) -> None:
 def _sync(optimizer: torch.optim.Optimizer) -> GradientSync:
     wrapper = wrapper_of(optimizer)
     assert wrapper is not None
-    assert wrapper.gradients.sync is not None
-    return wrapper.gradients.sync
+    assert wrapper.gradient_hooks.sync is not None
+    return wrapper.gradient_hooks.sync
 
 
 def _cuts_of_all(optimizer: torch.optim.Optimizer) -> Cuts:

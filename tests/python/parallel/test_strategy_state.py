@@ -94,8 +94,8 @@ def check_layouts_wait_for_a_flush() -> None:
     events = random.Random(3)
     wrapper = wrapper_of(training.optimizer)
     assert wrapper is not None
-    assert wrapper.gradients.sync is not None
-    plan = wrapper.gradients.sync._plan
+    assert wrapper.gradient_hooks.sync is not None
+    plan = wrapper.gradient_hooks.sync._plan
     for step in range(60):
         if plan._pool_tuner is not None and plan._layout.pools is not None and step % 5 == 0:
             plan._pool_tuner.cuts = Cuts(events.choice([64, 128, 320, 10**6]), 0)
@@ -103,7 +103,7 @@ def check_layouts_wait_for_a_flush() -> None:
                 order = plan._layout.pools.gradients()
                 events.shuffle(order)
                 plan._pool_tuner.order = tuple(order)
-            wrapper.gradients.sync.publish()
+            wrapper.gradient_hooks.sync.publish()
         training.step()
     work = hvd.stats()
     assert work["pool_cuts"] - before["pool_cuts"] >= 3

@@ -124,8 +124,8 @@ class Training:
     def sync(self) -> GradientSync:
         wrapper = wrapper_of(self.optimizer)
         assert wrapper is not None
-        assert wrapper.gradients.sync is not None
-        return wrapper.gradients.sync
+        assert wrapper.gradient_hooks.sync is not None
+        return wrapper.gradient_hooks.sync
 
     def plan(self) -> PoolPlan:
         return self.sync()._plan

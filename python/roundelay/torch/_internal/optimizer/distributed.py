@@ -253,7 +253,7 @@ def _sharing(
 def _joined(process_set: ProcessSet, last_rank: int) -> None:
     number = process_set.process_set_id
     there = [each for each in wrapped() if each[1].process_set.process_set_id == number]
-    agree_on_steps(process_set, last_rank, (wrapper.gradients.sync for _, wrapper in there))
+    agree_on_steps(process_set, last_rank, (wrapper.gradient_hooks.sync for _, wrapper in there))
     tell_joined(process_set, [(optimizer, attached[optimizer]) for optimizer, _ in there])
 
 

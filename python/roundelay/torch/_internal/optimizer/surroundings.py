@@ -29,13 +29,13 @@ def context_of(
 
     def keeper() -> TechniqueStates:
         own = weak()
-        sync = None if own is None else own.gradients.sync
+        sync = None if own is None else own.gradient_hooks.sync
         return idle if sync is None else sync.states
 
     def keep_local(local: bool) -> None:
         own = weak()
         if own is not None:
-            own.gradients.keep_local(local)
+            own.gradient_hooks.keep_local(local)
 
     masters, process_set = wrapper.masters, wrapper.process_set
     return Context(

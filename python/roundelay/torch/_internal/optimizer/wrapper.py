@@ -27,7 +27,7 @@ from roundelay.torch._internal.untraced import untraced
 class Wrapper:
     """What one wrapped optimizer does around ``step()``. It does not keep the optimizer alive.
 
-    gradients: the hooks on its parameters. masters: its fp32 masters.
+    gradient_hooks: the hooks on its parameters. masters: its fp32 masters.
     """
 
     _methods = ("synchronize", "skip_synchronize", "no_sync", "set_backward_passes_per_step")
@@ -52,8 +52,8 @@ class Wrapper:
         self._step: Span | None = None
         self._checked = False  # nothing else has reduced the parameters in the first backward
         self._uncounted = UncountedSteps(optimizer, self._strategy, self.masters.enabled)
-        self.gradients = GradientHooks(optimizer, options, make_sync, marks)
-        self._parameters = WrappedParameters(optimizer, options, self.gradients, self._uncounted)
+        self.gradient_hooks = GradientHooks(optimizer, options, make_sync, marks)
+        self._parameters = WrappedParameters(optimizer, options, self.gradient_hooks, self._uncounted)
         of_wrapped[optimizer] = self._parameters.names
         self._hooks = [
             optimizer.register_step_pre_hook(BoundMethod(self._before_step)),
@@ -89,16 +89,16 @@ class Wrapper:
         wanted = self._strategy.gradient_set() if self._strategy is not None else None
         if wanted is not None and wanted.size() == 1:
             wanted = None
-        if self.gradients.reduce_over(wanted):
+        if self.gradient_hooks.reduce_over(wanted):
             self._parameters.refresh()
-            self.gradients.follow(self._parameters.watch.named)
+            self.gradient_hooks.follow(self._parameters.watch.named)
 
     def restart(self) -> None:
         """Begins a new job with this optimizer in it. init() calls it."""
         if self._strategy is not None:
             self._strategy.restart()
-        if self.gradients.sync is not None:
-            self.gradients.sync.restart()
+        if self.gradient_hooks.sync is not None:
+            self.gradient_hooks.sync.restart()
 
     def undo(self, optimizer: torch.optim.Optimizer) -> None:
         """Makes the optimizer a plain one again."""
@@ -107,25 +107,25 @@ class Wrapper:
         self._gained.take_away(optimizer)
         self._parameters.forget(optimizer)
         of_wrapped.pop(optimizer, None)
-        self.gradients.end()
+        self.gradient_hooks.end()
         self._uncounted.end()
 
     def buckets(self) -> int:
         """Returns the number of buckets; 0 if each gradient is reduced on its own."""
-        return 0 if self.gradients.sync is None else self.gradients.sync.buckets()
+        return 0 if self.gradient_hooks.sync is None else self.gradient_hooks.sync.buckets()
 
     def techniques(self) -> Techniques | None:
         """Returns the techniques of the buckets; None if gradients stay local."""
-        return None if self.gradients.sync is None else self.gradients.sync.techniques
+        return None if self.gradient_hooks.sync is None else self.gradient_hooks.sync.techniques
 
     def _new_gradients(self) -> None:
         self._parameters.refresh()
-        if self.gradients.sync is not None:
-            self.gradients.sync.new_step()
+        if self.gradient_hooks.sync is not None:
+            self.gradient_hooks.sync.new_step()
 
     def _follow_timeline(self) -> None:
         """Marks gradients from now on, or no longer, where no GradientSync does: in a job of one rank."""
-        marks = self.gradients.marks
+        marks = self.gradient_hooks.marks
         if marks is None or self._optimizer() is None:
             return
         if _core.timeline_enabled():
@@ -138,8 +138,8 @@ class Wrapper:
         """Completes the reductions that a failed backward or step has left."""
         if self._strategy is not None:
             self._strategy.abandon_step()
-        if self.gradients.sync is not None and self.gradients.sync.outstanding():
-            self.gradients.sync.synchronize()
+        if self.gradient_hooks.sync is not None and self.gradient_hooks.sync.outstanding():
+            self.gradient_hooks.sync.synchronize()
 
     def synchronize(self) -> None:
         """Completes the gradients for this step; ``step()`` does so by itself.
@@ -148,8 +148,8 @@ class Wrapper:
         a window of backward_passes_per_step that ended early, gradients made without backward().
         """
         self._parameters.refresh()
-        if self.gradients.sync is not None and not self.gradients.stays_local:
-            self.gradients.sync.synchronize()
+        if self.gradient_hooks.sync is not None and not self.gradient_hooks.stays_local:
+            self.gradient_hooks.sync.synchronize()
         self.masters.pairs.take_gradients(arrived=False)
 
     @contextmanager
@@ -167,7 +167,7 @@ class Wrapper:
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Makes ``backward()`` only add to ``.grad`` inside ``with``; the first one after it reduces all."""
-        rules = self.gradients.rules()
+        rules = self.gradient_hooks.rules()
         if rules is None:
             yield
             return
@@ -184,7 +184,7 @@ class Wrapper:
             self._parameters.refresh()
             self._strategy.accept_gradients(self._parameters.watch.named.values(), passes)
         note_passes(self._optimizer(), passes)
-        self.gradients.set_passes(passes)
+        self.gradient_hooks.set_passes(passes)
 
     def note_unscaled(self) -> None:
         """Records that GradScaler has changed the gradients."""
@@ -195,13 +195,13 @@ class Wrapper:
         if self._strategy is not None:
             self._strategy.agree_on_overflow(found)
         self._uncounted.note_overflow(found.values())
-        if self.gradients.sync is not None:
-            self.gradients.sync.techniques.note_overflow(found.values())
+        if self.gradient_hooks.sync is not None:
+            self.gradient_hooks.sync.techniques.note_overflow(found.values())
 
     @property
     def keeps_back(self) -> bool:
         """True if the strategy may keep gradients back on this rank."""
-        return self.gradients.sync is not None and self.gradients.sync.techniques.may_keep()
+        return self.gradient_hooks.sync is not None and self.gradient_hooks.sync.techniques.may_keep()
 
     def rescale(self, factor: float) -> None:
         """Multiplies what the strategy's techniques keep back: the loss has a new scale."""
@@ -222,7 +222,7 @@ class Wrapper:
 
     def _synchronize_in_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Synchronizes now, or makes the closure do it and returns the changed arguments of step()."""
-        if self._skip and self.gradients.sync is not None and self.gradients.sync.has_submitted():
+        if self._skip and self.gradient_hooks.sync is not None and self.gradient_hooks.sync.has_submitted():
             raise RuntimeError("gradients are still in flight: call synchronize() before skip_synchronize()")
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if closure is None:
@@ -256,9 +256,9 @@ class Wrapper:
             self._strategy.after_step(optimizer)
         self.masters.pairs.end_step()
         self._uncounted.forget()
-        if self.gradients.sync is not None:
-            self.gradients.sync.techniques.new_step()
-            self.gradients.sync.new_step()
+        if self.gradient_hooks.sync is not None:
+            self.gradient_hooks.sync.techniques.new_step()
+            self.gradient_hooks.sync.new_step()
         if self._step is not None:
             self._step.end()
             self._step = None
