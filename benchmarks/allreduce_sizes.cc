@@ -1,9 +1,10 @@
-// Prints how long allreduces take whose messages take time (collective/inproc/wire.h), as one JSON object.
+// Prints how long allreduces take whose messages take time (collective/inproc/simulated_network.h), as one
+// JSON object.
 //
 //   bench_allreduce_sizes MEMBERS ALPHA_US MBIT     (python -m benchmarks.allreduce_sizes builds, runs and
 //   draws it)
 //
-// The clock is the wire's: the numbers are the same on every machine.
+// The clock is the network's: the numbers are the same on every machine.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

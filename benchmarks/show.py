@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,8 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.row_json import as_rows
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
 SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
@@ -99,7 +100,7 @@ def save(path: Path, found: dict[str, Any]) -> None:
     """Write a result as JSON, with the command that made it."""
     found = {"command": ["python", "-m", *_module_and_arguments()], **found}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1) + "\n")
+    path.write_text(as_rows(found) + "\n")
     print(f"wrote {path}")
 
 

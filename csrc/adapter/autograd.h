@@ -1,4 +1,4 @@
-// What only Python knows of torch's autograd. Call these functions with the GIL.
+// Facts about torch's autograd that only Python knows. Call these functions with the GIL.
 #pragma once
 
 #include <ATen/core/Tensor.h>

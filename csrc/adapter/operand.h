@@ -44,7 +44,7 @@ class Operand final : public submit::Results {
   // tensor, for other operations than Sum and Average).
   [[nodiscard]] Status check_op(ReduceOp op, const std::string& name) const;
 
-  // Return what the core and the peers get of each input tensor: of a complex one its real view, whose shape
+  // Return each input tensor as the core and the peers see it: of a complex one its real view, whose shape
   // has a further extent of 2. The memory is the operand's.
   [[nodiscard]] std::vector<submit::Part> parts() const;
   [[nodiscard]] std::vector<wire::TensorSpec> specs() const;

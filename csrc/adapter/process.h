@@ -1,5 +1,5 @@
-// What this process submits operations with: the context of the present init(), the tensors in flight, and
-// the accelerator.
+// The objects with which this process submits operations: the context of the present init(), the tensors in
+// flight, and the accelerator.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,8 @@
 
 namespace roundelay::adapter {
 
-// Any thread may call these functions. What they return a reference to lives as long as the process.
+// Any thread may call these functions. The references that they return are valid as long as the process
+// lives.
 
 // Returns the context. It lives as long as the caller keeps it, also while another thread shuts it down.
 // Errors: kInvalidArgument before init and after shutdown, kUnavailable in a forked child.

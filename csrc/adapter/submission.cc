@@ -56,15 +56,14 @@ Result<complete::Handle> submit(Result<OperandPtr> made, wire::Request request, 
   Result<GpuEventPtr> ready = operand->ready();
   if (!ready.ok()) return refuse(route.process_set, std::move(request), ready.status());
   reclaim_operands();
-  Result<complete::Handle> handle = (*context)->submit({{.request = std::move(request),
-                                                         .parts = operand->parts(),
-                                                         .splits = std::move(splits),
-                                                         .results = operand.get(),
-                                                         .gpu = operand->gpu(),
-                                                         .inputs_ready = std::move(*ready),
-                                                         .technique = std::move(technique)},
-                                                        route.process_set,
-                                                        route.blocking});
+  Result<complete::Handle> handle = (*context)->submit({.request = std::move(request),
+                                                        .parts = operand->parts(),
+                                                        .splits = std::move(splits),
+                                                        .results = operand.get(),
+                                                        .gpu = operand->gpu(),
+                                                        .inputs_ready = std::move(*ready),
+                                                        .technique = std::move(technique)},
+                                                       route);
   if (handle.ok()) operands().keep(*handle, std::move(operand));
   return handle;
 }
@@ -73,13 +72,11 @@ Result<complete::Handle> submit_agreement(wire::Request request, std::string val
   const auto context = current_context();
   if (!context.ok()) return context.status();
   OperandPtr operand = Operand::make_agreement();
-  runtime::Submission submission;
-  submission.request = std::move(request);
-  submission.values = std::move(values);
-  submission.results = operand.get();
-  submission.process_set = route.process_set;
-  submission.blocking = route.blocking;
-  Result<complete::Handle> handle = (*context)->submit(std::move(submission));
+  submit::Arguments arguments;
+  arguments.request = std::move(request);
+  arguments.values = std::move(values);
+  arguments.results = operand.get();
+  Result<complete::Handle> handle = (*context)->submit(std::move(arguments), route);
   if (handle.ok()) operands().keep(*handle, std::move(operand));
   return handle;
 }

@@ -9,17 +9,14 @@
 #include "adapter/operand.h"
 #include "base/status.h"
 #include "complete/handles.h"
+#include "runtime/context.h"
 #include "wire/messages.h"
 
 namespace roundelay::adapter {
 
-// The arguments that all operations have.
-struct Route {
-  ProcessSetId process_set;
-  bool blocking;  // the caller waits for the handle at once (Submission::blocking)
-};
+using runtime::Route;
 
-// How an operation reduces. `op` is the value of a ReduceOp.
+// The arguments of a reduction. `op` is the value of a ReduceOp.
 struct ReductionArguments {
   int op;
   double prescale_factor;

@@ -93,6 +93,6 @@ void Merger::compare(std::size_t field, int rank, std::string_view mine, std::st
                {static_cast<std::uint32_t>(field), first_, rank, std::string(first), std::string(mine)});
 }
 
-Agreed Merger::take() { return std::move(agreed_); }
+Agreed Merger::finish() { return std::move(agreed_); }
 
 }  // namespace roundelay

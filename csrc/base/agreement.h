@@ -1,8 +1,8 @@
 // An agreement: the members of a group merge small values, field by field, and all get the same result. Pure.
 //
 // A rank's values are one string of bytes: the bytes of all fields, one after the other. Messages carry no
-// values: they carry the change between values and a base that both sides know. So what stays as it was costs
-// nothing.
+// values: they carry the change between values and a base that both sides know. So values that stay the same
+// cost nothing.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace roundelay {
 
-// How the members' values of a field become one. Messages carry these values: new ones go to the end.
+// Says how the members' values of one field are merged. The numbers travel in messages: append new ones.
 enum class Merge : std::uint8_t {
   kEqual,  // all have to be equal; if not, the result is that of the lowest rank
   kAnd,    // bitwise and
@@ -66,8 +66,7 @@ struct Agreed {
 // Returns the change that turns `base` into `values`, which have the same size. Runs that are near each other
 // are one run.
 [[nodiscard]] ByteChange change_between(std::string_view base, std::string_view values);
-// Returns whether all runs are within values of so many bytes. Ask it of every change that another process
-// made.
+// Returns whether all runs lie within values of `bytes` bytes. Check every change that another process made.
 [[nodiscard]] bool fits(const ByteChange& change, std::size_t bytes);
 // Applies the change, which fits, to the values in place.
 void apply_change(const ByteChange& change, std::string& values);
@@ -81,7 +80,7 @@ class Merger {
   // Adds the values of `rank`; their size is bytes_of(fields). Ranks come in ascending order.
   void add(int rank, std::string_view values);
   // Returns the result of those that were added, without `absent`.
-  [[nodiscard]] Agreed take();
+  [[nodiscard]] Agreed finish();
 
  private:
   void compare(std::size_t field, int rank, std::string_view mine, std::string_view first);

@@ -49,7 +49,7 @@ struct ConfigLine {
 // Returns a variable's value; nothing if it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& variable)>;
 
-// A variable that is set to a bad value, or that no knob has.
+// A variable that is set to a bad value, or that belongs to no knob.
 struct BadVariable {
   std::string variable;  // its name as it is set: ROUNDELAY_X or HOROVOD_X
   std::string value;

@@ -48,7 +48,7 @@ int take_number(std::string_view& text) {
   return number;
 }
 
-bool take(std::string_view& text, char sign) {
+bool take_sign(std::string_view& text, char sign) {
   const bool begins = !text.empty() && text.front() == sign;
   if (begins) text.remove_prefix(1);
   return begins;
@@ -74,10 +74,10 @@ int cores_in(std::string_view list) {
   int cores = 0;
   do {
     const int first = take_number(list);
-    const int last = take(list, '-') ? take_number(list) : first;
+    const int last = take_sign(list, '-') ? take_number(list) : first;
     if (first < 0 || last < first) return 0;
     cores += last - first + 1;
-  } while (take(list, ','));
+  } while (take_sign(list, ','));
   return list.empty() ? cores : 0;
 }
 

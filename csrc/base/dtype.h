@@ -8,7 +8,7 @@
 
 namespace roundelay {
 
-// Messages carry these values: new ones go to the end.
+// The numbers travel in messages: append new ones.
 enum class DType : std::uint8_t {
   kFloat64,
   kFloat32,

@@ -32,8 +32,8 @@ class GpuRuntime : public PointerDriver {
 
   // Returns whether the host, and so any library, can read and write the device's memory as its own.
   [[nodiscard]] virtual bool host_reaches_memory() = 0;
-  // Tells the listener from now on of all memory that begins or ends. False: the runtime cannot hear of all
-  // of it, and tells nothing.
+  // Tells the listener from now on of all memory that is allocated or freed. False: the runtime does not see
+  // all of it, and tells nothing.
   [[nodiscard]] virtual bool tell(std::shared_ptr<MemoryListener> listener) = 0;
 
   // Makes a stream of the highest priority. It and the default stream do not wait for each other.

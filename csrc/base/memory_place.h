@@ -23,7 +23,7 @@ struct MemoryPlace {
   bool operator==(const MemoryPlace&) const = default;
 };
 
-// A range of addresses that begins and ends together: an allocation, a registration, a mapping.
+// A range of addresses that has one life: an allocation, a registration, a mapping.
 struct Allocation {
   std::uintptr_t base = 0;
   std::size_t bytes = 0;
@@ -41,15 +41,16 @@ class PointerDriver {
   [[nodiscard]] virtual Result<Allocation> ask(const void* address) = 0;
 };
 
-// Hears of all memory that begins or ends in this process. Thread-safe. Calls come in pairs, around the
-// driver's function: before begin_change() the memory is as it was, after end_change() as it will be.
+// Is told of all memory that this process allocates or frees, maps or unmaps, registers or unregisters.
+// Thread-safe. Calls come in pairs, around the driver's function: before begin_change() the memory is as it
+// was, after end_change() as it will be.
 class MemoryListener {
  public:
   virtual ~MemoryListener() = default;
-  // Some of these bytes begin or end now. If only the first address is known, `bytes` is 1.
+  // Some of these bytes change now. If only the first address is known, `bytes` is 1.
   virtual void begin_change(std::uintptr_t base, std::size_t bytes) = 0;
   virtual void end_change() = 0;
-  // From now on changes may go unheard, so that no answer may be kept.
+  // From now on changes may go unreported: no answer may be kept.
   virtual void stop_keeping() = 0;
 };
 

@@ -175,7 +175,7 @@ auto allreduce_ways() {
   for (const auto& level : ways.cluster.levels)
     levels.emplace_back(level.parts, level.link.latency, level.link.bandwidth);
   std::vector<std::vector<std::tuple<int, std::size_t, std::size_t>>> plans;
-  for (const runtime::AllreduceWays::Plan& plan : ways.plans) {
+  for (const runtime::AllreduceWays::Stages& plan : ways.plans) {
     auto& stages = plans.emplace_back();
     for (const auto& stage : plan) stages.emplace_back(stage.members, stage.first_level, stage.last_level);
   }

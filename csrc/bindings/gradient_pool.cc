@@ -60,7 +60,7 @@ void bind_gradient_pool(py::module_& module) {
           },
           py::arg("entry"), py::arg("gradient"))
       .def("trim", &GradientPool::trim)
-      .def("take_turns", &GradientPool::take_turns)
+      .def("take_submissions", &GradientPool::take_submissions)
       .def(
           "allreduce_async",
           [](const GradientPool& self, std::size_t size, at::ScalarType type, const std::string& name,

@@ -33,7 +33,7 @@ std::optional<at::Tensor> unless_undefined(at::Tensor tensor) {
 
 std::shared_ptr<const Rule> make_rule(int op, double prescale_factor, double postscale_factor,
                                       ProcessSetId process_set, bool additive, bool sparse_as_dense,
-                                      bool takes_sparse, std::optional<at::ScalarType> wire,
+                                      bool takes_sparse, std::optional<at::ScalarType> wire_type,
                                       std::optional<py::object> compressor) {
   auto rule = std::make_shared<Rule>();
   rule->reduction = {op, prescale_factor, postscale_factor};
@@ -41,7 +41,7 @@ std::shared_ptr<const Rule> make_rule(int op, double prescale_factor, double pos
   rule->additive = additive;
   rule->sparse_as_dense = sparse_as_dense;
   rule->takes_sparse = takes_sparse;
-  rule->wire = wire;
+  rule->wire_type = wire_type;
   if (compressor) rule->compressor = std::make_shared<PythonCompressor>(std::move(*compressor));
   return rule;
 }
@@ -89,10 +89,10 @@ void bind_rule(py::module_& module) {
   py::class_<Rule, std::shared_ptr<Rule>>(module, "Rule")
       .def(py::init([](int op, double prescale_factor, double postscale_factor, ProcessSetId process_set,
                        bool additive, bool sparse_as_dense, bool takes_sparse,
-                       std::optional<at::ScalarType> wire, std::optional<py::object> compressor) {
+                       std::optional<at::ScalarType> wire_type, std::optional<py::object> compressor) {
              return std::const_pointer_cast<Rule>(make_rule(op, prescale_factor, postscale_factor,
                                                             process_set, additive, sparse_as_dense,
-                                                            takes_sparse, wire, std::move(compressor)));
+                                                            takes_sparse, wire_type, std::move(compressor)));
            }),
            py::kw_only(), py::arg("op"), py::arg("prescale_factor") = 1.0, py::arg("postscale_factor") = 1.0,
            py::arg("process_set") = 0, py::arg("additive") = true, py::arg("sparse_as_dense") = true,
@@ -150,12 +150,13 @@ void bind_bucket(py::module_& module) {
       .def(
           "rescale", [](Bucket& self, double factor) { check(self.rescale(factor)); }, py::arg("factor"))
       .def("sent", &sent_by)
-      .def_property_readonly("applied",
-                             [](const Bucket& self) { return self.turn() > 0 && self.technique().applied(); })
+      .def_property_readonly(
+          "applied",
+          [](const Bucket& self) { return self.number_in_step() > 0 && self.technique().applied(); })
       .def("flush_next", [](Bucket& self) { self.technique().flush_next(); })
       .def_property_readonly("unflushed", [](const Bucket& self) { return self.technique().unflushed(); })
       .def_property_readonly("traffic", &traffic_of)
-      .def_property_readonly("turn", &Bucket::turn)
+      .def_property_readonly("number_in_step", &Bucket::number_in_step)
       .def("new_step", &Bucket::new_step);
 }
 

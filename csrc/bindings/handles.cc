@@ -41,7 +41,7 @@ void bind_handles(py::module_& module) {
   module.def(
       "synchronize", [](complete::Handle handle) { return value_of(adapter::synchronize(handle)); },
       py::arg("handle"));
-  module.def("flush", [] { global_context()->flush(); });
+  module.def("end_linger", [] { global_context()->end_linger(); });
   py::class_<WaitingBlock>(module, "Waiting")
       .def(py::init<>())
       .def("__enter__", &WaitingBlock::enter)

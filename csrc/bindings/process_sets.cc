@@ -53,7 +53,7 @@ void bind_process_sets(py::module_& module) {
   module.def(
       "levels",
       [](ProcessSetId id, bool on_gpu) {
-        return value_of(global_context()->levels(id, on_gpu ? DeviceType::kGpu : DeviceType::kCpu));
+        return value_of(global_context()->level_sizes(id, on_gpu ? DeviceType::kGpu : DeviceType::kCpu));
       },
       py::arg("process_set"), py::arg("on_gpu"));
 }

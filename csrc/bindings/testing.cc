@@ -39,7 +39,7 @@ using Tensor = std::tuple<std::string, std::vector<std::int64_t>>;  // name, sha
 using Report = std::tuple<std::vector<Tensor>, std::vector<wire::CacheId>, bool>;
 
 py::bytes encode_report(const std::vector<Tensor>& tensors, const std::vector<wire::CacheId>& cached,
-                        bool flush) {
+                        bool end_linger) {
   if (std::ranges::adjacent_find(cached, std::ranges::greater_equal{}) != cached.end() ||
       (!cached.empty() && cached.front() == wire::kNoCacheId))
     throw py::value_error("cached ids must be positive and ascend");
@@ -50,7 +50,7 @@ py::bytes encode_report(const std::vector<Tensor>& tensors, const std::vector<wi
     request.shape = shape;
   }
   report.cached = cached;
-  report.flush = flush;
+  report.end_linger = end_linger;
   return python_bytes(wire::encode(report));
 }
 
@@ -61,7 +61,7 @@ Report decode_report(const py::bytes& message) {
   if (report == nullptr) throw py::value_error("not a report");
   std::vector<Tensor> tensors;
   for (const wire::Request& request : report->requests) tensors.emplace_back(request.name, request.shape);
-  return {std::move(tensors), report->cached, report->flush};
+  return {std::move(tensors), report->cached, report->end_linger};
 }
 
 }  // namespace
@@ -69,7 +69,8 @@ Report decode_report(const py::bytes& message) {
 void bind_testing(py::module_& module) {
   py::class_<Testing>(module, "testing", "The pure parts of the core, for property tests.")
       .def_static("codec_roundtrip", codec_roundtrip, py::arg("message"))
-      .def_static("encode_report", encode_report, py::arg("tensors"), py::arg("cached"), py::arg("flush"))
+      .def_static("encode_report", encode_report, py::arg("tensors"), py::arg("cached"),
+                  py::arg("end_linger"))
       .def_static("decode_report", decode_report, py::arg("message"));
 }
 

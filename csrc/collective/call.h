@@ -26,8 +26,8 @@ namespace roundelay::collective {
 // The options that every call has.
 struct CallOptions {
   std::vector<int> absent;  // members (ascending) that take no part; they too must start the call
-  // The stream of a call on a GPU's memory; null for a call on the CPU's. The call takes its place in this
-  // stream and is done when it has that place. The device may still have to do the work.
+  // The stream of a call on a GPU's memory; null for a call on the CPU's. The call is enqueued to this
+  // stream, and is over when it is enqueued: the device may do the work later.
   GpuStream stream = nullptr;
   Deadline deadline = Deadline::never();
   const AbortToken* abort = nullptr;  // every test looks at it; may be null

@@ -15,7 +15,7 @@ class CallWatch {
   CallWatch(const Call& call, const Group& group) : call_(call), group_(group) {}
 
   // Returns the cause when the call's abort token is raised, and kAborted with `late` when the deadline has
-  // passed. Call it only after a test in which nothing moved, so that a call whose data is there ends well,
+  // passed. Call it only after a test in which nothing moved, so that a call whose data has come succeeds,
   // however late.
   Status interrupted(int waiting_for, std::string_view late = "made no progress until its deadline");
   // Returns kAborted with the operation, its bytes, `what` and the rank that the call waits for.
@@ -26,7 +26,7 @@ class CallWatch {
  private:
   const Call& call_;
   const Group& group_;
-  unsigned tests_ = 0;  // the clock is read in one of several
+  unsigned tests_ = 0;  // not every test reads the clock
 };
 
 }  // namespace roundelay::collective

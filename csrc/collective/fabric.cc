@@ -3,16 +3,16 @@
 namespace roundelay::collective {
 namespace {
 
-class Finished final : public Pending {
+class Finished final : public PendingCall {
  public:
   Result<bool> test() override { return true; }
 };
 
 }  // namespace
 
-std::unique_ptr<Pending> finished_call() { return std::make_unique<Finished>(); }
+std::unique_ptr<PendingCall> finished_call() { return std::make_unique<Finished>(); }
 
-Status Pending::wait() {
+Status PendingCall::wait() {
   Backoff backoff(crowded());
   while (true) {
     Result<bool> done = test();

@@ -2,10 +2,11 @@
 //
 // Contract of every fabric:
 // - All members start the same calls in the same order. Results have the same bits on all members.
-// - One thread at a time calls start() and the functions of a Pending.
+// - One thread at a time calls start() and the functions of a PendingCall.
 // - The caller owns a call's memory. It neither frees nor writes it until a test() says true.
 // - A call ends by its deadline, and when its abort token (base/abort.h) is raised.
-// - After an error, or when a Pending is destroyed before its end, the fabric is poisoned: all other calls
+// - After an error, or when a PendingCall is destroyed before its end, the fabric is poisoned: all other
+// calls
 //   fail with the first cause. The medium may still write to the buffers of unfinished calls, so that the
 //   caller must leak them (Fabric::poisoned()).
 #pragma once
@@ -45,9 +46,9 @@ struct FabricCounters {
 
 // A call in progress. It keeps what it works on, so it may outlive the fabric. One that is dropped before its
 // end poisons the fabric, because the peers wait for this member's part.
-class Pending {
+class PendingCall {
  public:
-  virtual ~Pending() = default;
+  virtual ~PendingCall() = default;
   // Moves the call on without blocking. True: the result is in place, and no peer reads this member's
   // part any more. An error is the fabric's first cause.
   virtual Result<bool> test() = 0;
@@ -67,7 +68,7 @@ class Pending {
 };
 
 // Makes a call that is over.
-std::unique_ptr<Pending> finished_call();
+std::unique_ptr<PendingCall> finished_call();
 
 // Ends sleeps in a fabric's calls. The fabric owns it.
 class Waker {
@@ -77,7 +78,7 @@ class Waker {
   virtual void wake() = 0;
 };
 
-// Speaks for calls that are over for the host while a device still works on them. The fabric owns it. The
+// Reports on calls that are over for the host while a device still works on them. The fabric owns it. The
 // thread that calls Fabric::start() calls it.
 class DeviceCalls {
  public:
@@ -85,24 +86,23 @@ class DeviceCalls {
   // Returns OK, or the error that such a call has met since it was over for the host. After an error the
   // fabric is poisoned.
   [[nodiscard]] virtual Status health() = 0;
-  // Ends such calls, because they cannot end well any more. The fabric is poisoned with `cause`, unless it
-  // was before.
+  // Ends such calls after a fault. Poisons the fabric with `cause`, unless it is poisoned already.
   virtual void give_up(const Status& cause) = 0;
 };
 
-// The abilities that only some fabrics have. Every fabric has the virtual functions of Fabric; an ability
-// that only some have is an object here. Null, or false, means that the fabric does not have it. A fabric
-// gets them when it is made and never changes them, so that a user may read them once.
+// The abilities that only some fabrics have. An ability of every fabric is a virtual function of Fabric.
+// Null, or false, means that the fabric does not have it. A fabric gets them when it is made and never
+// changes them, so that a user may read them once.
 struct FabricCapabilities {
   bool scattered = false;         // takes AllreduceCall::scattered; the same on all members
   bool within_node = false;       // all members are on one node; the same on all members
   Waker* waker = nullptr;         // lives as long as the fabric
   DeviceCalls* device = nullptr;  // lives as long as the fabric
   std::size_t plans = 0;          // the number of those for which calls may ask (CallOptions::factors)
-  // Makes regions for buffers that the group's calls work on. On levels they are the innermost one's. It may
-  // outlive the fabric. Any thread may call it.
+  // Makes regions for buffers that the group's calls work on. Over levels they are those of the innermost
+  // fabric. It may outlive the fabric. Any thread may call it.
   RegionMaker make_region = make_private_region;
-  // Shows members at once what the others announce. May outlive the fabric.
+  // The group's announcements, which all members see at once. May outlive the fabric.
   std::shared_ptr<lock::Announcements> announcements{};
   // Counts this member's work. May outlive the fabric.
   std::shared_ptr<const FabricCounters> counters{};
@@ -120,7 +120,7 @@ class Fabric {
   // Starts a call, which is copied. A few calls may be in progress at once; they may end in any order.
   // Errors: kInvalidArgument where the call makes no sense, which leaves the fabric as it was; the first
   // cause where the fabric is poisoned; the abort token's cause.
-  virtual Result<std::unique_ptr<Pending>> start(const Call& call) = 0;
+  virtual Result<std::unique_ptr<PendingCall>> start(const Call& call) = 0;
   // Returns whether any thread may call into this fabric, one at a time. If not, only the lane's own thread
   // may (MPI below THREAD_MULTIPLE).
   [[nodiscard]] virtual bool any_thread() const = 0;
@@ -130,7 +130,7 @@ class Fabric {
   // its peers of each level. Returns this fabric alone if its group is flat, or if parts of a level have
   // different numbers of members, so that no fabric has all peers. They belong to this fabric. Call them only
   // while this fabric has no call in progress. The same number on all members.
-  [[nodiscard]] virtual std::span<Fabric* const> levels() = 0;
+  [[nodiscard]] virtual std::span<Fabric* const> level_fabrics() = 0;
   [[nodiscard]] const FabricCapabilities& capabilities() const { return capabilities_; }
 
  protected:
@@ -144,23 +144,23 @@ class Fabric {
   const FabricCapabilities capabilities_;
 };
 
-// Returns the fabric within this member's node, or null: it is alone there, or the group is flat and goes
-// over several nodes, of which then every member counts as one.
-[[nodiscard]] inline Fabric* node_level(Fabric& fabric) {
-  Fabric* const innermost = fabric.levels().front();
+// Returns the fabric within this member's node. Null: this member is alone there, or the fabric has no levels
+// and goes over several nodes; then each member counts as a node.
+[[nodiscard]] inline Fabric* node_fabric(Fabric& fabric) {
+  Fabric* const innermost = fabric.level_fabrics().front();
   return innermost->capabilities().within_node ? innermost : nullptr;
 }
 
 // Returns the fabrics between nodes, innermost first; none: the group is on one node.
-[[nodiscard]] inline std::span<Fabric* const> levels_across(Fabric& fabric) {
-  return fabric.levels().subspan(node_level(fabric) == nullptr ? 0 : 1);
+[[nodiscard]] inline std::span<Fabric* const> fabrics_across(Fabric& fabric) {
+  return fabric.level_fabrics().subspan(node_fabric(fabric) == nullptr ? 0 : 1);
 }
 
 // Returns the number of members of each level, the node first; 1: there is no fabric within the node.
 [[nodiscard]] inline std::vector<int> level_sizes(Fabric& fabric) {
   std::vector<int> sizes;
-  if (node_level(fabric) == nullptr) sizes.push_back(1);
-  for (const Fabric* level : fabric.levels()) sizes.push_back(level->group().size());
+  if (node_fabric(fabric) == nullptr) sizes.push_back(1);
+  for (const Fabric* level : fabric.level_fabrics()) sizes.push_back(level->group().size());
   return sizes;
 }
 

@@ -1,4 +1,4 @@
-// Learns when calls were busy on a level: the timeline shows it.
+// Is told when calls were busy on a level, for the timeline.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The bytes of a call where their owners have them. The list joins runs of memory in different places to one
+// The bytes of a call in the places where their owners keep them. The list joins runs of memory to one
 // sequence of bytes, so that several tensors travel in one call without packing.
 #pragma once
 

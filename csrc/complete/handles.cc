@@ -63,7 +63,7 @@ bool HandleTable::sleep_until_done(Handle handle, Deadline deadline) {
   }
 }
 
-std::optional<Status> HandleTable::take(Handle handle) {
+std::optional<Status> HandleTable::take_status(Handle handle) {
   MutexLock lock(mutex_);
   const auto found = states_.find(handle);
   if (found == states_.end() || !found->second.done) return std::nullopt;

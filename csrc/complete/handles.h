@@ -30,7 +30,7 @@ class HandleTable {
   // Sleeps until the handle is done or the deadline. Does not take the handle. True: it is done, or unknown.
   bool sleep_until_done(Handle handle, Deadline deadline) EXCLUDES(mutex_);
   // Returns the status of a done handle and forgets the handle. Nothing: it is unknown or not done.
-  std::optional<Status> take(Handle handle) EXCLUDES(mutex_);
+  std::optional<Status> take_status(Handle handle) EXCLUDES(mutex_);
 
   // Counts a thread of the program that begins to wait for communication. A thread may call it several times,
   // and then calls end_wait() as often.
@@ -46,9 +46,9 @@ class HandleTable {
     bool done = false;
     Status status;
   };
-  // Threads that sleep for handles of one remainder. Few others wake when one of these handles is done. A
-  // futex costs two system calls a sleep; a condition variable costs four, as its waiters take the lock
-  // again.
+  // The threads that sleep for handles with the same remainder (sleepers_of()). So few threads wake for a
+  // handle that is not theirs. A futex costs two system calls a sleep; a condition variable costs four, as
+  // its waiters take the lock again.
   struct Sleepers {
     FutexWord completed{0};
     int threads = 0;

@@ -45,7 +45,7 @@ class Arithmetic {
   [[nodiscard]] virtual Status give_back(std::byte* values, std::byte* residual, std::size_t count,
                                          DType dtype) = 0;
   // Calls kernels::accumulate() for each chunk, and sets norms[i] to its result for chunk i.
-  [[nodiscard]] virtual Status accumulate(std::span<float> norms, const kernels::Kept& kept,
+  [[nodiscard]] virtual Status accumulate(std::span<float> norms, const kernels::ResidualState& kept,
                                           std::byte* values, Chunking of, DType dtype) = 0;
   // value = a NaN, if a norm is not finite.
   [[nodiscard]] virtual Status mark_overflow(std::byte* value, DType dtype, std::span<const float> norms) = 0;
@@ -77,7 +77,7 @@ class Arithmetic {
                                      std::byte* scratch) = 0;
   [[nodiscard]] virtual std::size_t top_k_scratch(std::size_t count) const = 0;
   // Calls kernels::take_pairs().
-  [[nodiscard]] virtual Status take_pairs(const kernels::Pairs& pairs, const kernels::Kept& kept,
+  [[nodiscard]] virtual Status take_pairs(const kernels::Pairs& pairs, const kernels::ResidualState& kept,
                                           std::span<const std::int64_t> indices) = 0;
   // Calls kernels::add_pairs(). Errors besides: kInternal (the bytes are no indices of the array); on a GPU
   // `pairs.overflow` becomes a NaN instead.

@@ -26,8 +26,8 @@ class GpuArithmetic final : public Arithmetic {
   Status give_back(std::byte* values, std::byte* residual, std::size_t count, DType dtype) override {
     return kernels_.give_back(device_, values, residual, count, dtype, stream_);
   }
-  Status accumulate(std::span<float> norms, const kernels::Kept& kept, std::byte* values, Chunking of,
-                    DType dtype) override {
+  Status accumulate(std::span<float> norms, const kernels::ResidualState& kept, std::byte* values,
+                    Chunking of, DType dtype) override {
     return kernels_.accumulate(device_, norms.data(), kept, values, of, dtype, stream_);
   }
   Status mark_overflow(std::byte* value, DType dtype, std::span<const float> norms) override {
@@ -62,7 +62,7 @@ class GpuArithmetic final : public Arithmetic {
     return kernels_.top_k(device_, values, rule, chosen, indices, scratch, stream_);
   }
   std::size_t top_k_scratch(std::size_t count) const override { return kernels_.top_k_scratch(count); }
-  Status take_pairs(const kernels::Pairs& pairs, const kernels::Kept& kept,
+  Status take_pairs(const kernels::Pairs& pairs, const kernels::ResidualState& kept,
                     std::span<const std::int64_t> indices) override {
     return kernels_.take_pairs(device_, pairs, kept, indices, stream_);
   }

@@ -38,8 +38,8 @@ Status HostArithmetic::give_back(std::byte* values, std::byte* residual, std::si
   return {};
 }
 
-Status HostArithmetic::accumulate(std::span<float> norms, const kernels::Kept& kept, std::byte* values,
-                                  Chunking of, DType dtype) {
+Status HostArithmetic::accumulate(std::span<float> norms, const kernels::ResidualState& kept,
+                                  std::byte* values, Chunking of, DType dtype) {
   ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
   for (std::size_t i = 0; i < norms.size(); ++i) {
     norms[i] = kernels::accumulate(kernels::chunk_of(kept, of, i, dtype),
@@ -88,7 +88,7 @@ Status HostArithmetic::gather(std::byte* to, std::byte* residual, Chunking of,
   const std::size_t size = size_of(dtype), kept_size = size_of(kernels::residual_type(dtype));
   for (const std::uint32_t index : indices) {
     const std::size_t count = of.size(index);
-    if (count > 0) kernels::take(to, residual + index * of.chunk * kept_size, count, dtype);
+    if (count > 0) kernels::take_rounded(to, residual + index * of.chunk * kept_size, count, dtype);
     if (count < of.chunk) std::memset(to + count * size, 0, (of.chunk - count) * size);
     to += of.chunk * size;
   }
@@ -127,7 +127,7 @@ Status HostArithmetic::top_k(std::span<const float> values, const kernels::TopKR
 
 std::size_t HostArithmetic::top_k_scratch(std::size_t /*count*/) const { return 0; }
 
-Status HostArithmetic::take_pairs(const kernels::Pairs& pairs, const kernels::Kept& kept,
+Status HostArithmetic::take_pairs(const kernels::Pairs& pairs, const kernels::ResidualState& kept,
                                   std::span<const std::int64_t> indices) {
   ROUNDELAY_RETURN_IF_ERROR(check_floating(pairs.type));
   kernels::take_pairs(pairs, kept, indices);

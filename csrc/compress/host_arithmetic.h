@@ -11,8 +11,8 @@ class HostArithmetic final : public Arithmetic {
   Status scale(std::byte* values, std::size_t count, DType dtype, Scale scale) override;
   Status keep(std::byte* residual, std::byte* values, std::size_t count, DType dtype) override;
   Status give_back(std::byte* values, std::byte* residual, std::size_t count, DType dtype) override;
-  Status accumulate(std::span<float> norms, const kernels::Kept& kept, std::byte* values, Chunking of,
-                    DType dtype) override;
+  Status accumulate(std::span<float> norms, const kernels::ResidualState& kept, std::byte* values,
+                    Chunking of, DType dtype) override;
   Status mark_overflow(std::byte* value, DType dtype, std::span<const float> norms) override;
   Status copy(std::span<const kernels::GpuCopy> items) override;
   Status norms(float* norms, const std::byte* from, Chunking of, DType dtype) override;
@@ -27,7 +27,7 @@ class HostArithmetic final : public Arithmetic {
   Status top_k(std::span<const float> values, const kernels::TopKRule& rule, std::span<float> chosen,
                std::span<std::int64_t> indices, std::byte* scratch) override;
   std::size_t top_k_scratch(std::size_t count) const override;
-  Status take_pairs(const kernels::Pairs& pairs, const kernels::Kept& kept,
+  Status take_pairs(const kernels::Pairs& pairs, const kernels::ResidualState& kept,
                     std::span<const std::int64_t> indices) override;
   Status add_pairs(std::byte* sums, const kernels::Pairs& pairs, Scale prescale) override;
   Status project(const kernels::LowRankBlock& block, DType dtype) override;

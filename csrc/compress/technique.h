@@ -1,5 +1,6 @@
-// A technique reduces a full bucket of gradients in place of one allreduce. It may cast, select or keep back
-// gradients, and call fabrics of every level, but to the ranks it is one allreduce: it is negotiated once.
+// A technique reduces a full bucket of gradients in place of one allreduce. It may cast gradients, select
+// some of them, and keep the rest in a residual, and it may call fabrics of every level. The negotiation sees
+// one allreduce.
 //
 // Python decides which bucket takes which technique (roundelay/torch/strategies). If a technique does not
 // apply, the lane reduces densely, alike on all ranks, and leaves the state as it is: a rank has joined, the
@@ -86,10 +87,10 @@ class Workspace {
   [[nodiscard]] virtual FramePool& frames() = 0;
 
   // Returns the fabrics inside nodes, between them and so on, innermost first; one: the group is flat.
-  [[nodiscard]] std::span<collective::Fabric* const> levels() { return fabric().levels(); }
+  [[nodiscard]] std::span<collective::Fabric* const> levels() { return fabric().level_fabrics(); }
   // Return the fabric within this rank's node (null: there is none), and those between nodes.
-  [[nodiscard]] collective::Fabric* node() { return collective::node_level(fabric()); }
-  [[nodiscard]] std::span<collective::Fabric* const> across() { return collective::levels_across(fabric()); }
+  [[nodiscard]] collective::Fabric* node() { return collective::node_fabric(fabric()); }
+  [[nodiscard]] std::span<collective::Fabric* const> across() { return collective::fabrics_across(fabric()); }
 };
 
 // Makes the call that reduces `buffer` as the bucket's own elements would be.
@@ -118,7 +119,7 @@ class Technique {
   [[nodiscard]] virtual std::string text() const = 0;
   // Returns what is wrong with such a bucket for this technique; OK: nothing. The same on all ranks.
   [[nodiscard]] virtual Status check(const BucketShape& /*shape*/) const { return {}; }
-  // Returns the size of the state that the technique keeps for a bucket of so many elements. `levels`: those
+  // Returns the size of the state that the technique keeps for a bucket of `count` elements. `levels`: those
   // of collective::level_sizes(); empty: {1}.
   [[nodiscard]] virtual std::size_t state_bytes(std::size_t count, DType dtype,
                                                 std::span<const int> levels) const = 0;
@@ -136,8 +137,8 @@ class Technique {
   // Makes the task that reduces the bucket (collective/task.h). The workspace, the technique and the bucket's
   // memory outlive it. Errors end the communication of the whole group, as those of a fabric do.
   [[nodiscard]] virtual collective::Task run(Workspace& workspace, Bucket bucket) const = 0;
-  // Adds all that `bucket.state` keeps back to the bucket's elements, in units of this rank's part of the
-  // sum, and clears the state. The lane then reduces densely. Layouts change only after such a flush step.
+  // Adds the residual in `bucket.state` to the bucket's elements, in units of this rank's part of the sum,
+  // and clears the state. The lane then reduces densely. Layouts change only after such a flush step.
   [[nodiscard]] virtual Status give_back(Workspace& workspace, const Bucket& bucket) const = 0;
 };
 

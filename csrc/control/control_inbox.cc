@@ -4,9 +4,9 @@
 
 namespace roundelay::control {
 
-void ControlInbox::request_flush(LaneId lane) {
+void ControlInbox::request_end_of_linger(LaneId lane) {
   MutexLock lock(mutex_);
-  std::vector<LaneId>& lanes = contents_.flushes;
+  std::vector<LaneId>& lanes = contents_.end_linger;
   if (std::find(lanes.begin(), lanes.end(), lane) == lanes.end()) lanes.push_back(lane);
 }
 
@@ -20,7 +20,7 @@ void ControlInbox::run(Task task) {
   contents_.tasks.push_back(std::move(task));
 }
 
-ControlInbox::Contents ControlInbox::take() {
+ControlInbox::Contents ControlInbox::drain() {
   MutexLock lock(mutex_);
   return std::exchange(contents_, {});
 }

@@ -1,4 +1,4 @@
-// Takes the requests of other threads to the negotiator, which runs in the thread that holds its token.
+// Passes the requests of other threads to the negotiator, which runs in the thread that holds its token.
 #pragma once
 
 #include <atomic>
@@ -30,13 +30,13 @@ class ControlInbox {
   using Task = std::function<void()>;
   struct Contents {
     std::vector<Task> tasks;
-    std::vector<LaneId> flushes;
+    std::vector<LaneId> end_linger;
     std::vector<Message> messages;
   };
 
   // Asks for orders of what is ready, without lingering: in all lanes, or in one.
-  void request_flush() { flush_.store(true, std::memory_order_release); }
-  void request_flush(LaneId lane) EXCLUDES(mutex_);
+  void request_end_of_linger() { end_linger_.store(true, std::memory_order_release); }
+  void request_end_of_linger(LaneId lane) EXCLUDES(mutex_);
   // Tells all coordinators that this rank leaves: they order nothing more that needs it.
   void request_leave() { leave_.store(true, std::memory_order_release); }
   // Hands a message to the negotiator.
@@ -44,13 +44,13 @@ class ControlInbox {
   // Runs the task with the negotiation token held.
   void run(Task task) EXCLUDES(mutex_);
 
-  // Only the negotiator calls these. take() empties the inbox.
-  Contents take() EXCLUDES(mutex_);
-  [[nodiscard]] bool take_flush() { return flush_.exchange(false, std::memory_order_acq_rel); }
+  // Only the negotiator calls these. drain() empties the inbox.
+  Contents drain() EXCLUDES(mutex_);
+  [[nodiscard]] bool take_end_of_linger() { return end_linger_.exchange(false, std::memory_order_acq_rel); }
   [[nodiscard]] bool leaving() const { return leave_.load(std::memory_order_acquire); }
 
  private:
-  std::atomic<bool> flush_{false};
+  std::atomic<bool> end_linger_{false};
   std::atomic<bool> leave_{false};
   Mutex mutex_;
   Contents contents_ GUARDED_BY(mutex_);

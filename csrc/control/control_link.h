@@ -28,7 +28,7 @@ class ControlLink {
 
   [[nodiscard]] int rank() const { return rank_; }
 
-  // Sends the message to a world rank. Never blocks. Aborts if the message cannot travel at all. A peer that
+  // Sends the message to a world rank. Never blocks. Aborts if the message cannot be sent at all. A peer that
   // is gone is no error here: Channel::receive() reports it, with the reason.
   void send(int to, const wire::Message& message);
   // Sends to each of these ranks but this one. Encodes the message once.
@@ -36,8 +36,8 @@ class ControlLink {
   // Sends to all ranks of the world but this one.
   void send_to_others(const wire::Message& message);
   // Ends communication after a fault that this rank has found itself. Rank 0 decides which of several faults
-  // all ranks raise, as ranks may find them at the same moment: another rank tells rank 0 and the sink hears
-  // of the abort when rank 0 has answered, or by decide(). Later calls do nothing.
+  // all ranks raise, as ranks may find them at the same moment: another rank tells rank 0, and calls its sink
+  // when rank 0 has answered, or in decide(). Later calls do nothing.
   void abort(const wire::Abort& fault);
   // Ends communication after a fault that the rank `from` has reported.
   void abort(const wire::Abort& fault, int from);

@@ -40,7 +40,7 @@ void Inquiry::asked(int by_rank, TimePoint now) {
   {
     MutexLock lock(open_->mutex);
     if (!whereabouts_) return open_->answer(by_rank, seen_from_outside());
-    open_->asked.emplace(by_rank, Deadline::at(now + kPatience));
+    open_->asked.emplace(by_rank, Deadline::at(now + kTimeout));
   }
   whereabouts_->ask([open = open_](const std::string& place) { open->tell_all(place); });
 }

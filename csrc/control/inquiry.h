@@ -24,7 +24,7 @@ class Whereabouts {
 class Inquiry {
  public:
   // The time that the program may take to answer.
-  static constexpr Duration kPatience = std::chrono::milliseconds(1500);
+  static constexpr Duration kTimeout = std::chrono::milliseconds(1500);
 
   // Sends the answer to the rank that asked. It is called from any thread, but not after the Inquiry's
   // destruction.

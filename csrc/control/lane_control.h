@@ -35,7 +35,7 @@ struct LaneControl {
   negotiate::Watchdog watchdog;                         // blames a rank when an operation is stuck
   NeighbourWatch neighbour_watch;                       // says when to look at the processes of this node
   bool closed = false;                                  // the last order has come
-  bool flush_requested = false;                         // the next report asks for a flush
+  bool end_linger = false;                              // the next report asks for the end of the linger
 };
 
 // The LaneControls of all lanes of this rank, by id.

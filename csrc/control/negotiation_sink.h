@@ -16,14 +16,13 @@ class NegotiationSink {
  public:
   virtual ~NegotiationSink() = default;
 
-  // Records that the order `sequence` of the lane has come. Its consequences are called next.
+  // Records that the order `sequence` of the lane has come. The calls for its contents follow.
   virtual void ordered(LaneId lane, std::uint64_t sequence) = 0;
-  // Queues a fused operation of the order `sequence` on the lane. `execution` may also have this rank skip
-  // it.
-  virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) = 0;
-  // Completes a use of a name that has failed and gets no operation.
-  virtual void settle(LaneId lane, negotiate::Settled settled) = 0;
-  // Takes the lane to the schedule lock of its table, which the order `sequence` has begun. Operations of
+  // Queues an operation of the order `sequence` on the lane.
+  virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::OrderedOperation ordered) = 0;
+  // Completes a submission that has failed and gets no operation.
+  virtual void fail_submission(LaneId lane, negotiate::FailedSubmission failed) = 0;
+  // Switches the lane to the schedule lock that the order `sequence` has begun in its table. Operations of
   // this and earlier orders come first.
   virtual void locked(LaneId lane, std::uint64_t sequence) = 0;
   // Ends the lane's schedule lock: executes the positions before `from` that are left, then ends the schedule
@@ -35,8 +34,8 @@ class NegotiationSink {
   virtual void removed(LaneId lane) = 0;
   // Closes the lane: the world rank `by_rank`, possibly this one, has left, and the lane gets no more orders.
   virtual void rank_left(LaneId lane, int by_rank) = 0;
-  // Ends communication because of `cause`. It is called at most once; execute() and settle() are not called
-  // afterwards.
+  // Ends communication because of `cause`. It is called at most once; execute() and fail_submission() are not
+  // called afterwards.
   virtual void abort(const Status& cause) = 0;
   // Records that all members have reported a tensor. Called on the lane's coordinator.
   virtual void ready(LaneId lane, const negotiate::ReadyNote& note) = 0;

@@ -111,10 +111,10 @@ void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
 }
 
 bool Negotiator::take_inbox(TimePoint now) {
-  ControlInbox::Contents contents = inbox_.take();
+  ControlInbox::Contents contents = inbox_.drain();
   for (const auto& task : contents.tasks) task();
-  for (const LaneId id : contents.flushes) {
-    if (LaneControl* const lane = lanes_.find(id)) lane->flush_requested = true;
+  for (const LaneId id : contents.end_linger) {
+    if (LaneControl* const lane = lanes_.find(id)) lane->end_linger = true;
   }
   for (auto& message : contents.messages) act_on(std::move(message), now);
   return !contents.tasks.empty() || !contents.messages.empty();
@@ -155,18 +155,18 @@ void Negotiator::on_lost(int from, const Status& why) {
 }
 
 bool Negotiator::send_reports(TimePoint now) {
-  const bool flush = inbox_.take_flush();
+  const bool end_linger = inbox_.take_end_of_linger();
   const bool leaving = inbox_.leaving();
   bool moved = false;
   if (leaving) tickets_.leave();
   for (auto& [id, lane] : lanes_) {
     if (lane.closed) continue;
     if (leaving) lane.participant.leave();
-    take_uses(lane);
-    if (std::exchange(lane.flush_requested, false) || flush) lane.participant.flush();
-    auto settled = lane.participant.take_settled();
-    moved = moved || !settled.empty();  // a caller may wait for one of these: it must look before it sleeps
-    settle_all(id, std::move(settled));
+    take_submissions(lane);
+    if (std::exchange(lane.end_linger, false) || end_linger) lane.participant.end_linger();
+    auto failed = lane.participant.take_failed();
+    moved = moved || !failed.empty();  // a caller may wait for one of these: it must look before it sleeps
+    fail_submissions(id, std::move(failed));
     auto report = lane.participant.take_report();
     if (!report) continue;
     moved = true;
@@ -205,14 +205,13 @@ bool Negotiator::hand_over_orders(TimePoint now) {
   bool moved = false;
   for (auto& [id, lane] : lanes_) {
     if (!lane.coordinator || lane.closed) continue;
-    lane.coordinator->take_tickets(tickets_.needs_tickets(id, lane));
-    lane.coordinator->note_waiters(lane.table->waiters().take_most());
+    lane.coordinator->set_needs_tickets(tickets_.needs_tickets(id, lane));
     while (auto order = lane.coordinator->take_order(now)) {
       moved = true;
       lane.orders.push(std::move(*order));
     }
     tickets_.request_tickets(id, lane);
-    while (auto order = lane.orders.take()) {
+    while (auto order = lane.orders.pop()) {
       hand_over(id, lane, std::move(*order));
       if (link_.aborted()) return true;
     }
@@ -245,14 +244,14 @@ void Negotiator::on_order(const wire::Order& order) {
   if (applied->unlock) {
     ++link_.counters().unlocks;
     sink_.unlock(order.lane, *applied->unlock);
-    lane->flush_requested = true;  // callers that wait for announced uses have requested no flush
+    lane->end_linger = true;  // callers that wait for announced submissions have not asked for it
   }
-  for (auto& execution : applied->operations) {
-    sink_.execute(order.lane, order.sequence, std::move(execution));
+  for (auto& ordered : applied->operations) {
+    sink_.execute(order.lane, order.sequence, std::move(ordered));
   }
-  settle_all(order.lane, std::move(applied->failed));
+  fail_submissions(order.lane, std::move(applied->failed));
   if (applied->joined) sink_.joined(order.lane, *applied->joined);
-  settle_all(order.lane, lane->participant.take_settled());
+  fail_submissions(order.lane, lane->participant.take_failed());
   if (applied->schedule) {
     begin_schedule(order.lane, *lane, order.sequence, std::move(*applied->schedule));
   }
@@ -270,25 +269,24 @@ void Negotiator::close(LaneId id, LaneControl& lane, const negotiate::Applied& a
 void Negotiator::begin_schedule(LaneId id, LaneControl& lane, std::uint64_t sequence,
                                 negotiate::Schedule schedule) {
   ++link_.counters().locks;
-  lane.table->begin_schedule(schedule.number, schedule.operations, std::move(schedule.returned),
-                             schedule.gathers);
+  lane.table->begin_schedule(schedule.number, schedule.operations, std::move(schedule.returned));
   sink_.locked(id, sequence);
 }
 
 // Moves the table's new requests to the participant. Under a schedule lock the table keeps them, and only a
 // freeze is a change.
-void Negotiator::take_uses(LaneControl& lane) {
+void Negotiator::take_submissions(LaneControl& lane) {
   if (!lane.table->scheduled()) {
     lane.table->drain(drained_);
-    for (const wire::Use& use : drained_) lane.participant.submit(use);
+    for (const wire::Submission& submission : drained_) lane.participant.submit(submission);
     return;
   }
   if (lane.participant.ends()) lane.table->freeze();
   if (const auto announced = lane.table->frozen_after()) lane.participant.freeze(*announced);
 }
 
-void Negotiator::settle_all(LaneId id, std::vector<negotiate::Settled> settled) {
-  for (auto& one : settled) sink_.settle(id, std::move(one));
+void Negotiator::fail_submissions(LaneId id, std::vector<negotiate::FailedSubmission> failed) {
+  for (auto& one : failed) sink_.fail_submission(id, std::move(one));
 }
 
 }  // namespace roundelay::control

@@ -73,8 +73,8 @@ class Negotiator {
   void on_order(const wire::Order& order);
   void close(LaneId id, LaneControl& lane, const negotiate::Applied& applied);
   void begin_schedule(LaneId id, LaneControl& lane, std::uint64_t sequence, negotiate::Schedule schedule);
-  void take_uses(LaneControl& lane);
-  void settle_all(LaneId id, std::vector<negotiate::Settled> settled);
+  void take_submissions(LaneControl& lane);
+  void fail_submissions(LaneId id, std::vector<negotiate::FailedSubmission> failed);
 
   channel::Channel& channel_;
   const int rank_;
@@ -86,7 +86,7 @@ class Negotiator {
   TicketControl tickets_;
   StallWatch stall_watch_;
   ClockProbe clock_probe_;
-  std::vector<wire::Use> drained_;  // reused by take_uses()
+  std::vector<wire::Submission> drained_;  // reused by take_submissions()
 };
 
 }  // namespace roundelay::control

@@ -5,7 +5,7 @@
 namespace roundelay::control {
 namespace {
 
-constexpr Duration kAnswerPatience = std::chrono::milliseconds(2500);
+constexpr Duration kAnswerTimeout = std::chrono::milliseconds(2500);
 
 }  // namespace
 
@@ -74,7 +74,7 @@ void StallWatch::warn_of_late_ranks(negotiate::Coordinator& coordinator, TimePoi
 }
 
 void StallWatch::ask_about(int rank, TimePoint now) {
-  if (!asked_.emplace(rank, Deadline::at(now + kAnswerPatience)).second) return;
+  if (!asked_.emplace(rank, Deadline::at(now + kAnswerTimeout)).second) return;
   if (rank == link_.rank()) {
     sink_.state_asked(rank);
   } else {

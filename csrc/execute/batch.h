@@ -21,15 +21,15 @@ namespace roundelay::execute {
 class LaneRecorder;
 struct OperationSteps;
 
-inline constexpr std::size_t kTracks = 2;  // the most tracks that a lane has (execute/tracks.h)
+inline constexpr std::size_t kExecutors = 2;  // the most executors that a lane has (execute/lane_executors.h)
 
-// One tensor of an entry. An operation without tensors has one piece of 0 bytes.
-struct Piece {
+// One tensor of a batch, by its entry. An operation without tensors has one of 0 bytes.
+struct BatchTensor {
   submit::Entry* entry = nullptr;
   std::size_t part = 0;  // index of the tensor in the entry
 
-  [[nodiscard]] const submit::Part& tensor() const { return entry->parts[part]; }
-  [[nodiscard]] std::size_t bytes() const { return part < entry->parts.size() ? tensor().bytes() : 0; }
+  [[nodiscard]] const submit::Part& memory() const { return entry->parts[part]; }
+  [[nodiscard]] std::size_t bytes() const { return part < entry->parts.size() ? memory().bytes() : 0; }
   [[nodiscard]] DType dtype() const {
     return part == 0 ? entry->request.dtype : entry->request.others[part - 1].dtype;
   }
@@ -44,23 +44,23 @@ struct Batch {
   std::uint64_t sequence = 0;  // the order's; under a schedule lock, that of the order that began it
   std::uint32_t index = 0;     // counts the batches of this sequence, for the timeline
   const OperationSteps* steps = nullptr;
-  // The tensors, which differ in name and shape only. None: the members only tell each other `following`.
-  std::vector<Piece> pieces;
-  std::vector<std::shared_ptr<submit::Entry>> entries;  // the entries of the pieces, each once
+  // The tensors, which differ in name and shape only. None: the members only exchange `following`.
+  std::vector<BatchTensor> tensors;
+  std::vector<std::shared_ptr<submit::Entry>> entries;  // the entries of the tensors, each once
   std::vector<std::int64_t> extents;                    // allgather: the tensor's first dimension, by member
   std::vector<int> absent;                              // indices of members that skip this batch
-  std::int64_t following = 0;                           // the number of batches after it, if it has no pieces
-  std::optional<negotiate::GpuTicket> ticket{};         // set if other process sets use the GPU, too
-  bool ends_tickets = false;                            // the last batch of its ticket
+  std::int64_t following = 0;                    // the number of batches after it, if it has no tensors
+  std::optional<negotiate::GpuTicket> ticket{};  // set if other process sets use the GPU, too
+  bool ends_tickets = false;                     // the last batch of its ticket
 
   // Set when the batch is prepared.
-  std::size_t track = 0;  // index of the lane's track that carries the batch
-  bool alone = true;      // no other batch may be under way
+  std::size_t executor = 0;  // index of the lane's executor that carries the batch
+  bool alone = true;         // no other batch may be under way
 
   // Set while the batch is carried out.
   std::byte* fusion = nullptr;  // the fusion buffer, owned by the DeviceBuffers; null: not packed
   collective::Task task;        // null before it is prepared, and after its end
-  std::unique_ptr<collective::Pending> pending;  // the call in progress; null: none is
+  std::unique_ptr<collective::PendingCall> pending;  // the call in progress; null: none is
   LaneRecorder* recorder = nullptr;  // records a technique's spans; null if the timeline is off, and on a GPU
   collective::LevelObserver* observer = nullptr;  // observes the calls; null while the timeline is off
   std::size_t called_bytes = 0;                   // bytes that this member has given to the task's calls
@@ -83,10 +83,10 @@ struct Batch {
   }
   [[nodiscard]] std::size_t bytes() const {
     std::size_t sum = 0;
-    for (const Piece& piece : pieces) sum += piece.bytes();
+    for (const BatchTensor& tensor : tensors) sum += tensor.bytes();
     return sum;
   }
-  // Returns how to pass the time until the call in progress may be over. There is a call.
+  // Returns the pause until the call in progress may be over. Precondition: there is a call.
   [[nodiscard]] Nap idle(Backoff& backoff) const { return pending->idle(backoff); }
   // Returns the world rank that the call in progress waits for, or -1.
   [[nodiscard]] int waiting_for() const;
@@ -102,7 +102,7 @@ using Entries = std::vector<std::shared_ptr<submit::Entry>>;
 // Cuts the entries of one order into batches and counts them in each entry's `unfinished`. Tensors that may
 // not travel together, or are too large to, get batches of their own. All members that take part make the
 // same batches. `members`: the size of the group. `fusion_threshold`: the most bytes of several tensors.
-[[nodiscard]] Batches cut_into_batches(const Entries& entries, const negotiate::Execution& execution,
+[[nodiscard]] Batches cut_into_batches(const Entries& entries, const negotiate::OrderedOperation& ordered,
                                        int members, std::size_t fusion_threshold);
 
 }  // namespace roundelay::execute

@@ -9,12 +9,11 @@
 namespace roundelay::execute {
 namespace {
 
-constexpr double kSlowLinkBytesPerSecond =
-    10e6;  // a call may take the time of this rate besides its patience
+constexpr double kSlowLinkBytesPerSecond = 10e6;  // a call may take the time of this rate besides its timeout
 
-Deadline progress_deadline(TimePoint now, Duration patience, std::size_t bytes) {
+Deadline progress_deadline(TimePoint now, Duration timeout, std::size_t bytes) {
   const std::chrono::duration<double> transfer(static_cast<double>(bytes) / kSlowLinkBytesPerSecond);
-  return Deadline::at(now + patience + std::chrono::duration_cast<Duration>(transfer));
+  return Deadline::at(now + timeout + std::chrono::duration_cast<Duration>(transfer));
 }
 
 }  // namespace
@@ -75,7 +74,7 @@ Status BatchExecutor::call(Batch& batch) {
   batch.called = steady_now();
   collective::CallOptions& options = collective::options_of(*awaited.call);
   options.deadline =
-      progress_deadline(batch.called, options_.patience(batch.on_gpu()), bytes * options_.calls_at_once);
+      progress_deadline(batch.called, options_.call_timeout(batch.on_gpu()), bytes * options_.calls_at_once);
   options.abort = &abort_;
   options.observer = batch.observer;
   auto pending = awaited.fabric->start(*awaited.call);

@@ -38,10 +38,10 @@ class BatchExecutor {
   BatchExecutor(const BatchExecutor&) = delete;
   BatchExecutor& operator=(const BatchExecutor&) = delete;
 
-  // Runs the batch's task to its first call: the tensors are where the fabric can work on them. `timed`: on a
-  // GPU, asks the device for its times.
+  // Runs the batch's task up to its first call. The tensors are then where the fabric can work on them.
+  // `timed`: on a GPU, asks the device for its times.
   [[nodiscard]] Status prepare(Batch& batch, bool timed);
-  // Starts the batch's first call, whose deadline is options.patience() and the time for its bytes.
+  // Starts the batch's first call, whose deadline is options.call_timeout() and the time for its bytes.
   [[nodiscard]] Status start(Batch& batch);
   // Moves a started batch on. Never blocks. kDone comes once.
   [[nodiscard]] Result<Progress> advance(Batch& batch);
@@ -65,7 +65,7 @@ class BatchExecutor {
 
  private:
   [[nodiscard]] DeviceBuffers& buffers_of(const Batch& batch) const;
-  // Chooses what carries out the batch.
+  // Makes the task that carries out the batch.
   [[nodiscard]] collective::Task task_of(Batch& batch) const;
   [[nodiscard]] Status call(Batch& batch);
   [[nodiscard]] Status mark_end(Batch& batch);

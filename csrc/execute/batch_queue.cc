@@ -10,15 +10,15 @@ BatchQueue::BatchQueue(std::vector<int> ranks, std::size_t fusion_threshold, sub
                        Completer& completer)
     : ranks_(std::move(ranks)), fusion_threshold_(fusion_threshold), table_(table), completer_(completer) {}
 
-Entries BatchQueue::extract(const negotiate::Execution& execution) {
+Entries BatchQueue::extract(const negotiate::OrderedOperation& ordered) {
   Entries entries;
   const TimePoint now = steady_now();
-  for (const std::string& name : execution.names) {
+  for (const std::string& name : ordered.names) {
     auto entry = table_.extract(name);
     if (!entry) continue;
     entry->times.ordered = now;
     if (steps_of(entry->request.operation) == nullptr) {
-      if (execution.agreed) deliver(*entry, execution);
+      if (ordered.agreed) deliver(*entry, ordered);
       completer_.complete(table_, *entry, Status{});
     } else {
       entries.push_back(std::move(entry));
@@ -28,21 +28,21 @@ Entries BatchQueue::extract(const negotiate::Execution& execution) {
 }
 
 // Gives the caller the result of an agreement.
-void BatchQueue::deliver(submit::Entry& entry, const negotiate::Execution& execution) {
-  Agreed agreed = *execution.agreed;
-  for (const int member : execution.absent) agreed.absent.push_back(ranks_[static_cast<std::size_t>(member)]);
+void BatchQueue::deliver(submit::Entry& entry, const negotiate::OrderedOperation& ordered) {
+  Agreed agreed = *ordered.agreed;
+  for (const int member : ordered.absent) agreed.absent.push_back(ranks_[static_cast<std::size_t>(member)]);
   entry.results->set_agreed(std::move(agreed));
 }
 
-void BatchQueue::enqueue(std::uint64_t sequence, const negotiate::Execution& execution) {
-  const Entries entries = extract(execution);
-  if (execution.agreed) return;  // members that have joined skip nothing: there is no batch
-  Batches batches = cut_into_batches(entries, execution, static_cast<int>(ranks_.size()), fusion_threshold_);
-  if (batches.empty() && !execution.skipped) return;
-  if (!execution.absent.empty()) {
+void BatchQueue::enqueue(std::uint64_t sequence, const negotiate::OrderedOperation& ordered) {
+  const Entries entries = extract(ordered);
+  if (ordered.agreed) return;  // members that have joined skip nothing: there is no batch
+  Batches batches = cut_into_batches(entries, ordered, static_cast<int>(ranks_.size()), fusion_threshold_);
+  if (batches.empty() && !ordered.skipped) return;
+  if (!ordered.absent.empty()) {
     auto exchange = std::make_unique<Batch>();
-    exchange->steps = execution.skipped ? &kSkipSteps : &kTellCountSteps;
-    exchange->absent = execution.absent;
+    exchange->steps = ordered.skipped ? &kSkipSteps : &kTellCountSteps;
+    exchange->absent = ordered.absent;
     exchange->following = static_cast<std::int64_t>(batches.size());
     batches.push_front(std::move(exchange));
   }
@@ -52,13 +52,13 @@ void BatchQueue::enqueue(std::uint64_t sequence, const negotiate::Execution& exe
   for (auto& batch : batches) {
     batch->sequence = sequence;
     batch->index = next_index_++;
-    batch->ticket = execution.ticket;
+    batch->ticket = ordered.ticket;
     batch->ends_tickets = batch == batches.back();
     queue_.push_back(std::move(batch));
   }
 }
 
-std::unique_ptr<Batch> BatchQueue::take(bool host_only) {
+std::unique_ptr<Batch> BatchQueue::pop(bool host_only) {
   MutexLock lock(mutex_);
   if (queue_.empty() || (host_only && queue_.front()->on_gpu())) return nullptr;
   std::unique_ptr<Batch> batch = std::move(queue_.front());

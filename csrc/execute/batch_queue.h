@@ -27,21 +27,22 @@ class BatchQueue {
   // names that an abort has failed meanwhile. Completes a join, a process set's change or an agreement at
   // once: the order is all that it needs. Wakes no thread. Any thread calls it, one operation after the
   // other. `sequence` is the order's number.
-  void enqueue(std::uint64_t sequence, const negotiate::Execution& execution) EXCLUDES(mutex_);
+  void enqueue(std::uint64_t sequence, const negotiate::OrderedOperation& ordered) EXCLUDES(mutex_);
   // Removes the first batch and returns it. Null: there is none, or `host_only` and it is on a GPU.
-  [[nodiscard]] std::unique_ptr<Batch> take(bool host_only) EXCLUDES(mutex_);
+  [[nodiscard]] std::unique_ptr<Batch> pop(bool host_only) EXCLUDES(mutex_);
   // Removes all batches and returns them.
   [[nodiscard]] Batches take_all() EXCLUDES(mutex_);
 
   // Returns whether batches are queued, or were taken and are not over.
   [[nodiscard]] bool has_work() const { return work_.load(std::memory_order_acquire) > 0; }
-  // Says that so many of the taken batches are over. Call it after their handles are completed: a waiter
-  // whose handle is not done and that sees no work may sleep in the channel, where the lane does not wake it.
+  // Says that `batches` of the batches that were taken are over. Call it after their handles are completed: a
+  // waiter whose handle is not done and that sees no work may sleep in the channel, where the lane does not
+  // wake it.
   void forget(std::size_t batches) { work_.fetch_sub(static_cast<int>(batches), std::memory_order_release); }
 
  private:
-  [[nodiscard]] Entries extract(const negotiate::Execution& execution);
-  void deliver(submit::Entry& entry, const negotiate::Execution& execution);
+  [[nodiscard]] Entries extract(const negotiate::OrderedOperation& ordered);
+  void deliver(submit::Entry& entry, const negotiate::OrderedOperation& ordered);
 
   const std::vector<int> ranks_;
   const std::size_t fusion_threshold_;

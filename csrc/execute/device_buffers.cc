@@ -53,8 +53,8 @@ Status HostBuffers::unpack(std::span<const UnpackItem> items, const std::byte* b
   return {};
 }
 
-Result<std::byte*> HostBuffers::result(const Piece& piece, const std::vector<std::int64_t>& shape) {
-  const auto memory = piece.entry->results->allocate(piece.part, shape);
+Result<std::byte*> HostBuffers::result(const BatchTensor& tensor, const std::vector<std::int64_t>& shape) {
+  const auto memory = tensor.entry->results->allocate(tensor.part, shape);
   if (!memory.ok()) return memory.status();
   return memory->data;
 }

@@ -1,5 +1,5 @@
 // Brings the bytes of a batch to where a fabric can work on them, and back: in host memory at once, on a GPU
-// by enqueueing to a stream. The task of a batch works with the one for its device.
+// by enqueueing to a stream. A batch's task uses the buffers of its device.
 #pragma once
 
 #include <array>
@@ -47,21 +47,22 @@ class DeviceBuffers {
   [[nodiscard]] FramePool& frames() const { return frames_; }
   // Returns the fabric for calls on this memory. It lives as long as this object.
   [[nodiscard]] virtual collective::Fabric& fabric() = 0;
-  // Returns whether it knows its levels. If not, a dense call lets it find them. Equal on all members.
+  // Returns whether the fabric knows its levels. If not, a dense call makes it choose them. Equal on all
+  // members.
   [[nodiscard]] virtual bool knows_levels() const { return true; }
   // Returns the stream for such calls. Null: host memory.
   [[nodiscard]] virtual GpuStream stream() const = 0;
 
   // Copies bytes that do not overlap.
   [[nodiscard]] virtual Status copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  // Returns a buffer of at least so many bytes for one batch. This object owns the buffer, and gives
-  // it to the kDepth-th batch that asks after this one.
+  // Returns a buffer of at least `bytes` bytes for one batch. This object owns the buffer, and gives it to
+  // another batch again: to the kDepth-th after this one.
   [[nodiscard]] virtual Result<std::byte*> fusion_buffer(std::size_t bytes) = 0;
   // Do the same as pack() and unpack().
   [[nodiscard]] virtual Status pack(std::span<const PackItem> items, std::byte* buffer) = 0;
   [[nodiscard]] virtual Status unpack(std::span<const UnpackItem> items, const std::byte* buffer) = 0;
-  // Returns memory of this shape for the result of a piece. The entry's Results allocates and owns it.
-  [[nodiscard]] virtual Result<std::byte*> result(const Piece& piece,
+  // Returns memory of this shape for the result of a tensor. The entry's Results allocates and owns it.
+  [[nodiscard]] virtual Result<std::byte*> result(const BatchTensor& tensor,
                                                   const std::vector<std::int64_t>& shape) = 0;
 
   // Returns the arithmetic on this memory, which belongs to this object.
@@ -93,7 +94,7 @@ class HostBuffers final : public DeviceBuffers {
   [[nodiscard]] Result<std::byte*> fusion_buffer(std::size_t bytes) override;
   [[nodiscard]] Status pack(std::span<const PackItem> items, std::byte* buffer) override;
   [[nodiscard]] Status unpack(std::span<const UnpackItem> items, const std::byte* buffer) override;
-  [[nodiscard]] Result<std::byte*> result(const Piece& piece,
+  [[nodiscard]] Result<std::byte*> result(const BatchTensor& tensor,
                                           const std::vector<std::int64_t>& shape) override;
   [[nodiscard]] compress::Arithmetic& math() override { return math_; }
   [[nodiscard]] Status reserve(Scratch& scratch, std::size_t bytes) override;

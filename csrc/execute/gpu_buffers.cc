@@ -117,8 +117,8 @@ Status GpuBuffers::unpack(std::span<const UnpackItem> items, const std::byte* bu
   return parts_.kernels->copy_batch(device_, copies_, {}, stream_);
 }
 
-Result<std::byte*> GpuBuffers::result(const Piece& piece, const std::vector<std::int64_t>& shape) {
-  const auto memory = piece.entry->results->allocate(piece.part, shape);
+Result<std::byte*> GpuBuffers::result(const BatchTensor& tensor, const std::vector<std::int64_t>& shape) {
+  const auto memory = tensor.entry->results->allocate(tensor.part, shape);
   if (!memory.ok()) return memory.status();
   if (memory->free) ROUNDELAY_RETURN_IF_ERROR(memory->free->hold_back(stream_));
   return memory->data;

@@ -45,7 +45,7 @@ class GpuBuffers final : public DeviceBuffers {
   [[nodiscard]] Result<std::byte*> fusion_buffer(std::size_t bytes) override;
   [[nodiscard]] Status pack(std::span<const PackItem> items, std::byte* buffer) override;
   [[nodiscard]] Status unpack(std::span<const UnpackItem> items, const std::byte* buffer) override;
-  [[nodiscard]] Result<std::byte*> result(const Piece& piece,
+  [[nodiscard]] Result<std::byte*> result(const BatchTensor& tensor,
                                           const std::vector<std::int64_t>& shape) override;
   // Call it after take_in(), which opens the stream.
   [[nodiscard]] compress::Arithmetic& math() override { return *math_; }

@@ -28,7 +28,7 @@ std::optional<GpuWatch::Failure> GpuWatch::look(TimePoint now, GpuBuffers& buffe
   active_.store(!enqueued_.empty(), std::memory_order_release);
   if (enqueued_.empty()) return std::nullopt;
   Enqueued& first = enqueued_.front();
-  if (failed.ok() && first.deadline == Deadline::never()) first.deadline = Deadline::at(now + patience_);
+  if (failed.ok() && first.deadline == Deadline::never()) first.deadline = Deadline::at(now + timeout_);
   if (failed.ok() && !first.deadline.passed()) return std::nullopt;
   return Failure{first.batch->sequence, first.batch->describe() + " on a GPU", std::move(failed)};
 }

@@ -24,13 +24,13 @@ class GpuWatch {
   struct Failure {
     std::uint64_t sequence = 0;  // the order of the first batch that the device has not done
     std::string batch;           // names this batch
-    Status cause;                // ok: the device has not done it within the patience
+    Status cause;                // ok: the device has not done it within the timeout
   };
 
-  // `sequencer`: null if the lane takes no tensors on a GPU. `patience`: the time that the device may take
+  // `sequencer`: null if the lane takes no tensors on a GPU. `timeout`: the time that the device may take
   // for a batch when all before it is done. `sequencer` and `recorder` outlive the watch.
-  GpuWatch(gpu::GpuSequencer* sequencer, Duration patience, LaneRecorder& recorder)
-      : sequencer_(sequencer), patience_(patience), recorder_(recorder) {}
+  GpuWatch(gpu::GpuSequencer* sequencer, Duration timeout, LaneRecorder& recorder)
+      : sequencer_(sequencer), timeout_(timeout), recorder_(recorder) {}
 
   // Returns whether the batch's turn on the GPU has come (gpu/gpu_sequencer.h). False: GpuSequencer
   // wakes the lane when the turn may have come.
@@ -63,7 +63,7 @@ class GpuWatch {
   };
 
   gpu::GpuSequencer* const sequencer_;
-  const Duration patience_;
+  const Duration timeout_;
   LaneRecorder& recorder_;
   std::deque<Enqueued> enqueued_;  // the stream's first one comes first
   TimePoint next_look_{};

@@ -7,36 +7,37 @@
 
 namespace roundelay::execute {
 
-Lane::Lane(LaneId id, TrackFabrics fabrics, Completer& completer, timeline::Timeline& timeline,
+Lane::Lane(LaneId id, LaneFabrics fabrics, Completer& completer, timeline::Timeline& timeline,
            const AbortToken& abort, const LaneOptions& options, Faults faults)
     : id_(id),
       completer_(completer),
       abort_(abort),
       faults_(std::move(faults)),
-      tracks_(std::move(fabrics), abort, options),
+      executors_(std::move(fabrics), abort, options),
       group_(fabric().group()),
-      levels_(collective::level_sizes(tracks_.first().fabric())),
-      gpu_levels_(options.gpu ? gpu::gpu_level_sizes(tracks_.first().fabric(), options.gpu->fabric.wish)
-                              : std::vector<int>()),
+      level_sizes_(collective::level_sizes(executors_.first().fabric())),
+      gpu_level_sizes_(options.gpu
+                           ? gpu::gpu_level_sizes(executors_.first().fabric(), options.gpu->fabric.wish)
+                           : std::vector<int>()),
       make_region_(fabric().capabilities().make_region),
-      waker_(tracks_.wakers(), options.schedule_lock ? fabric().capabilities().announcements : nullptr),
+      waker_(executors_.wakers(), options.schedule_lock ? fabric().capabilities().announcements : nullptr),
       table_(waker_.announcements(), group_.ranks),
       queue_(group_.ranks, options.fusion_threshold, table_, completer),
-      recorder_(timeline, tracks_.counters(), group_.index == 0),
+      recorder_(timeline, executors_.counters(), group_.index == 0),
       schedule_(table_, queue_, waker_, recorder_,
                 {faults_.wake_negotiator, [this](const Status& why) { report_schedule(why); }}),
-      gpu_watch_(options.gpu ? options.gpu->sequencer : nullptr, options.patience(true), recorder_) {}
+      gpu_watch_(options.gpu ? options.gpu->sequencer : nullptr, options.call_timeout(true), recorder_) {}
 
 Lane::~Lane() {
   // There are batches only if nobody has run the lane to the end of its work.
-  if (prepared_) tracks_.abandon(*prepared_);
-  for (const auto& batch : tracks_.take_running()) tracks_.abandon(*batch);
+  if (prepared_) executors_.abandon(*prepared_);
+  for (const auto& batch : executors_.take_running()) executors_.abandon(*batch);
   close_fabrics();
 }
 
 void Lane::close_fabrics() {
   waker_.detach_fabrics();
-  tracks_.close();
+  executors_.close();
 }
 
 bool Lane::step() {
@@ -51,8 +52,8 @@ bool Lane::step() {
 }
 
 Nap Lane::idle(Backoff& backoff) {
-  const bool waits_for_peers = !tracks_.idle() && !faulted_ && !abort_.raised();
-  if (waits_for_peers) return tracks_.nap(backoff);
+  const bool waits_for_peers = !executors_.idle() && !faulted_ && !abort_.raised();
+  if (waits_for_peers) return executors_.nap(backoff);
   const Nap nap = backoff.next();
   return nap.sleeps() && goes_by_schedule() ? schedule_.driver_nap() : nap;
 }
@@ -66,12 +67,12 @@ void Lane::wait_for_work(Deadline deadline) {
 }
 
 bool Lane::start_prepared() {
-  if (!prepared_ || !tracks_.may_start(*prepared_) || !gpu_watch_.may_start(*prepared_)) return false;
+  if (!prepared_ || !executors_.may_start(*prepared_) || !gpu_watch_.may_start(*prepared_)) return false;
   Batch& batch = *prepared_;
-  const Status started = tracks_.start(std::move(prepared_));
+  const Status started = executors_.start(std::move(prepared_));
   if (!started.ok()) {
     report(batch, started);
-  } else if (batch.ticket && tracks_.first().device_never_waits(batch)) {
+  } else if (batch.ticket && executors_.first().device_never_waits(batch)) {
     // Kernels of other lanes cannot wait for this batch, whatever the order on the peers.
     gpu_watch_.leave_ticket(batch);
   }
@@ -82,11 +83,11 @@ bool Lane::prepare_next() {
   if (prepared_) return false;
   // A batch on a GPU waits for those under way: in the device's queue its work would come before the rest of
   // theirs.
-  prepared_ = queue_.take(!tracks_.idle());
+  prepared_ = queue_.pop(!executors_.idle());
   if (!prepared_) return false;
   prepared_->recorder = recorder_.span_recorder(*prepared_);
   const TimePoint begin = steady_now();
-  const Status done = tracks_.prepare(*prepared_, recorder_.has_timeline());
+  const Status done = executors_.prepare(*prepared_, recorder_.has_timeline());
   recorder_.record_pack(*prepared_, begin);
   prepared_->observer = recorder_.level_observer(*prepared_);
   if (!done.ok()) report(*prepared_, done);
@@ -95,11 +96,11 @@ bool Lane::prepare_next() {
 
 bool Lane::advance_running() {
   bool moved = false;
-  for (const auto& track : tracks_.all()) {
-    if (!track->running || faulted_) continue;
-    const Result<Progress> progress = track->executor.advance(*track->running);
-    if (!progress.ok()) report(*track->running, progress.status());
-    if (progress.ok() && *progress == Progress::kDone) conclude(std::move(track->running));
+  for (const auto& executor : executors_.all()) {
+    if (!executor->running || faulted_) continue;
+    const Result<Progress> progress = executor->batches.advance(*executor->running);
+    if (!progress.ok()) report(*executor->running, progress.status());
+    if (progress.ok() && *progress == Progress::kDone) conclude(std::move(executor->running));
     moved = moved || !progress.ok() || *progress != Progress::kNone;
   }
   return moved;
@@ -121,17 +122,17 @@ void Lane::release(Batch& batch, const Status& outcome) {
 }
 
 void Lane::look_at_device() {
-  GpuBuffers* const buffers = tracks_.first().gpu();
+  GpuBuffers* const buffers = executors_.first().gpu();
   if (buffers == nullptr || faulted_) return;
   if (const auto failure = gpu_watch_.look(steady_now(), *buffers)) report_device(*failure);
 }
 
 bool Lane::fail_everything() {
-  Batches batches = tracks_.take_running();
+  Batches batches = executors_.take_running();
   const bool on_gpu = gpu_watch_.active() || (!batches.empty() && batches.front()->on_gpu());
   if (prepared_) batches.push_back(std::move(prepared_));
   for (auto& queued : queue_.take_all()) batches.push_back(std::move(queued));
-  GpuBuffers* const gpu = on_gpu ? tracks_.first().gpu() : nullptr;
+  GpuBuffers* const gpu = on_gpu ? executors_.first().gpu() : nullptr;
   if (batches.empty() && gpu == nullptr) return false;
   const Status cause = abort_.cause();
   if (gpu != nullptr) {
@@ -141,7 +142,7 @@ bool Lane::fail_everything() {
     gpu_watch_.clear();
   }
   for (const auto& batch : batches) {
-    tracks_.abandon(*batch);
+    executors_.abandon(*batch);
     release(*batch, cause);
   }
   queue_.forget(batches.size());

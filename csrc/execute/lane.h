@@ -1,20 +1,21 @@
 // A lane carries out the orders of one process set, in sequence. It packs the next batch while its fabric
 // carries the one before it.
 //
-// On a fabric with levels the lane has several tracks, each with a fabric of its own, so that one batch is
+// On a fabric with levels the lane has several executors, each with a fabric of its own, so that one batch is
 // reduced inside the nodes while another one is between them. The rule:
-// - An allreduce of the CPU that goes over the levels takes the tracks in turn. A track carries one batch at
-//   a time. All members count the same batches, so that a batch has the same track on all of them.
-// - All other batches (also those that a joined member skips) wait until every track is idle, run alone, on
-//   the first track, and no batch starts while they run.
-// - Batches start in the order of orders. They may end in any order.
+// - An allreduce of the CPU that goes over the levels takes the executors in turn. An executor carries one
+//   batch at a time. All members count the same batches, so that a batch has the same executor on all of
+//   them.
+// - Every other batch (also one that a joined member skips) runs alone, on the first executor. It waits until
+//   all executors are idle, and no batch starts while it runs.
+// - Batches start in the sequence of their orders. They may end in any order.
 // So each fabric gets the same calls in the same order on all members, and the members need not agree on
-// anything else. A fabric without levels has one track, on which each batch runs alone.
+// anything else. A fabric without levels has one executor, on which each batch runs alone.
 //
 // The lane decides when a batch is prepared, started and over. Its parts do the rest:
 //   LaneSchedule   queues what a schedule lock lets begin without an order
 //   BatchQueue     holds the batches that were ordered
-//   Tracks         choose the track of a batch, and have a BatchExecutor each, which carries it out
+//   LaneExecutors  choose the executor of a batch, which carries it out (BatchExecutor)
 //   GpuWatch       keeps the batches that a device has not done
 //   LaneRecorder   counts, and tells the timeline
 //   LaneWaker      wakes the threads that sleep for the lane
@@ -35,12 +36,12 @@
 #include "execute/batch_queue.h"
 #include "execute/completer.h"
 #include "execute/gpu_watch.h"
+#include "execute/lane_executors.h"
 #include "execute/lane_options.h"
 #include "execute/lane_recorder.h"
 #include "execute/lane_schedule.h"
 #include "execute/lane_waker.h"
 #include "execute/progress_token.h"
-#include "execute/tracks.h"
 #include "negotiate/participant.h"
 #include "submit/table.h"
 #include "timeline/timeline.h"
@@ -57,12 +58,12 @@ class Lane {
     std::function<void(wire::Stuck)> stuck;
     // Another error ended the batch: communication is over.
     std::function<void(wire::Abort)> fault;
-    // Wakes the negotiator: the schedule is to end, or left work to negotiate (LaneSchedule).
+    // Wakes the negotiator: the schedule has to end, or has left submissions to negotiate (LaneSchedule).
     std::function<void()> wake_negotiator{};
   };
 
-  // Makes a track for each fabric. `completer`, `timeline` and `abort` outlive the lane.
-  Lane(LaneId id, TrackFabrics fabrics, Completer& completer, timeline::Timeline& timeline,
+  // Makes an executor for each fabric. `completer`, `timeline` and `abort` outlive the lane.
+  Lane(LaneId id, LaneFabrics fabrics, Completer& completer, timeline::Timeline& timeline,
        const AbortToken& abort, const LaneOptions& options, Faults faults);
   ~Lane();
 
@@ -70,12 +71,12 @@ class Lane {
   [[nodiscard]] const Group& group() const { return group_; }
   // Returns the number of members of each level, as in compress::Technique::state_bytes(), of the fabric for
   // memory of this kind. Any thread.
-  [[nodiscard]] const std::vector<int>& levels(DeviceType device) const {
-    return device == DeviceType::kGpu ? gpu_levels_ : levels_;
+  [[nodiscard]] const std::vector<int>& level_sizes(DeviceType device) const {
+    return device == DeviceType::kGpu ? gpu_level_sizes_ : level_sizes_;
   }
-  // Returns the first track's fabric. Any thread may call the functions of it that Tracks::first() names. Not
-  // after close_fabrics().
-  [[nodiscard]] const collective::Fabric& fabric() const { return tracks_.first().fabric(); }
+  // Returns the first executor's fabric. Any thread may call the functions of it that LaneExecutors::first()
+  // names. Not after close_fabrics().
+  [[nodiscard]] const collective::Fabric& fabric() const { return executors_.first().fabric(); }
   // Frees the fabrics when the lane has no work and none will come. The thread that frees fabrics calls it;
   // other threads may keep the lane, and step() it. Later calls do nothing.
   void close_fabrics();
@@ -92,12 +93,12 @@ class Lane {
 
   // Queues an order's operations. Wakes no thread: the caller may step the lane itself. Only the holder of
   // the negotiation token calls it, in the sequence of orders.
-  void enqueue(std::uint64_t sequence, const negotiate::Execution& execution) {
-    queue_.enqueue(sequence, execution);
+  void enqueue(std::uint64_t sequence, const negotiate::OrderedOperation& ordered) {
+    queue_.enqueue(sequence, ordered);
   }
   // Moves the lane on. Never blocks. False: nothing moved. Only the holder of the lane's token calls it.
   bool step();
-  // Returns how to pass the time until the next step, after one in which nothing moved. wake() ends it. Only
+  // Returns the pause until the next step, after a step in which nothing moved. wake() ends the pause. Only
   // the holder of the lane's token calls it; it may take the nap without the token.
   [[nodiscard]] Nap idle(Backoff& backoff);
 
@@ -151,9 +152,9 @@ class Lane {
   ProgressToken token_;
   std::atomic<bool> unreported_{false};
 
-  Tracks tracks_;  // only the holder of the token uses them, but for fabric()
+  LaneExecutors executors_;  // only the holder of the token uses them, but for fabric()
   const Group group_;
-  const std::vector<int> levels_, gpu_levels_;
+  const std::vector<int> level_sizes_, gpu_level_sizes_;
   const RegionMaker make_region_;
   LaneWaker waker_;
   submit::TensorTable table_;

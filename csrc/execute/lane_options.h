@@ -26,14 +26,15 @@ struct LaneOptions {
   std::size_t fusion_threshold = 0;
   bool schedule_lock = false;    // allow schedule locks, where the fabric has announcements
   std::optional<LaneGpu> gpu{};  // nothing: the caller submits no tensor on a GPU
-  // The lane's own Tracks set it: so many calls may share the links, and each may take as much longer.
+  // The lane sets it (LaneExecutors): the number of calls that may share the links. Each may take that many
+  // times as long.
   std::size_t calls_at_once = 1;
 
   // Returns the time that one call may take besides its transfer. On a device that time includes the work
   // that the program has enqueued before the call, such as the rest of backward, here and at the peers. No
   // rank knows how long that takes, so a device gets ten times the limit: more than a step takes, but not for
   // ever.
-  [[nodiscard]] Duration patience(bool on_gpu) const { return progress_timeout * (on_gpu ? 10 : 1); }
+  [[nodiscard]] Duration call_timeout(bool on_gpu) const { return progress_timeout * (on_gpu ? 10 : 1); }
 };
 
 }  // namespace roundelay::execute

@@ -12,13 +12,13 @@ void LevelRecorder::busy(std::size_t level, std::string_view stages, TimePoint b
 }
 
 collective::LevelObserver* LaneRecorder::level_observer(const Batch& batch) {
-  return timeline_.enabled() && !batch.on_gpu() ? &by_track_[batch.track] : nullptr;
+  return timeline_.enabled() && !batch.on_gpu() ? &by_executor_[batch.executor] : nullptr;
 }
 
 void LaneRecorder::record(const Batch& batch) {
-  if (batch.pieces.empty()) return;
+  if (batch.tensors.empty()) return;
   const std::size_t bytes = batch.bytes();
-  const auto tensors = static_cast<std::uint32_t>(batch.pieces.size());
+  const auto tensors = static_cast<std::uint32_t>(batch.tensors.size());
   counters_.operations += 1;
   counters_.tensors += tensors;
   counters_.bytes += static_cast<std::int64_t>(bytes);
@@ -46,7 +46,7 @@ void LaneRecorder::name_algorithm(const Batch& batch) {
 
 timeline::Row LaneRecorder::row_of(const Batch& batch) {
   if (batch.on_gpu()) return timeline::Row::kEnqueue;
-  return batch.track == 0 ? timeline::Row::kCollective : timeline::Row::kSecondCollective;
+  return batch.executor == 0 ? timeline::Row::kCollective : timeline::Row::kSecondCollective;
 }
 
 void LaneRecorder::record_work(std::string_view name, TimePoint begin) {
@@ -66,10 +66,10 @@ void LaneRecorder::record_copy(const Batch& batch, std::string_view what, TimePo
 void LaneRecorder::record_collective(const Batch& batch, timeline::Row row, TimePoint begin, TimePoint end) {
   timeline::CollectiveSpan span{.row = row,
                                 .operation = batch.request().operation,
-                                .dtype = batch.pieces.front().dtype(),
+                                .dtype = batch.tensors.front().dtype(),
                                 .order = batch.sequence,
                                 .index = batch.index,
-                                .tensors = static_cast<std::uint32_t>(batch.pieces.size()),
+                                .tensors = static_cast<std::uint32_t>(batch.tensors.size()),
                                 .bytes = batch.bytes(),
                                 .names = {},
                                 .algorithm = batch.algorithm,
@@ -85,7 +85,7 @@ void LaneRecorder::record_collective(const Batch& batch, timeline::Row row, Time
 }
 
 void LaneRecorder::record_on_device(const Batch& batch, gpu::DeviceClock& clock) {
-  if (!batch.device_ended.point || batch.pieces.empty()) return;
+  if (!batch.device_ended.point || batch.tensors.empty()) return;
   const auto span = clock.between(batch.device_began, batch.device_ended);
   if (span) record_collective(batch, timeline::Row::kGpu, span->begin, span->end);
 }

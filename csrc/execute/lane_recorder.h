@@ -1,4 +1,4 @@
-// Counts the operations of a lane, and tells the timeline of them.
+// Counts the operations of a lane, and records them in the timeline.
 #pragma once
 
 #include <array>
@@ -49,7 +49,7 @@ struct LaneCounters {
   }
 };
 
-// Records when the calls of one track were busy inside the nodes and between them.
+// Records when the calls of one executor were busy inside the nodes and between them.
 class LevelRecorder final : public collective::LevelObserver {
  public:
   LevelRecorder(timeline::Timeline& timeline, timeline::Row inside, timeline::Row between)
@@ -67,7 +67,7 @@ class LaneRecorder {
   using CountersOfFabrics = std::vector<std::shared_ptr<const collective::FabricCounters>>;
 
   // `timeline` outlives the recorder. `fabric_counters`: the counters of the lane's fabrics.
-  // `names_algorithms`: this member logs the algorithms, as they are alike on all members.
+  // `names_algorithms`: this member logs the algorithms. One member does, because all use the same ones.
   LaneRecorder(timeline::Timeline& timeline, CountersOfFabrics fabric_counters, bool names_algorithms)
       : timeline_(timeline),
         fabric_counters_(std::move(fabric_counters)),
@@ -92,7 +92,7 @@ class LaneRecorder {
   void record(const Batch& batch);
   // Records when the device carried out a batch on a GPU that is complete.
   void record_on_device(const Batch& batch, gpu::DeviceClock& clock);
-  // Counts an operation that a schedule brought.
+  // Counts an operation that began by a locked schedule.
   void count_scheduled() { ++counters_.locked_operations; }
 
   [[nodiscard]] const LaneCounters& counters() const { return counters_; }
@@ -110,7 +110,7 @@ class LaneRecorder {
   const bool names_algorithms_;
   std::set<std::tuple<Operation, int, std::string>> named_;
   LaneCounters counters_;
-  std::array<LevelRecorder, kTracks> by_track_{
+  std::array<LevelRecorder, kExecutors> by_executor_{
       LevelRecorder(timeline_, timeline::Row::kInside, timeline::Row::kBetween),
       LevelRecorder(timeline_, timeline::Row::kSecondInside, timeline::Row::kSecondBetween)};
 };

@@ -48,10 +48,10 @@ void LaneSchedule::run(lock::Entered entered) {
     return;
   }
   recorder_.count_scheduled();
-  negotiate::Execution execution;
-  execution.names = std::move(entered.names);
-  execution.agreed = std::move(entered.agreed);
-  queue_.enqueue(sequence_, execution);
+  negotiate::OrderedOperation ordered;
+  ordered.names = std::move(entered.names);
+  ordered.agreed = std::move(entered.agreed);
+  queue_.enqueue(sequence_, ordered);
 }
 
 Nap LaneSchedule::driver_nap() {

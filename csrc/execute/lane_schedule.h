@@ -23,7 +23,8 @@ class LaneSchedule {
  public:
   // The calls by which it reports to the control plane. None may block.
   struct Reports {
-    // The schedule is to end, or left work to negotiate. enter(), driver_nap() and sleep() call it.
+    // The schedule has to end, or has left submissions to negotiate. enter(), driver_nap() and sleep() call
+    // it.
     std::function<void()> wake_negotiator;
     // The members' cells are broken: communication is over. enter() or end() call it, once at most.
     std::function<void(const Status& why)> fault;
@@ -48,8 +49,8 @@ class LaneSchedule {
   // lane's token calls it.
   bool enter() EXCLUDES(entering_);
 
-  // Returns how the holder of the lane's token sleeps until all members have announced the next operation. No
-  // pause if they have, or if the schedule is no longer open. Call it while open().
+  // Returns the sleep of the holder of the lane's token until all members have announced the next operation.
+  // No pause if they have, or if the schedule is no longer open. Call it while open().
   [[nodiscard]] Nap driver_nap();
   // Sleeps until all members have announced the next operation, LaneWaker::wake() or the deadline. Returns
   // at once if the queue has work or there is no schedule. Only the lane's thread calls it.

@@ -38,8 +38,8 @@ class TechniqueWorkspace final : public compress::Workspace {
 
  private:
   DeviceBuffers& buffers_;
-  std::vector<Scratch> scratch_;  // the piece that a technique asks for first comes first
-  std::size_t used_ = 0;          // pieces of `scratch_`
+  std::vector<Scratch> scratch_;  // in the order in which a technique asks for it
+  std::size_t used_ = 0;          // how many of `scratch_` the technique has
   LaneRecorder* recorder_ = nullptr;
   std::string_view span_{};  // the name of the current span; empty: there is none
   TimePoint began_{};

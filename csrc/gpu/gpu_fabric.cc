@@ -16,14 +16,14 @@ namespace roundelay::gpu {
 
 using collective::Call;
 using collective::Fabric;
-using collective::Pending;
+using collective::PendingCall;
 
 // The first call. Before it starts the call itself, the members exchange GPU infos, make NCCL's communicator
 // or try MPI, and tell each other whether that succeeded everywhere.
-class GpuFabric::CommunicatorSetup final : public Pending {
+class GpuFabric::CommunicatorSetup final : public PendingCall {
  public:
   CommunicatorSetup(GpuFabric& fabric, const Call& call)
-      : fabric_(fabric), call_(call), deadline_(Deadline::after(fabric.options_.patience)) {}
+      : fabric_(fabric), call_(call), deadline_(Deadline::after(fabric.options_.timeout)) {}
   ~CommunicatorSetup() override {
     current_.reset();  // a call that is dropped before its end poisons its fabric
     if (step_ == Setup::kCall || !fabric_.cpu_.poisoned()) return;
@@ -134,7 +134,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     const int self = fabric_.group().index, size = fabric_.group().size();
     votes_ = {late_ ? size + self : failure_.ok() ? 2 * size : self};
     // Others may wait as long for a peer.
-    const Deadline deadline = Deadline::after(2 * fabric_.options_.patience);
+    const Deadline deadline = Deadline::after(2 * fabric_.options_.timeout);
     ROUNDELAY_RETURN_IF_ERROR(start(
         fabric_.cpu_,
         collective::AllreduceCall{cpu_options(deadline),
@@ -189,7 +189,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
   const Call call_;
   const Deadline deadline_;
   Setup step_ = Setup::kIntroduce;
-  std::unique_ptr<Pending> current_;
+  std::unique_ptr<PendingCall> current_;
   std::vector<std::byte> mine_, gpu_infos_;
   std::unique_ptr<platform::NcclCommunicator> communicator_;
   FabricPtr over_mpi_;                            // being tried; null: NCCL's communicator is made
@@ -215,7 +215,7 @@ GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOp
       cpu_(cpu),
       options_(std::move(options)),
       counters_(std::move(counters)),
-      levels_(levels_of(cpu, options_.wish)) {}
+      levels_(level_fabrics_of(cpu, options_.wish)) {}
 
 GpuFabric::~GpuFabric() = default;
 
@@ -267,7 +267,7 @@ Result<GpuFabric::FabricPtr> GpuFabric::over_mpi() {
                                          .counters = counters_});
 }
 
-Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
+Result<std::unique_ptr<PendingCall>> GpuFabric::start(const Call& call) {
   if (group().size() == 1) {
     ROUNDELAY_RETURN_IF_ERROR(collective::enqueue_single(call, *parts_.runtime, *parts_.kernels, device_));
     return collective::finished_call();
@@ -277,7 +277,7 @@ Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
   if (!collective::options_of(call).absent.empty()) return staged_->start(call);
   auto setup = std::make_unique<CommunicatorSetup>(*this, call);
   ROUNDELAY_RETURN_IF_ERROR(setup->begin());
-  return std::unique_ptr<Pending>(std::move(setup));
+  return std::unique_ptr<PendingCall>(std::move(setup));
 }
 
 std::string_view GpuFabric::name() const { return chosen_ == nullptr ? "gpu" : chosen_->name(); }
@@ -286,7 +286,9 @@ bool GpuFabric::poisoned() const {
   return cpu_.poisoned() || (staged_ && staged_->poisoned()) || (faster_ && faster_->poisoned());
 }
 
-std::span<Fabric* const> GpuFabric::levels() { return chosen_ == nullptr ? flat() : chosen_->levels(); }
+std::span<Fabric* const> GpuFabric::level_fabrics() {
+  return chosen_ == nullptr ? flat() : chosen_->level_fabrics();
+}
 
 Status GpuFabric::health() {
   return chosen_ == nullptr ? Status{} : chosen_->capabilities().device->health();

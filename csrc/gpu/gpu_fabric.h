@@ -21,19 +21,19 @@
 
 namespace roundelay::gpu {
 
-// Cuts allreduces for levels. The shards are larger than the CPU's: NCCL inside the nodes is far faster
-// than the wire between them, and the staged fabric there cuts a call itself and keeps its pipeline full
-// within one call only. So most tensors cross in one call, with one more queued after it. The bound lets the
-// nodes work on the rest of a tensor while the wire carries a part.
+// Cuts allreduces for levels. The shards are larger than the CPU's: NCCL inside the nodes is far faster than
+// the links between them, and the staged fabric there cuts a call itself and keeps its pipeline full within
+// one call only. So most tensors cross in one call, with one more queued after it. The bound lets the nodes
+// work on the rest of a tensor while the links carry a part.
 inline constexpr collective::LevelsCut kGpuCut{.shard_bytes = 4 * collective::kStagedPieceBytes,
                                                .most_across = 2};
 
 struct GpuFabricOptions {
   GpuFabricWish wish = GpuFabricWish::kAuto;
-  bool may_share = false;                        // the user wants several ranks on one GPU
-  Duration patience = std::chrono::seconds(30);  // all members make the communicator within this time
-  std::string node{};                            // node_id() of bootstrap/rank_info.h
-  collective::LevelsCut cut = kGpuCut;           // cuts allreduces that go over levels
+  bool may_share = false;                       // the user wants several ranks on one GPU
+  Duration timeout = std::chrono::seconds(30);  // all members make the communicator within this time
+  std::string node{};                           // node_id() of bootstrap/rank_info.h
+  collective::LevelsCut cut = kGpuCut;          // cuts allreduces that go over levels
   // The wish kMpi needs it. The fabric takes its state. Null: there is no backend, so no MPI.
   std::shared_ptr<collective::DeviceMedium> medium{};
 };
@@ -50,15 +50,16 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
 
   [[nodiscard]] std::string_view name() const override;  // "gpu" until the members have chosen
   [[nodiscard]] const Group& group() const override { return cpu_.group(); }
-  Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override;
+  Result<std::unique_ptr<collective::PendingCall>> start(const collective::Call& call) override;
   [[nodiscard]] bool any_thread() const override { return cpu_.any_thread(); }
   [[nodiscard]] bool poisoned() const override;
   // Returns true if no call leaves work on the device that waits for a peer: the members have chosen host
   // memory or MPI, where only the host waits. False before they have chosen.
   [[nodiscard]] bool device_never_waits() const { return chosen_ != nullptr && !nccl_; }
   // Returns the levels of the fabric that the members have chosen; only itself before that.
-  [[nodiscard]] std::span<collective::Fabric* const> levels() override;
-  // Returns false if levels() will have more than itself when the members have chosen. Equal on all members.
+  [[nodiscard]] std::span<collective::Fabric* const> level_fabrics() override;
+  // Returns false if level_fabrics() will have more than itself when the members have chosen. Equal on all
+  // members.
   [[nodiscard]] bool knows_levels() const { return levels_.empty() || chosen_ != nullptr; }
 
  private:

@@ -10,15 +10,16 @@
 namespace roundelay::gpu {
 
 // Returns the levels that GpuFabric takes over from the CPU's fabric; empty: none.
-[[nodiscard]] inline std::span<collective::Fabric* const> levels_of(collective::Fabric& cpu,
-                                                                    GpuFabricWish wish) {
-  if (wish != GpuFabricWish::kTwoLevel || cpu.levels().size() < 2) return {};
-  return cpu.levels();
+[[nodiscard]] inline std::span<collective::Fabric* const> level_fabrics_of(collective::Fabric& cpu,
+                                                                           GpuFabricWish wish) {
+  if (wish != GpuFabricWish::kTwoLevel || cpu.level_fabrics().size() < 2) return {};
+  return cpu.level_fabrics();
 }
 
 // Returns the collective::level_sizes() of the fabric that the members choose.
 [[nodiscard]] inline std::vector<int> gpu_level_sizes(collective::Fabric& cpu, GpuFabricWish wish) {
-  if (cpu.levels().size() < 2 || !levels_of(cpu, wish).empty()) return collective::level_sizes(cpu);
+  if (cpu.level_fabrics().size() < 2 || !level_fabrics_of(cpu, wish).empty())
+    return collective::level_sizes(cpu);
   return {1, cpu.group().size()};
 }
 

@@ -1,5 +1,5 @@
-// This rank's side of the order in which all process sets use a GPU (negotiate/gpu_order.h). A lane enqueues
-// an operation when its turn has come: all operations with lower tickets are enqueued.
+// This rank's side of the order in which process sets use a GPU (negotiate/gpu_order.h). A lane enqueues an
+// operation when its turn has come: all operations with lower tickets are enqueued.
 #pragma once
 
 #include <atomic>

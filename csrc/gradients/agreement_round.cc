@@ -27,18 +27,18 @@ std::string pack(const RoundValues& values) {
 }
 
 RoundValues unpack(const RoundShape& shape, std::string_view packed) {
-  const auto take = [&](std::size_t bytes) {
+  const auto next_bytes = [&](std::size_t bytes) {
     const std::string_view part = packed.substr(0, bytes);
     packed.remove_prefix(part.size());
     return std::string(part);
   };
   RoundValues values;
-  values.compared = take(kComparedBytes);
-  values.final = take(1) != std::string(1, '\0');
-  values.busy = take(1) != std::string(1, '\0');
-  values.submitted = take(shape.groups);
-  values.kinds = take(shape.gradients);
-  values.wanted = take(shape.gradients);
+  values.compared = next_bytes(kComparedBytes);
+  values.final = next_bytes(1) != std::string(1, '\0');
+  values.busy = next_bytes(1) != std::string(1, '\0');
+  values.submitted = next_bytes(shape.groups);
+  values.kinds = next_bytes(shape.gradients);
+  values.wanted = next_bytes(shape.gradients);
   values.policy = packed;
   return values;
 }

@@ -1,4 +1,4 @@
-// What the ranks agree on at the end of a backward, and in step(). Pure.
+// The values on which the ranks agree at the end of a backward, and in step(). Pure.
 #pragma once
 
 #include <cstddef>

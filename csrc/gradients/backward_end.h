@@ -32,7 +32,7 @@ class Listener {
   [[nodiscard]] virtual Status end_round() = 0;
 };
 
-// What autograd's engine and Python do for BackwardEnd. The bindings give it once.
+// The functions of autograd's engine and of Python that BackwardEnd calls. The bindings set them once.
 struct Engine {
   void (*queue)() = nullptr;    // makes the engine call ended() at the end of the running backward
   void (*pass_on)() = nullptr;  // calls queue() in the outer backward; its node is the current one. May throw
@@ -50,7 +50,7 @@ class BackwardEnd {
   // Ends the backward: the engine calls it. Errors: the first one of the listeners, which are all waited for.
   // Throws what a listener throws.
   [[nodiscard]] Status ended();
-  // Returns the time since the process began from backwards' first gradients to their ends.
+  // Returns the sum of the times of all backwards of this process, each from its first gradient to its end.
   [[nodiscard]] Duration total() const { return total_; }
 
  private:

@@ -66,7 +66,7 @@ Status Bucket::submit_in_pool() {
     drop_results();
     return prepared;
   }
-  turn_ = pool_->next_turn();
+  number_in_step_ = pool_->count_submission();
   const Result<complete::Handle> handle =
       pool_->allreduce(range_, next_name(name()), rule().reduction, true, technique_.next());
   if (!handle.ok()) {
@@ -98,7 +98,7 @@ Status Bucket::prepare(Gradient& gradient) {
     ROUNDELAY_RETURN_IF_ERROR(pool_->write(slot.entry, {}));
     return pool_->result(slot.entry, {}).status();
   }
-  const Result<at::Tensor> contribution = gradient.take(parameter);
+  const Result<at::Tensor> contribution = gradient.take_contribution(parameter);
   if (!contribution.ok()) return contribution.status();
   ROUNDELAY_RETURN_IF_ERROR(take_in(gradient, parameter));
   slot.taken.reset();
@@ -131,7 +131,7 @@ Status Bucket::set_technique(std::string_view text) {
   const std::optional<DType> dtype = adapter::dtype_of(range_.type);
   if (!dtype) return Status::invalid("bucket '" + name() + "' has a dtype that the core cannot reduce");
   BucketElements elements{pool_->device(), *dtype, range_.count(), slices()};
-  const Result<std::vector<int>> levels = pool_->levels();
+  const Result<std::vector<int>> levels = pool_->level_sizes();
   if (!levels.ok()) return levels.status();
   ROUNDELAY_RETURN_IF_ERROR(technique_.choose(text, std::move(elements), *levels));
   return technique_state().status();
@@ -167,7 +167,7 @@ std::vector<compress::Slice> Bucket::slices() const {
 }
 
 std::optional<compress::SentChunks> Bucket::sent() const {
-  return turn_ > 0 && operations() == 1 ? technique_.sent() : std::nullopt;
+  return number_in_step_ > 0 && operations() == 1 ? technique_.sent() : std::nullopt;
 }
 
 Status Bucket::finish() {
@@ -224,7 +224,7 @@ void Bucket::drop_results() {
 void Bucket::new_step() {
   GradientGroup::new_step();
   for (Slot& slot : slots_) slot.taken.reset();
-  turn_ = 0;
+  number_in_step_ = 0;
 }
 
 }  // namespace roundelay::gradients

@@ -50,7 +50,7 @@ class Bucket final : public GradientGroup {
 
   // Chooses the technique that reduces the bucket from the next submit() on: TechniqueChoice::choose(). Call
   // it when all gradients were added. Errors: kUnavailable too if the bucket is in flight; those of
-  // Context::levels() and Accelerator::stream_for().
+  // Context::level_sizes() and Accelerator::stream_for().
   [[nodiscard]] Status set_technique(std::string_view text);
   // Returns TechniqueChoice::state(), for use in the current stream: the next submit() waits for that stream.
   // Undefined: there is none. Errors: those of Accelerator::stream_for.
@@ -65,8 +65,8 @@ class Bucket final : public GradientGroup {
 
   // Returns the position of the bucket among those of the pool that were submitted in this step, from 1 on;
   // 0: it was not.
-  [[nodiscard]] int turn() const { return turn_; }
-  // Resets turn(), too.
+  [[nodiscard]] int number_in_step() const { return number_in_step_; }
+  // Resets number_in_step(), too.
   void new_step() override;
   // Returns what the technique has sent in this step's only operation in the pool. Nothing: there was none,
   // or the technique has no chunks.
@@ -95,7 +95,7 @@ class Bucket final : public GradientGroup {
   PoolRange range_;
   TechniqueChoice technique_;
   std::optional<SharedOperation> in_flight_;
-  int turn_ = 0;
+  int number_in_step_ = 0;
 };
 
 }  // namespace roundelay::gradients

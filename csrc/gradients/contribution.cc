@@ -21,7 +21,7 @@ at::Tensor no_entries(const at::Tensor& parameter, std::int64_t dimensions) {
 }  // namespace
 
 Result<at::Tensor> dense_contribution(Gradient& gradient, const at::Tensor& parameter) {
-  const Result<at::Tensor> taken = gradient.take(parameter);
+  const Result<at::Tensor> taken = gradient.take_contribution(parameter);
   if (!taken.ok()) return taken.status();
   if (!taken->defined()) return at::zeros_like(parameter);
   at::Tensor dense = taken->layout() == at::kStrided ? *taken : taken->to_dense();
@@ -31,7 +31,7 @@ Result<at::Tensor> dense_contribution(Gradient& gradient, const at::Tensor& para
 
 Result<at::Tensor> sparse_contribution(Gradient& gradient, const at::Tensor& parameter,
                                        std::int64_t dimensions) {
-  const Result<at::Tensor> taken = gradient.take(parameter);
+  const Result<at::Tensor> taken = gradient.take_contribution(parameter);
   if (!taken.ok()) return taken.status();
   if (!taken->defined()) return no_entries(parameter, dimensions);
   const at::Tensor sparse = taken->layout() == at::kStrided ? taken->detach().to_sparse(dimensions) : *taken;

@@ -10,11 +10,12 @@
 
 namespace roundelay::gradients {
 
-// Callers hold the GIL. `parameter` is the gradient's, and exists. Errors: those of Gradient::take().
+// Callers hold the GIL. `parameter` is the gradient's, and exists. Errors: those of
+// Gradient::take_contribution().
 
 // Returns `.grad`, made dense, which is in flight then; zeros like the parameter if there is none.
 Result<at::Tensor> dense_contribution(Gradient& gradient, const at::Tensor& parameter);
-// Returns `.grad` as a tensor that is sparse in so many dimensions; an empty one if there is none.
+// Returns `.grad` as a tensor that is sparse in `dimensions` dimensions; an empty one if there is none.
 Result<at::Tensor> sparse_contribution(Gradient& gradient, const at::Tensor& parameter,
                                        std::int64_t dimensions);
 

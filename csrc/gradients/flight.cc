@@ -28,21 +28,21 @@ Result<std::unique_ptr<DenseFlight>> DenseFlight::make(const at::Tensor& gradien
   std::unique_ptr<DenseFlight> flight(new DenseFlight(gradient, rule));
   const at::Tensor plain = gradient.detach();
   if (rule.compressor) {
-    flight->wire_ = rule.compressor->compress(plain);
-  } else if (rule.wire && plain.is_complex()) {
+    flight->compressed_ = rule.compressor->compress(plain);
+  } else if (rule.wire_type && plain.is_complex()) {
     return Status::invalid(std::string("a gradient of ") + c10::toString(plain.scalar_type()) +
                            " cannot travel in a half type: leave the compression out");
-  } else if (rule.wire && (plain.scalar_type() == at::kFloat || plain.scalar_type() == at::kDouble)) {
-    flight->wire_.tensor = plain.to(*rule.wire);
+  } else if (rule.wire_type && (plain.scalar_type() == at::kFloat || plain.scalar_type() == at::kDouble)) {
+    flight->compressed_.tensor = plain.to(*rule.wire_type);
   } else {
-    flight->wire_.tensor = plain;
+    flight->compressed_.tensor = plain;
   }
   return flight;
 }
 
 at::Tensor DenseFlight::result() {
   const at::Tensor plain = gradient_.detach();
-  const at::Tensor result = rule_.compressor ? rule_.compressor->decompress(wire_) : wire_.tensor;
+  const at::Tensor result = rule_.compressor ? rule_.compressor->decompress(compressed_) : compressed_.tensor;
   if (!same_memory(result, plain)) plain.copy_(result);
   return gradient_;
 }

@@ -37,14 +37,14 @@ class Flight {
   virtual void drop() = 0;
 };
 
-// A dense gradient, which comes into the tensor that it was.
+// A dense gradient. Its result is copied into the gradient's own tensor.
 class DenseFlight final : public Flight {
  public:
   // Compresses `gradient` by the rule. Errors: kInvalidArgument (a complex tensor cannot be cast).
   static Result<std::unique_ptr<DenseFlight>> make(const at::Tensor& gradient, const Rule& rule);
 
   // Returns the tensor that is reduced in place.
-  [[nodiscard]] const at::Tensor& wire() const { return wire_.tensor; }
+  [[nodiscard]] const at::Tensor& compressed() const { return compressed_.tensor; }
   void submitted(std::shared_ptr<SharedOperation> operation) { operation_ = std::move(operation); }
   [[nodiscard]] Status wait() override { return operation_->wait(); }
   at::Tensor result() override;
@@ -55,7 +55,7 @@ class DenseFlight final : public Flight {
 
   const at::Tensor gradient_;
   const Rule& rule_;  // the group's
-  Compressor::Compressed wire_;
+  Compressor::Compressed compressed_;
   std::shared_ptr<SharedOperation> operation_;
 };
 

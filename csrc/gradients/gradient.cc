@@ -62,7 +62,7 @@ Status Gradient::set_aside(const at::Tensor& parameter) {
   return {};
 }
 
-Result<at::Tensor> Gradient::take(const at::Tensor& parameter) {
+Result<at::Tensor> Gradient::take_contribution(const at::Tensor& parameter) {
   if (state_ == GradientState::kReduced) ROUNDELAY_RETURN_IF_ERROR(set_aside(parameter));
   passes_ = 0;
   return local(parameter);

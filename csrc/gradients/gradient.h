@@ -81,7 +81,7 @@ class Gradient {
   void set_sparse(bool sparse) { sparse_ = sparse; }
   // Takes this rank's contribution out of `.grad` for a reduction. Undefined if there is none. Errors: as
   // expect().
-  [[nodiscard]] Result<at::Tensor> take(const at::Tensor& parameter);
+  [[nodiscard]] Result<at::Tensor> take_contribution(const at::Tensor& parameter);
   // Makes `tensor`, which an operation will reduce, `.grad`. The parameter exists.
   void send(const at::Tensor& parameter, const at::Tensor& tensor);
   // Counts an operation that was submitted. complete() follows when it is over, or new_step() after a

@@ -127,7 +127,7 @@ Status GradientGroup::submit_dense(const Chosen& chosen, const std::string& name
     if (!dense.ok()) return dense.status();
     auto flight = DenseFlight::make(*dense, rule());
     if (!flight.ok()) return flight.status();
-    const c10::Device device = (*flight)->wire().device();
+    const c10::Device device = (*flight)->compressed().device();
     auto part =
         std::find_if(parts.begin(), parts.end(), [&](const OnDevice& one) { return one.device == device; });
     if (part == parts.end()) part = parts.insert(part, OnDevice{device, {}, {}});
@@ -139,13 +139,13 @@ Status GradientGroup::submit_dense(const Chosen& chosen, const std::string& name
 }
 
 Status GradientGroup::submit_on_one_device(OnDevice& part, const std::string& name) {
-  std::vector<at::Tensor> wires;
-  wires.reserve(part.flights.size());
-  for (const auto& flight : part.flights) wires.push_back(flight->wire());
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(part.flights.size());
+  for (const auto& flight : part.flights) tensors.push_back(flight->compressed());
   auto request =
       adapter::request_of(Operation::kAllreduce, next_name(name), rule().reduction, rule().process_set);
   if (!request.ok()) return request.status();
-  auto operand = adapter::Operand::make(wires, wires, request->name, adapter::accelerator());
+  auto operand = adapter::Operand::make(tensors, tensors, request->name, adapter::accelerator());
   const Result<complete::Handle> handle =
       adapter::submit(std::move(operand), *std::move(request), {rule().process_set, false});
   if (!handle.ok()) return handle.status();

@@ -59,7 +59,7 @@ class GradientGroup {
   // so: the peers get the error, too), those of submit_all().
   [[nodiscard]] virtual Status arrived(Gradient& gradient, const at::Tensor& parameter);
   // Calls arrived() for gradients that should be ready and are not: they are wanted, and `.grad` has a
-  // contribution of at least so many backward passes. Errors: as arrived().
+  // contribution of at least `passes` backward passes. Errors: as arrived().
   [[nodiscard]] Status submit_overdue(int passes);
   // Submits the whole group, with zeros where this rank has no gradient. Errors: those of adapter::submit().
   [[nodiscard]] virtual Status submit_all();
@@ -77,7 +77,7 @@ class GradientGroup {
   // Lets all gradients begin anew. Call it after the optimizer's step, or zero_grad().
   virtual void new_step();
 
-  // What the ranks compare. Returns one Kind for each gradient, by index.
+  // Returns one Kind for each gradient, by index. The ranks compare them.
   [[nodiscard]] const std::vector<Kind>& kinds() const { return kinds_; }
   [[nodiscard]] bool any_ready() const { return ready_ > 0; }
   // Returns how often the group was full since the last take_filled() or new_step().

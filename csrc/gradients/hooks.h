@@ -1,5 +1,5 @@
-// What the hooks on an optimizer's parameters do. Autograd calls them hundreds of times in a step, with the
-// GIL. The functions may throw what Python throws.
+// The functions that the hooks on an optimizer's parameters call. Autograd calls the hooks hundreds of times
+// in a step, with the GIL. The functions may throw what Python throws.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,9 +14,9 @@
 
 namespace roundelay::gradients {
 
-// Runs before autograd adds to `.grad`. It is the parameter's own hook, as the graph's node is another one
-// after `.data` has got another dtype or device. Autograd calls it with an undefined gradient, too. Errors:
-// those of Gradient::expect().
+// Runs before autograd adds to `.grad`. It is the parameter's own hook and not one of the graph's node,
+// because autograd makes another node when `.data` gets another dtype or device. Autograd also calls it with
+// an undefined gradient. Errors: those of Gradient::expect().
 [[nodiscard]] Status before_accumulation(Gradient& gradient, const at::Tensor& incoming);
 
 // Runs after autograd has added to `.grad`, or had nothing to add. Errors: those of Reducer::arrived().
@@ -30,7 +30,7 @@ class GradientMarks final : public Listener, public std::enable_shared_from_this
   // Runs after autograd has added to `.grad`.
   void after_accumulation(Gradient& gradient, const at::Tensor& parameter);
 
-  // It waits for nobody.
+  // It waits for no other rank.
   [[nodiscard]] Order order() const override { return {-2, 0}; }
   bool backward_ended() override { return false; }
   [[nodiscard]] Status begin_round(bool /*final*/, bool /*alone*/) override { return {}; }

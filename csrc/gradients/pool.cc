@@ -25,7 +25,7 @@ PoolRange as_type(const PoolRange& range, at::ScalarType type) {
 }  // namespace
 
 GradientPool::GradientPool(RegionPtr region, c10::Device device, const std::optional<ResultMemory>& results)
-    : wire_(std::move(region), device), result_type_(results ? results->type : at::kFloat) {
+    : memory_(std::move(region), device), result_type_(results ? results->type : at::kFloat) {
   if (results) results_.emplace(results->region, device);
 }
 
@@ -56,17 +56,17 @@ Result<std::shared_ptr<GradientPool>> GradientPool::make(std::uint64_t key, std:
 }
 
 Result<std::size_t> GradientPool::add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {
-  ROUNDELAY_RETURN_IF_ERROR(wire_.check(offset, parameter, type));
+  ROUNDELAY_RETURN_IF_ERROR(memory_.check(offset, parameter, type));
   if (results_) {
     const PoolRange place = as_type({offset, 0, type}, result_type_);
     const Result<std::size_t> added = results_->add(place.offset, parameter, result_type_);
     if (!added.ok()) return added;
   }
-  return wire_.add(offset, parameter, type);
+  return memory_.add(offset, parameter, type);
 }
 
 void GradientPool::clear() {
-  wire_.clear();
+  memory_.clear();
   if (results_) results_->clear();
 }
 
@@ -76,20 +76,20 @@ Status GradientPool::wait_for_event() const {
 }
 
 Result<at::Tensor> GradientPool::fill(std::size_t index, const at::Tensor& gradient) {
-  if (wire_.is(index, gradient)) return gradient;
+  if (memory_.is(index, gradient)) return gradient;
   ROUNDELAY_RETURN_IF_ERROR(wait_for_event());
-  return wire_.fill(index, gradient);
+  return memory_.fill(index, gradient);
 }
 
 Status GradientPool::write(std::size_t index, const at::Tensor& gradient) {
-  if (wire_.is(index, gradient)) return {};
+  if (memory_.is(index, gradient)) return {};
   ROUNDELAY_RETURN_IF_ERROR(wait_for_event());
-  wire_.write(index, gradient);
+  memory_.write(index, gradient);
   return {};
 }
 
 Result<at::Tensor> GradientPool::result(std::size_t index, const at::Tensor& before) {
-  PoolMemory& memory = results_ ? *results_ : wire_;
+  PoolMemory& memory = results_ ? *results_ : memory_;
   if (memory.is(index, before)) return before;
   ROUNDELAY_RETURN_IF_ERROR(wait_for_event());
   return memory.renew(index);
@@ -99,7 +99,7 @@ void GradientPool::restore(std::size_t index) {
   if (!results_) return;
   const c10::InferenceMode normal(false);
   const at::NoGradGuard no_grad;  // the other guard turns gradients on
-  results_->elements(results_->range(index)).copy_(wire_.elements(wire_.range(index)));
+  results_->elements(results_->range(index)).copy_(memory_.elements(memory_.range(index)));
 }
 
 void GradientPool::trim() const {
@@ -120,7 +120,7 @@ Status GradientPool::record_event() {
 }
 
 std::int64_t GradientPool::moved_out() const {
-  return wire_.moved_out() + (results_ ? results_->moved_out() : 0);
+  return memory_.moved_out() + (results_ ? results_->moved_out() : 0);
 }
 
 Result<complete::Handle> GradientPool::allreduce(const PoolRange& range, const std::string& name,
@@ -138,22 +138,22 @@ Result<complete::Handle> GradientPool::allreduce(const PoolRange& range, const s
                          *std::move(request), {process_set_, false}, {}, technique.technique);
 }
 
-Result<std::vector<int>> GradientPool::levels() const {
+Result<std::vector<int>> GradientPool::level_sizes() const {
   const auto context = adapter::current_context();
   if (!context.ok()) return context.status();
-  return (*context)->levels(process_set_, device().is_cpu() ? DeviceType::kCpu : DeviceType::kGpu);
+  return (*context)->level_sizes(process_set_, device().is_cpu() ? DeviceType::kCpu : DeviceType::kGpu);
 }
 
 Result<adapter::OperandPtr> GradientPool::operand(const PoolRange& range, bool cast_back) const {
   const bool casts = results_ && cast_back;
   const PoolRange results = casts ? as_type(range, result_type_) : range;
-  const PoolMemory& memory = casts ? *results_ : wire_;
-  if (!wire_.contains(range.offset, range.bytes) || !memory.contains(results.offset, results.bytes))
+  const PoolMemory& memory = casts ? *results_ : memory_;
+  if (!memory_.contains(range.offset, range.bytes) || !memory.contains(results.offset, results.bytes))
     return Status::invalid("a bucket must lie within its gradient pool");
   auto stream = adapter::accelerator().stream_for(device(), "a gradient pool");
   if (!stream.ok()) return stream.status();
-  const at::Tensor sent = wire_.elements(range);
-  return adapter::Operand::make_in_place(sent, casts ? memory.elements(results) : sent, wire_.region(),
+  const at::Tensor sent = memory_.elements(range);
+  return adapter::Operand::make_in_place(sent, casts ? memory.elements(results) : sent, memory_.region(),
                                          *stream);
 }
 

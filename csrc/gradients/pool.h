@@ -50,8 +50,8 @@ class GradientPool {
                                                     ProcessSetId process_set, c10::Device device,
                                                     const std::optional<ResultSize>& results);
 
-  [[nodiscard]] const Region& region() const { return *wire_.region(); }
-  [[nodiscard]] c10::Device device() const { return wire_.device(); }
+  [[nodiscard]] const Region& region() const { return *memory_.region(); }
+  [[nodiscard]] c10::Device device() const { return memory_.device(); }
   // Adds an entry for the gradient of `parameter` at a byte offset; `type` is the type that is reduced, equal
   // for all entries; it may differ from the parameter's. Returns the entry's index. Errors: kInvalidArgument
   // (the entry is not within the region or the result memory).
@@ -60,10 +60,10 @@ class GradientPool {
   // which is zero then.
   void clear();
   // Returns the part of the pool that the entry takes.
-  [[nodiscard]] PoolRange range(std::size_t index) const { return wire_.range(index); }
+  [[nodiscard]] PoolRange range(std::size_t index) const { return memory_.range(index); }
   // Returns true if the parameter has the shape and the device that it had in add().
   [[nodiscard]] bool suits(std::size_t index, const at::Tensor& parameter) const {
-    return wire_.suits(index, parameter);
+    return memory_.suits(index, parameter);
   }
 
   // Fills the entry with `gradient` (copied or cast), or with zeros if it is undefined, and returns the
@@ -81,8 +81,8 @@ class GradientPool {
   // result memory.
   void restore(std::size_t index);
 
-  // Has the C library return free memory to the system: that of gradients which entries have replaced. Small
-  // blocks between them keep it otherwise. Does nothing on a GPU.
+  // Makes the C library return free memory to the system: that of gradients which entries have replaced. The
+  // library would keep it, because small blocks lie in between. Does nothing on a GPU.
   void trim() const;
   // Call it when results are complete in the current stream. Other streams then wait for this point before
   // they fill an entry. Does nothing on the CPU.
@@ -95,21 +95,22 @@ class GradientPool {
                                                    const adapter::ReductionArguments& reduction,
                                                    bool cast_back, const TechniqueUse& technique) const;
   // Returns the number of members of each level of the process set, innermost first. Errors: those of
-  // Context::levels().
-  [[nodiscard]] Result<std::vector<int>> levels() const;
+  // Context::level_sizes().
+  [[nodiscard]] Result<std::vector<int>> level_sizes() const;
 
   // Counts how often an entry's values had to move out, as somebody held its last tensor.
   [[nodiscard]] std::int64_t moved_out() const;
   // Counts the gradients that were copied or cast into the pool.
-  [[nodiscard]] std::int64_t copied() const { return wire_.copied(); }
+  [[nodiscard]] std::int64_t copied() const { return memory_.copied(); }
   // Counts the buckets whose results were cast into the result memory. Call completed() for each bucket that
   // was reduced.
   [[nodiscard]] std::int64_t cast_back() const { return cast_back_; }
   void completed() { cast_back_ += results_ ? 1 : 0; }
 
-  // Counts the buckets that are submitted in a step. take_turns() returns their number and ends the step.
-  int next_turn() { return ++turns_; }
-  int take_turns() { return std::exchange(turns_, 0); }
+  // Counts the buckets that are submitted in a step. take_submissions() returns their number and ends the
+  // step.
+  int count_submission() { return ++submissions_; }
+  int take_submissions() { return std::exchange(submissions_, 0); }
 
  private:
   struct Recorded {
@@ -124,12 +125,12 @@ class GradientPool {
 
   ProcessSetId process_set_ = 0;
   std::weak_ptr<runtime::Context> context_;  // the init()'s
-  PoolMemory wire_;
+  PoolMemory memory_;
   std::optional<PoolMemory> results_;
   at::ScalarType result_type_;
   std::optional<Recorded> recorded_;
   std::int64_t cast_back_ = 0;
-  int turns_ = 0;  // the number of buckets submitted in this step
+  int submissions_ = 0;  // the number of buckets submitted in this step
 };
 
 }  // namespace roundelay::gradients

@@ -125,7 +125,7 @@ Status Reducer::begin_round(bool final, bool alone) {
     round.handle = *handle;
     const auto context = adapter::current_context();
     if (!context.ok()) return context.status();
-    (*context)->flush();
+    (*context)->end_linger();
   }
   round_ = std::move(round);
   return {};
@@ -190,7 +190,7 @@ Status Reducer::contribute(const RoundValues& merged, const std::string& submitt
   if (!lacking.ok() || !*lacking) return lacking.status();
   const auto context = adapter::current_context();
   if (!context.ok()) return context.status();
-  (*context)->flush();
+  (*context)->end_linger();
   return {};
 }
 

@@ -1,4 +1,4 @@
-// How the gradients of one optimizer are reduced.
+// The rule by which the gradients of one optimizer are reduced.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,10 +27,11 @@ class Compressor {
 struct Rule {
   adapter::ReductionArguments reduction;
   ProcessSetId process_set = 0;
-  bool additive = true;                // results of several reductions of one gradient may be added
-  bool sparse_as_dense = true;         // sparse gradients are made dense
-  bool takes_sparse = false;           // others are reduced as they are; false: they are an error
-  std::optional<at::ScalarType> wire;  // fp32 and fp64 gradients travel in this type; nothing: in their own
+  bool additive = true;         // results of several reductions of one gradient may be added
+  bool sparse_as_dense = true;  // sparse gradients are made dense
+  bool takes_sparse = false;    // others are reduced as they are; false: they are an error
+  std::optional<at::ScalarType>
+      wire_type;  // fp32 and fp64 gradients travel in this type; nothing: in their own
   std::shared_ptr<Compressor> compressor;  // null: none
 };
 

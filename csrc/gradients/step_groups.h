@@ -1,4 +1,4 @@
-// The groups of one optimizer's gradients, and what became of them since its last step.
+// The groups of one optimizer's gradients, and their state since its last step.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,7 @@ class StepGroups {
  public:
   using Groups = std::vector<std::shared_ptr<GradientGroup>>;
 
-  // Has these groups from now on, in this order: that of all values below. What was seen of gradients in
-  // earlier groups counts on.
+  // Sets the groups. All values below have their order. Gradients that were seen in earlier groups stay seen.
   void set(Groups groups);
 
   // Calls GradientGroup::submit_overdue() of all groups, with its errors.

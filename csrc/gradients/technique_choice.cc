@@ -25,7 +25,7 @@ compress::BucketShape shape_of(const BucketElements& elements) {
 
 // Operations in flight and tensors over the state share it. A thread without the GIL may destroy it: Python
 // never sees `memory`.
-struct TechniqueChoice::Kept {
+struct TechniqueChoice::Chosen {
   at::Tensor memory;
   compress::BucketTechnique run, flush;
   compress::TechniqueOutcome outcome;  // of the last operation
@@ -49,55 +49,55 @@ Status TechniqueChoice::choose(std::string_view text, BucketElements elements, s
                                "' may keep gradients that were not sent: submit the bucket with flush_next() "
                                "before another technique takes it");
   }
-  std::shared_ptr<Kept> kept;
+  std::shared_ptr<Chosen> chosen;
   if (technique) {
     ROUNDELAY_RETURN_IF_ERROR(technique->check(shape_of(elements)));
-    Result<std::shared_ptr<Kept>> made = keep(std::move(technique), elements, levels);
+    Result<std::shared_ptr<Chosen>> made = prepare(std::move(technique), elements, levels);
     if (!made.ok()) return made.status();
-    kept = std::move(made).value();
+    chosen = std::move(made).value();
   }
   state_ = at::Tensor();
-  kept_ = std::move(kept);
+  chosen_ = std::move(chosen);
   text_ = std::move(canonical);
   flush_text_ = text_ + std::string(wire::kFlush);
-  elements_ = kept_ ? std::move(elements) : BucketElements{};
+  elements_ = chosen_ ? std::move(elements) : BucketElements{};
   levels_.assign(levels.begin(), levels.end());
   used_ = flush_next_ = flushing_ = false;
   run_ = 0;
   last_run_.reset();
-  if (!kept_ || !kept_->memory.defined()) return {};
+  if (!chosen_ || !chosen_->memory.defined()) return {};
   const c10::InferenceMode normal(false);
   state_ = at::from_blob(
-      kept_->memory.mutable_data_ptr(), kept_->memory.sizes(), [kept = kept_](void*) {},
-      kept_->memory.options(), kept_->memory.device());
+      chosen_->memory.mutable_data_ptr(), chosen_->memory.sizes(), [chosen = chosen_](void*) {},
+      chosen_->memory.options(), chosen_->memory.device());
   clean_version_ = state_._version();
   return {};
 }
 
-Result<std::shared_ptr<TechniqueChoice::Kept>> TechniqueChoice::keep(compress::TechniquePtr technique,
-                                                                     const BucketElements& elements,
-                                                                     std::span<const int> levels) const {
+Result<std::shared_ptr<TechniqueChoice::Chosen>> TechniqueChoice::prepare(compress::TechniquePtr technique,
+                                                                          const BucketElements& elements,
+                                                                          std::span<const int> levels) const {
   const std::size_t bytes = technique->state_bytes(elements.count, elements.dtype, levels);
-  auto kept = std::make_shared<Kept>();
+  auto chosen = std::make_shared<Chosen>();
   if (bytes > 0) {
     const c10::InferenceMode normal(false);
     const at::NoGradGuard no_grad;  // the other guard turns gradients on
     try {
-      kept->memory =
+      chosen->memory =
           at::zeros({static_cast<std::int64_t>(bytes)}, at::device(elements.device).dtype(at::kByte));
     } catch (const std::exception& error) {
       return Status::unavailable("no memory for the state of technique '" + technique->text() +
                                  "': " + error.what());
     }
   }
-  auto* const data = bytes > 0 ? static_cast<std::byte*>(kept->memory.mutable_data_ptr()) : nullptr;
-  kept->run.technique = std::move(technique);
-  kept->run.state = {data, bytes};
-  kept->run.parameters = elements.parameters;
-  kept->run.outcome = &kept->outcome;
-  kept->flush = kept->run;
-  kept->flush.flush = true;
-  return kept;
+  auto* const data = bytes > 0 ? static_cast<std::byte*>(chosen->memory.mutable_data_ptr()) : nullptr;
+  chosen->run.technique = std::move(technique);
+  chosen->run.state = {data, bytes};
+  chosen->run.parameters = elements.parameters;
+  chosen->run.outcome = &chosen->outcome;
+  chosen->flush = chosen->run;
+  chosen->flush.flush = true;
+  return chosen;
 }
 
 bool TechniqueChoice::unflushed() const {
@@ -105,38 +105,38 @@ bool TechniqueChoice::unflushed() const {
 }
 
 void TechniqueChoice::rescale(double factor) {
-  if (!kept_) return;
+  if (!chosen_) return;
   const c10::InferenceMode normal(false);
   const at::NoGradGuard no_grad;
   const DType type = kernels::residual_type(elements_.dtype);
   const at::ScalarType as = type == DType::kFloat64 ? at::kDouble : at::kFloat;
-  const auto bytes = kept_->run.technique->kept_numbers(elements_.count, levels_) * size_of(type);
+  const auto bytes = chosen_->run.technique->kept_numbers(elements_.count, levels_) * size_of(type);
   // The version of `state_` stays: a state of zeros remains clear.
-  if (bytes > 0) kept_->memory.narrow(0, 0, static_cast<std::int64_t>(bytes)).view(as).mul_(factor);
+  if (bytes > 0) chosen_->memory.narrow(0, 0, static_cast<std::int64_t>(bytes)).view(as).mul_(factor);
 }
 
 std::optional<compress::SentChunks> TechniqueChoice::sent() const {
   if (!last_run_) return std::nullopt;
-  return kept_->run.technique->sent(shape_of(elements_), *last_run_);
+  return chosen_->run.technique->sent(shape_of(elements_), *last_run_);
 }
 
 at::Tensor TechniqueChoice::sent_indices(const compress::SentChunks& sent) const {
   const c10::InferenceMode normal(false);
   const auto bytes = static_cast<std::int64_t>(sent.indices * sizeof(std::uint32_t));
-  return kept_->memory.narrow(0, static_cast<std::int64_t>(sent.indices_at), bytes).view(at::kInt);
+  return chosen_->memory.narrow(0, static_cast<std::int64_t>(sent.indices_at), bytes).view(at::kInt);
 }
 
 TechniqueUse TechniqueChoice::next() {
-  if (!kept_) return {};
-  kept_->outcome = {};
-  kept_->run.run = run_;
-  return {flush_next_ ? flush_text_ : text_, {kept_, flush_next_ ? &kept_->flush : &kept_->run}};
+  if (!chosen_) return {};
+  chosen_->outcome = {};
+  chosen_->run.run = run_;
+  return {flush_next_ ? flush_text_ : text_, {chosen_, flush_next_ ? &chosen_->flush : &chosen_->run}};
 }
 
 void TechniqueChoice::complete(std::size_t bytes) {
   last_run_.reset();
   if (!applied()) return count(kDense, bytes, bytes);
-  count(text_, bytes, kept_->outcome.called_bytes);
+  count(text_, bytes, chosen_->outcome.called_bytes);
   used_ = !flushing_;
   if (!flushing_) last_run_ = run_;
   next_run();
@@ -149,7 +149,7 @@ void TechniqueChoice::fail() {
   if (applied()) next_run();
 }
 
-bool TechniqueChoice::applied() const { return kept_ && kept_->outcome.applied; }
+bool TechniqueChoice::applied() const { return chosen_ && chosen_->outcome.applied; }
 
 void TechniqueChoice::count(std::string_view technique, std::size_t bytes, std::size_t called_bytes) {
   auto row = std::find_if(traffic_.begin(), traffic_.end(),

@@ -1,4 +1,4 @@
-// The technique that a bucket takes, its state on this rank, and what it has reduced.
+// The technique that a bucket takes, its state on this rank, and counts of its reductions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -71,7 +71,7 @@ class TechniqueChoice {
   [[nodiscard]] at::Tensor sent_indices(const compress::SentChunks& sent) const;
   // Makes the next operation a flush. Does nothing if the bucket is dense. An operation to which no technique
   // applies, because a rank has joined, flushes nothing: unflushed() then remains true.
-  void flush_next() { flush_next_ = kept_ != nullptr; }
+  void flush_next() { flush_next_ = chosen_ != nullptr; }
 
   // Returns what the next operation takes. The caller then calls submitted(), and complete() or, if nobody
   // takes the results, fail() when the operation is over.
@@ -88,15 +88,15 @@ class TechniqueChoice {
   [[nodiscard]] const std::vector<TechniqueTraffic>& traffic() const { return traffic_; }
 
  private:
-  struct Kept;
-  [[nodiscard]] Result<std::shared_ptr<Kept>> keep(compress::TechniquePtr technique,
-                                                   const BucketElements& elements,
-                                                   std::span<const int> levels) const;
+  struct Chosen;
+  [[nodiscard]] Result<std::shared_ptr<Chosen>> prepare(compress::TechniquePtr technique,
+                                                        const BucketElements& elements,
+                                                        std::span<const int> levels) const;
   void count(std::string_view technique, std::size_t bytes, std::size_t called_bytes);
   void next_run() { run_ = flushing_ ? 0 : run_ + 1; }
 
   std::string text_, flush_text_;
-  std::shared_ptr<Kept> kept_;  // null: dense
+  std::shared_ptr<Chosen> chosen_;  // null: dense
   at::Tensor state_;
   std::int64_t clean_version_ = 0;  // the version of `state_` when it was known to be clear
   BucketElements elements_;         // the bucket's elements; empty: dense

@@ -29,7 +29,7 @@ class WeakTensor {
   c10::weak_intrusive_ptr<c10::TensorImpl> impl_;
 };
 
-// Knows a tensor again, and notices changes of its values.
+// Recognises a tensor, and notices changes of its values.
 class TensorVersion {
  public:
   // `changed`: the values were changed already, in a way that the tensor's version does not tell. A tensor of

@@ -29,7 +29,7 @@ struct Reached {
 };
 
 // The mean and the maximum of the finite magnitudes, and the number of those that are not finite.
-struct Spread {
+struct MagnitudeStatistics {
   double mean = 0;
   double most = 0;
   std::uint64_t infinite = 0;
@@ -39,17 +39,17 @@ class Bisection {
  public:
   static constexpr int kAtOnce = 4;  // steps with the counts of one call
   static constexpr int kThresholds = 1 << kAtOnce;
-  static constexpr int kMostSteps = 48;  // thresholds of fp32 do not change any more after so many
+  static constexpr int kMostSteps = 48;  // thresholds of fp32 do not change any more after this many
   using Thresholds = std::array<Magnitude, kThresholds>;
   using Counts = std::array<std::uint64_t, kThresholds>;
 
   // Looks for k values, of which at most k are not finite, in `samplings` steps.
-  constexpr Bisection(const Spread& spread, std::uint64_t k, int samplings)
+  constexpr Bisection(const MagnitudeStatistics& statistics, std::uint64_t k, int samplings)
       : k_(k),
         left_(samplings < kMostSteps ? samplings : kMostSteps),
-        least_(spread.mean < spread.most ? spread.mean : spread.most),
-        most_(spread.most),
-        above_{kInfinite, spread.infinite} {
+        least_(statistics.mean < statistics.most ? statistics.mean : statistics.most),
+        most_(statistics.most),
+        above_{kInfinite, statistics.infinite} {
     if (above_.count == k) left_ = 0;
   }
 
@@ -61,7 +61,7 @@ class Bisection {
     return thresholds;
   }
   // Takes the numbers of magnitudes that reach thresholds().
-  constexpr void take(const Counts& counts) {
+  constexpr void narrow(const Counts& counts) {
     if (counts.front() <= k_) {  // only in the first call: the mean is too high
       above_ = {threshold(0), counts.front()};
       most_ = least_;

@@ -39,7 +39,7 @@ void keep(void* residual, void* values, std::size_t count, DType dtype);
 void give_back(void* values, void* residual, std::size_t count, DType dtype);
 // Computes sent[i] = residual[i], rounded once, and residual[i] -= sent[i]. A residual becomes zero where the
 // result is not finite, so that an overflow is sent once.
-void take(void* sent, void* residual, std::size_t count, DType dtype);
+void take_rounded(void* sent, void* residual, std::size_t count, DType dtype);
 
 // Returns the L1 norm: the sum of |x|, added up in fp64 in an order that depends on `count` alone.
 float norm(const void* values, std::size_t count, DType dtype);
@@ -51,14 +51,14 @@ struct LocalMomentum {
 };
 
 // A rank's residual and momentum. Both are arrays of residual_type(dtype).
-struct Kept {
+struct ResidualState {
   std::byte* residual = nullptr;
   std::byte* momentum = nullptr;  // null: without momentum
   LocalMomentum how{};
 };
 
 // Returns the part of `kept` that belongs to one chunk.
-Kept chunk_of(const Kept& kept, Chunking of, std::size_t index, DType dtype);
+ResidualState chunk_of(const ResidualState& kept, Chunking of, std::size_t index, DType dtype);
 
 // The norm that accumulate() gives at least. So a chunk that has elements has a larger norm than zero.
 inline constexpr float kLeastNorm = 0x1p-126F;
@@ -70,7 +70,7 @@ inline constexpr float kMostNorm = 0x1.fffffep+111F;
 //   m[i] = factor * m[i] + values[i]                and adds m[i], or
 //   m[i] = factor * (m[i] + values[i]), Nesterov's, and adds m[i] + values[i].
 // A number that is not finite counts in the norm, and becomes zero in the residual and in the momentum.
-float accumulate(const Kept& kept, void* values, std::size_t count, DType dtype);
+float accumulate(const ResidualState& kept, void* values, std::size_t count, DType dtype);
 
 // Writes a NaN to the value if some norm is not finite.
 void mark_overflow(void* value, DType dtype, const float* norms, std::size_t count);

@@ -50,8 +50,8 @@ class GpuKernels {
   [[nodiscard]] virtual Status give_back(int device, std::byte* values, std::byte* residual,
                                          std::size_t count, DType dtype, GpuStream stream) = 0;
   // Calls accumulate() of chunks.h for each chunk, and sets norms[i] to its result for chunk i.
-  [[nodiscard]] virtual Status accumulate(int device, float* norms, const Kept& kept, std::byte* values,
-                                          Chunking of, DType dtype, GpuStream stream) = 0;
+  [[nodiscard]] virtual Status accumulate(int device, float* norms, const ResidualState& kept,
+                                          std::byte* values, Chunking of, DType dtype, GpuStream stream) = 0;
   [[nodiscard]] virtual Status mark_overflow(int device, std::byte* value, DType dtype, const float* norms,
                                              std::size_t count, GpuStream stream) = 0;
   // Computes the norm of each chunk of `from`.
@@ -63,8 +63,8 @@ class GpuKernels {
   // Writes the first `count` of these numbers.
   [[nodiscard]] virtual Status number(int device, std::uint32_t* indices, std::size_t count,
                                       Progression numbers, GpuStream stream) = 0;
-  // Moves the chunks at these indices out of the residual, as take() does, and puts them side by side into
-  // `to`. Zeros fill the places of elements that a chunk does not have.
+  // Moves the chunks at these indices out of the residual, as take_rounded() does, and puts them side by side
+  // into `to`. Zeros fill the places of elements that a chunk does not have.
   [[nodiscard]] virtual Status gather(int device, std::byte* to, std::byte* residual, Chunking of,
                                       std::span<const std::uint32_t> indices, DType dtype,
                                       GpuStream stream) = 0;
@@ -88,7 +88,7 @@ class GpuKernels {
   [[nodiscard]] virtual std::size_t top_k_scratch(std::size_t count) const = 0;
 
   // Messages of pairs (pairs.h), with the bits of the CPU's functions. The indices are on the device, too.
-  [[nodiscard]] virtual Status take_pairs(int device, const Pairs& pairs, const Kept& kept,
+  [[nodiscard]] virtual Status take_pairs(int device, const Pairs& pairs, const ResidualState& kept,
                                           std::span<const std::int64_t> indices, GpuStream stream) = 0;
   // A pair whose index is beyond the array is left out, and `pairs.overflow` becomes a NaN.
   [[nodiscard]] virtual Status add_pairs(int device, std::byte* sums, const Pairs& pairs, Scale prescale,

@@ -44,8 +44,8 @@ class LargestSteps {
   constexpr LargestSteps(const Largest& work, Shared& shared, std::uint32_t thread)
       : work_(work), shared_(shared), thread_(thread) {}
 
-  // All threads take step 0, then all take step 1, and so on.
-  constexpr void take(int step) {
+  // All threads run step 0, then all run step 1, and so on.
+  constexpr void run(int step) {
     const int digit = step / 3;
     if (digit < kDigits) {
       if (step % 3 == 0) clear(digit);

@@ -49,10 +49,10 @@ struct Pairs {
   return {overflow, values, words, reinterpret_cast<std::uint16_t*>(words + form.blocks()), type, form};
 }
 
-// Moves the residual's elements at these indices into the message, as take() does: each is rounded once, and
-// what the rounding loses stays. Sets the momentum there to zero. The indices ascend, and are as many as the
-// form says. The residual has residual_type(pairs.type).
-void take_pairs(const Pairs& pairs, const Kept& kept, std::span<const std::int64_t> indices);
+// Moves the residual's elements at these indices into the message, as take_rounded() does: each is rounded
+// once, and what the rounding loses stays. Sets the momentum there to zero. The indices ascend, and are as
+// many as the form says. The residual has residual_type(pairs.type).
+void take_pairs(const Pairs& pairs, const ResidualState& kept, std::span<const std::int64_t> indices);
 
 // Adds prescale(value) of each pair to its element of `sums`, which have residual_type(pairs.type). A NaN
 // becomes the type's one quiet NaN. False: the bytes are no indices of the array; some may have been added.

@@ -31,7 +31,7 @@ class RadixSearch {
     return thresholds;
   }
   // Takes the numbers of magnitudes that reach thresholds(). Precondition: at least k reach the first one.
-  constexpr void take(const Counts& counts) {
+  constexpr void narrow(const Counts& counts) {
     std::size_t digit = Bisection::kThresholds - 1;
     for (; counts[digit] < k_; --digit) above_ = counts[digit];
     low_ += static_cast<std::int64_t>(digit) << shift_;

@@ -4,9 +4,8 @@
 
 namespace roundelay::lock {
 
-void AnnouncedSchedule::begin(std::uint64_t number, const ScheduleLock::Operations& operations,
-                              bool gathers) {
-  schedule_.begin(number, operations, gathers);
+void AnnouncedSchedule::begin(std::uint64_t number, const ScheduleLock::Operations& operations) {
+  schedule_.begin(number, operations);
   announced_ = 0;
   watched_ = true;
   if (!can_lock()) schedule_.freeze();
@@ -14,7 +13,7 @@ void AnnouncedSchedule::begin(std::uint64_t number, const ScheduleLock::Operatio
 }
 
 bool AnnouncedSchedule::file(const wire::Request& request, const std::string& values) {
-  const bool filed = schedule_.file(request, schedule_.gathers() ? steady_now() : TimePoint{}, values);
+  const bool filed = schedule_.file(request, values);
   if (filed) {
     if (!std::exchange(watched_, true)) flags_.unwatched.store(true, std::memory_order_relaxed);
     if (request.operation == Operation::kAgreement) {
@@ -36,8 +35,8 @@ std::optional<std::uint64_t> AnnouncedSchedule::frozen_after() const {
   return schedule_.announced();
 }
 
-std::vector<wire::Use> AnnouncedSchedule::end() {
-  std::vector<wire::Use> waiting = schedule_.end();
+std::vector<wire::Submission> AnnouncedSchedule::end() {
+  std::vector<wire::Submission> waiting = schedule_.end();
   publish();
   return waiting;
 }
@@ -46,7 +45,6 @@ std::vector<wire::Use> AnnouncedSchedule::end() {
 void AnnouncedSchedule::publish() {
   flags_.scheduled.store(schedule_.active(), std::memory_order_release);
   flags_.open.store(schedule_.open(), std::memory_order_release);
-  flags_.gathers.store(schedule_.gathers(), std::memory_order_release);
   if (schedule_.announced() == announced_ || !schedule_.active()) return;
   announced_ = schedule_.announced();
   announcements_->announce(announcement(schedule_.number(), announced_));

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "lock/announcements.h"
 #include "lock/schedule_lock.h"
-#include "wire/use.h"
+#include "wire/submission.h"
 
 namespace roundelay::lock {
 
@@ -25,11 +25,10 @@ struct Entered {
   Status fault{};                  // kInternal: the members' cells are broken, and the job has to end
 };
 
-// What threads may read of a schedule at any time, without the lock of its owner.
+// The state of a schedule that any thread may read at any time, without the lock of its owner.
 struct ScheduleFlags {
   std::atomic<bool> scheduled{false};  // from begin() to end()
   std::atomic<bool> open{false};       // scheduled, and not frozen
-  std::atomic<bool> gathers{false};    // several threads of this rank submit what the schedule has
   std::atomic<bool> unwatched{false};  // the first submission after a look() that said "never" has come
 };
 
@@ -46,21 +45,20 @@ class AnnouncedSchedule {
   // Returns whether the rank can announce. Without that begin() makes a frozen schedule.
   [[nodiscard]] bool can_lock() const { return announcements_ != nullptr; }
   // As ScheduleLock::begin().
-  void begin(std::uint64_t number, const ScheduleLock::Operations& operations, bool gathers);
-  // Files a use and announces it. False: the caller negotiates it, now or when the schedule is over.
+  void begin(std::uint64_t number, const ScheduleLock::Operations& operations);
+  // Files a submission and announces it. False: the caller negotiates it, now or when the schedule is over.
   bool file(const wire::Request& request, const std::string& values);
   // Stops announcing: file() takes nothing more.
   void freeze();
   // Returns how many positions were announced. Nothing: the schedule is not frozen, or there is none.
   [[nodiscard]] std::optional<std::uint64_t> frozen_after() const;
-  // Ends the schedule. Returns the uses that were not entered, which the caller negotiates.
-  std::vector<wire::Use> end();
+  // Ends the schedule. Returns the submissions that were not entered, which the caller negotiates.
+  std::vector<wire::Submission> end();
 
   // Returns whether some operation is not wholly submitted here and others come after it.
   [[nodiscard]] bool any_blocked() const { return schedule_.open() && schedule_.any_blocked(); }
-  // As those of ScheduleLock.
+  // As that of ScheduleLock.
   [[nodiscard]] bool blocked(const std::string& name) const { return schedule_.blocked(name); }
-  [[nodiscard]] Duration patience() const { return schedule_.patience(); }
 
   // Returns whether all members have announced the next operation.
   [[nodiscard]] bool may_enter() const;
@@ -81,7 +79,7 @@ class AnnouncedSchedule {
   const std::vector<int> ranks_;
   ScheduleFlags& flags_;
   ScheduleLock schedule_;
-  std::uint64_t announced_ = 0;  // the positions that the members were told
+  std::uint64_t announced_ = 0;  // the number of positions that the members know of
   bool watched_ = true;          // the last look() named a time
 };
 

@@ -28,9 +28,9 @@ constexpr std::uint64_t announced_under(std::uint64_t lock, std::uint64_t word) 
   return word >> kAnnouncedBits == lock ? word - (lock << kAnnouncedBits) : 0;
 }
 
-// What a member shows of one use of an agreement: 64 bytes.
+// A member's part in one submission of an agreement, as all members see it: 64 bytes.
 struct Cell {
-  std::uint64_t use = 0;                 // announcement(lock, number of the use from 1); 0: of none
+  std::uint64_t submission = 0;          // announcement(lock, number of the submission from 1); 0: of none
   std::array<std::uint64_t, 7> words{};  // a ByteChange (base/agreement.h) in the encoding of wire/layout.h
   friend bool operator==(const Cell&, const Cell&) = default;
 };
@@ -51,8 +51,8 @@ class Announcements {
   [[nodiscard]] virtual int members() const = 0;
   // Returns a member's word.
   [[nodiscard]] virtual std::uint64_t word(int member) const = 0;
-  // Stores this member's next word, as announcement() makes it. Wakes the sleepers of all members if every
-  // other member was ahead of this one.
+  // Stores this member's next word, as announcement() makes it. Wakes the sleepers of all members if this
+  // member was the last to announce a position.
   virtual void announce(std::uint64_t word) = 0;
 
   // Stores this member's cell of this number, less than kCells. It wakes nobody: announce() follows.

@@ -1,4 +1,5 @@
-// Says which operations a locked schedule may have. Pure. Coordinator and participants ask alike.
+// Says which operations a locked schedule may have. Pure. The coordinator and the participants apply the same
+// rule.
 #pragma once
 
 #include <set>

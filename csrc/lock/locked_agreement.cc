@@ -33,26 +33,26 @@ Result<ByteChange> read(const Cell& cell) {
 
 }  // namespace
 
-LockedAgreement::LockedAgreement(std::uint64_t lock, std::size_t number, wire::Use last)
+LockedAgreement::LockedAgreement(std::uint64_t lock, std::size_t number, wire::Submission last)
     : lock_(lock), number_(number), request_(std::move(last.request)), base_(std::move(last.values)) {
   assert(number < kLockedAgreements);
 }
 
 bool LockedAgreement::file(std::string_view values) {
   if (filed_ != entered_ || !write(change_between(base_, values), cell_)) return false;
-  cell_.use = announcement(lock_, ++filed_);
+  cell_.submission = announcement(lock_, ++filed_);
   values_ = values;
   return true;
 }
 
 Result<Agreed> LockedAgreement::enter(const std::vector<Cell>& cells, const std::vector<int>& ranks) {
   Merger merger(request_.fields, request_.root);
-  const std::uint64_t use = announcement(lock_, ++entered_);
+  const std::uint64_t submission = announcement(lock_, ++entered_);
   for (std::size_t member = 0; member < cells.size(); ++member) {
     const int rank = ranks[member];
     const Result<ByteChange> change = read(cells[member]);
-    if (cells[member].use != use || !change.ok() || !fits(*change, base_.size())) {
-      return Status::internal("rank " + std::to_string(rank) + " shows no values for use " +
+    if (cells[member].submission != submission || !change.ok() || !fits(*change, base_.size())) {
+      return Status::internal("rank " + std::to_string(rank) + " shows no values for submission " +
                               std::to_string(entered_) + " of agreement '" + request_.name + "' in lock " +
                               std::to_string(lock_));
     }
@@ -60,7 +60,7 @@ Result<Agreed> LockedAgreement::enter(const std::vector<Cell>& cells, const std:
     apply_change(*change, values);
     merger.add(rank, values);
   }
-  Agreed agreed = merger.take();
+  Agreed agreed = merger.finish();
   base_ = agreed.values;
   return agreed;
 }

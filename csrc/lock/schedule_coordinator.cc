@@ -9,10 +9,9 @@ namespace roundelay::lock {
 
 // A schedule consists of operations that every member knows by id alone.
 bool ScheduleCoordinator::on_order(const wire::Order& order) {
-  const std::size_t waiters = std::exchange(waiters_, 0);
   bool plain = order.failures.empty() && order.evicted.empty() && !order.joined && !order.tickets;
   for (const wire::FusedOperation& operation : order.operations) {
-    Ids ids;
+    ScheduleFinder::Ids ids;
     plain = plain && operation.extents.empty() && operation.absent.empty();
     for (const wire::FusedTensor& tensor : operation.tensors) {
       plain = plain && tensor.name.empty();
@@ -20,28 +19,21 @@ bool ScheduleCoordinator::on_order(const wire::Order& order) {
     }
     if (!plain) break;
     finder_.saw(ids);
-    cohorts_.saw(ids, waiters);
   }
   if (!plain) interrupt();
   return plain;
 }
 
-void ScheduleCoordinator::interrupt() {
-  finder_.interrupted();
-  cohorts_.interrupted();
-}
+void ScheduleCoordinator::interrupt() { finder_.interrupted(); }
 
-// A cohort comes first: threads that repeat a sequence by chance soon leave it.
-bool ScheduleCoordinator::begin_if_periodic(wire::Order& order, const Rules& rules) {
-  const auto cohort = cohorts_.cohort();
-  std::optional<Operations> period = cohort ? rules.cut(*cohort) : std::nullopt;
-  of_cohort_ = period.has_value();
-  if (!period && !cohorts_.may_come()) period = finder_.period();
-  if (!period || !rules.lockable(*period)) return false;
+bool ScheduleCoordinator::begin_if_periodic(wire::Order& order,
+                                            const std::function<bool(const Operations& period)>& lockable) {
+  std::optional<Operations> period = finder_.period();
+  if (!period || !lockable(*period)) return false;
   period_ = period->size();
   locked_by_ = order.sequence;
   keeper_.begin(static_cast<std::size_t>(group_.size()));
-  order.lock = wire::Lock{keeper_.number(), std::move(*period), of_cohort_};
+  order.lock = wire::Lock{keeper_.number(), std::move(*period)};
   return true;
 }
 
@@ -64,13 +56,8 @@ bool ScheduleCoordinator::write(wire::Order& order) {
 }
 
 void ScheduleCoordinator::unlocked(std::uint64_t positions) {
-  if (of_cohort_) {
-    cohorts_.unlocked(positions / period_);
-  } else {
-    finder_.unlocked(period_, positions);
-  }
+  finder_.unlocked(period_, positions);
   interrupt();
-  waiters_ = 0;
 }
 
 Deadline ScheduleCoordinator::next_due() const {

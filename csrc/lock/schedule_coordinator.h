@@ -1,9 +1,7 @@
-// The coordinator's side of the schedule lock: begins a lock when orders repeat exactly, or when they have
-// a cohort, and ends it when a member freezes. Under a lock members need no orders. Pure. The members' side
-// is in announced_schedule.h.
+// The coordinator's side of the schedule lock: begins a lock when orders repeat exactly, and ends it when a
+// member freezes. Under a lock members need no orders. Pure. The members' side is in announced_schedule.h.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,7 +14,6 @@
 #include "base/group.h"
 #include "base/stall_limits.h"
 #include "base/status.h"
-#include "lock/cohort_finder.h"
 #include "lock/schedule_finder.h"
 #include "lock/schedule_keeper.h"
 #include "wire/messages.h"
@@ -25,10 +22,9 @@ namespace roundelay::lock {
 
 class ScheduleCoordinator {
  public:
-  using Ids = CohortFinder::Ids;
-  using Operations = std::vector<Ids>;
+  using Operations = std::vector<ScheduleFinder::Ids>;
 
-  // `group` outlives this object. `limits`: the times that a member may leave a freeze unanswered.
+  // `group` outlives this object. `limits`: how long a member may take to answer a freeze.
   ScheduleCoordinator(const Group& group, StallLimits limits) : group_(group), limits_(limits) {}
 
   [[nodiscard]] bool locked() const { return keeper_.locked(); }
@@ -36,22 +32,14 @@ class ScheduleCoordinator {
   // put all of its requests into the schedule, and negotiates anew those that do not fit.
   [[nodiscard]] bool outdated(const wire::Report& report) const { return report.last_order < locked_by_; }
 
-  // Tells the number of this rank's threads that have waited at the same time since the last call.
-  void note_waiters(std::size_t waiters) { waiters_ = std::max(waiters_, waiters); }
   // Records the operations of a negotiated order. Returns false if the order also has something that no
   // schedule can contain: an error, a join, a change of process sets.
   bool on_order(const wire::Order& order);
-  // Forgets the operations up to now: the search for a period or a cohort begins anew.
+  // Forgets the operations up to now: the search for a period begins anew.
   void interrupt();
-  // What the caller knows of the operations.
-  struct Rules {
-    // Cuts the tensors of a cohort into fused operations. Nothing: an id is not in the response cache.
-    std::function<std::optional<Operations>(const Ids& cohort)> cut;
-    // Says whether members can lock this period (lock/lockable.h).
-    std::function<bool(const Operations& period)> lockable;
-  };
-  // Begins a lock with `order` if the operations up to it repeat or have a cohort. True if it does.
-  bool begin_if_periodic(wire::Order& order, const Rules& rules);
+  // Begins a lock with `order` if the operations up to it repeat. True if it does. `lockable` says whether
+  // members can lock a period (lock/lockable.h).
+  bool begin_if_periodic(wire::Order& order, const std::function<bool(const Operations& period)>& lockable);
 
   // Takes a report that was written under the lock. kInternal: the member broke the protocol.
   Status on_report(int member, const wire::Report& report, TimePoint now);
@@ -75,13 +63,10 @@ class ScheduleCoordinator {
   const Group& group_;
   const StallLimits limits_;
   ScheduleFinder finder_;
-  CohortFinder cohorts_;
   ScheduleKeeper keeper_;
-  std::size_t waiters_ = 0;      // the most of note_waiters() since the last order
-  bool of_cohort_ = false;       // the last lock is that of a cohort
   std::size_t period_ = 0;       // the period of the last lock, in operations
   std::uint64_t locked_by_ = 0;  // sequence of the order that began the last lock
-  TimePoint warned_{};           // the last warning of silent members; when they were asked if there was none
+  TimePoint warned_{};           // the last warning of silent members, or the time at which they were asked
 };
 
 }  // namespace roundelay::lock

@@ -22,13 +22,13 @@ class ScheduleFinder {
 
   // Records the next operation.
   void saw(const Ids& tensors);
-  // Records something that cannot repeat. No period goes across it.
+  // Records something that cannot repeat. No period contains it.
   void interrupted();
   // Returns the shortest period that came periods_needed() times up to now, or nothing. It begins with the
   // operation that comes next.
   [[nodiscard]] std::optional<std::vector<Ids>> period() const;
-  // Records that a lock on a schedule of `period` operations ended after so many positions. If that was soon,
-  // the next lock needs twice as many periods, so that ranks do not lock and unlock all the time.
+  // Records that a lock on a schedule of `period` operations ended after `positions` positions. If that was
+  // soon, the next lock needs twice as many periods, so that ranks do not lock and unlock all the time.
   void unlocked(std::size_t period, std::uint64_t positions);
 
   // Returns how often a period has to come in a row until it counts.
@@ -41,7 +41,8 @@ class ScheduleFinder {
   std::vector<const Ids*> operations_;  // indexed by symbol
   std::vector<Symbol> last_;            // a ring of the last kLongestPeriod operations
   std::uint64_t count_ = 0;             // operations since the last interruption
-  // The number of operations up to the last one that equal the operation one period before; by period.
+  // For each length of a period: how many operations in a row, up to the last one, equal the operation one
+  // period before.
   std::vector<std::uint64_t> repeats_;
   std::size_t needed_ = kLeastPeriods;
 };

@@ -13,7 +13,7 @@ namespace roundelay::lock {
 
 class ScheduleKeeper {
  public:
-  // Begins a lock for so many members.
+  // Begins a lock of `members` members.
   void begin(std::size_t members);
   [[nodiscard]] bool locked() const { return !counts_.empty(); }
   // Returns the number of the last lock; the first is 1.

@@ -5,33 +5,31 @@
 
 namespace roundelay::lock {
 
-void ScheduleLock::begin(std::uint64_t number, const Operations& operations, bool gathers) {
+void ScheduleLock::begin(std::uint64_t number, const Operations& operations) {
   *this = ScheduleLock();
   number_ = number;
-  gathers_ = gathers;
-  saved_ = kMostSaved;
   std::size_t agreements = 0;
   for (const auto& members : operations) {
     Names& names = operations_.emplace_back();
-    for (const wire::Use& use : members) {
-      const auto [place, is_new] = names_.try_emplace(use.request.name, Name{use.request, {}});
-      if (is_new && use.request.operation == Operation::kAgreement)
-        place->second.agreement.emplace(number, agreements++, use);
+    for (const wire::Submission& submission : members) {
+      const auto [place, is_new] = names_.try_emplace(submission.request.name, Name{submission.request, {}});
+      if (is_new && submission.request.operation == Operation::kAgreement)
+        place->second.agreement.emplace(number, agreements++, submission);
       place->second.places.push_back(operations_.size() - 1);
-      names.push_back(use.request.name);
+      names.push_back(submission.request.name);
     }
   }
 }
 
-std::uint64_t ScheduleLock::position_of(const Name& name, std::uint64_t use) const {
-  return use / name.places.size() * operations_.size() + name.places[use % name.places.size()];
+std::uint64_t ScheduleLock::position_of(const Name& name, std::uint64_t submission) const {
+  return submission / name.places.size() * operations_.size() + name.places[submission % name.places.size()];
 }
 
 const ScheduleLock::Names& ScheduleLock::at(std::uint64_t position) const {
   return operations_[position % operations_.size()];
 }
 
-bool ScheduleLock::file(const wire::Request& request, TimePoint now, std::string_view values) {
+bool ScheduleLock::file(const wire::Request& request, std::string_view values) {
   if (!open()) return false;
   const auto found = names_.find(request.name);
   const bool expected = found != names_.end() && found->second.request == request;
@@ -39,26 +37,22 @@ bool ScheduleLock::file(const wire::Request& request, TimePoint now, std::string
     freeze();
     return false;
   }
-  const std::uint64_t position = position_of(found->second, found->second.uses++);
+  const std::uint64_t position = position_of(found->second, found->second.submissions++);
   const auto place = static_cast<std::size_t>(position - announced_);
-  if (place >= ahead_.size()) ahead_.resize(place + 1, 0);
-  ++ahead_[place];
-  if (blocked_ > 0) saved_ -= now - counted_until_;
-  counted_until_ = now;
+  if (place >= unannounced_.size()) unannounced_.resize(place + 1, 0);
+  ++unannounced_[place];
   ++blocked_;
-  while (!ahead_.empty() && ahead_.front() == at(announced_).size()) {
-    saved_ += static_cast<std::int64_t>(ahead_.front()) * kSaved;
-    blocked_ -= ahead_.front();
-    ahead_.pop_front();
+  while (!unannounced_.empty() && unannounced_.front() == at(announced_).size()) {
+    blocked_ -= unannounced_.front();
+    unannounced_.pop_front();
     ++announced_;
   }
-  saved_ = std::clamp(saved_, Duration{0}, kMostSaved);
   return true;
 }
 
 std::optional<std::uint64_t> ScheduleLock::waits_at(const Name& name) const {
-  if (name.uses == 0) return std::nullopt;
-  const std::uint64_t position = position_of(name, name.uses - 1);
+  if (name.submissions == 0) return std::nullopt;
+  const std::uint64_t position = position_of(name, name.submissions - 1);
   return position < entered_ ? std::nullopt : std::optional(position);
 }
 
@@ -93,17 +87,16 @@ Deadline ScheduleLock::look(TimePoint now) {
   const bool moved = std::exchange(entered_at_look_, entered_) != entered_;
   if (entered_ == announced_ && blocked_ == 0) {
     waits_since_.reset();
-    return moved ? Deadline::at(now + kPatience) : Deadline::never();
+    return moved ? Deadline::at(now + kFreezeTimeout) : Deadline::never();
   }
   if (moved || !waits_since_) waits_since_ = now;
-  const bool begins = gathers_ && entered_ < operations_.size();
-  const Deadline end = Deadline::at(*waits_since_ + (begins ? kBeginning : kPatience));
+  const Deadline end = Deadline::at(*waits_since_ + kFreezeTimeout);
   if (!end.passed(now)) return end;
   freeze();
   return Deadline::never();
 }
 
-std::vector<wire::Use> ScheduleLock::end() {
+std::vector<wire::Submission> ScheduleLock::end() {
   std::vector<std::pair<std::uint64_t, const Name*>> waiting;
   for (const auto& [key, name] : names_) {
     if (const auto position = waits_at(name)) waiting.emplace_back(*position, &name);
@@ -111,12 +104,12 @@ std::vector<wire::Use> ScheduleLock::end() {
   std::sort(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first < b.first : a.second->request.name < b.second->request.name;
   });
-  std::vector<wire::Use> uses;
-  uses.reserve(waiting.size());
+  std::vector<wire::Submission> submissions;
+  submissions.reserve(waiting.size());
   for (const auto& [position, name] : waiting)
-    uses.emplace_back(name->request, name->agreement ? name->agreement->values() : std::string());
+    submissions.emplace_back(name->request, name->agreement ? name->agreement->values() : std::string());
   *this = ScheduleLock();
-  return uses;
+  return submissions;
 }
 
 }  // namespace roundelay::lock

@@ -1,11 +1,11 @@
 // A rank's side of a locked schedule: a fixed sequence of operations that the ranks of a group run again and
 // again without negotiation. Pure.
 //
-// The schedule repeats its period without end; a position is an index in this endless sequence. A use (one
-// submission of a name) belongs to the next position that has its name. A rank announces a position when all
-// tensors of its operation are submitted here and the position before is announced. It enters a position
-// (starts the operation there), in order, when all ranks have announced it. After freeze() it announces no
-// more, so that all ranks can agree on the position where the schedule ends.
+// The schedule repeats its period without end; a position is an index in this endless sequence. A submission
+// belongs to the next position that has its name. A rank announces a position when all tensors of its
+// operation are submitted here and the position before is announced. It enters a position (starts the
+// operation there), in order, when all ranks have announced it. After freeze() it announces no more, so that
+// all ranks can agree on the position where the schedule ends.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "lock/locked_agreement.h"
-#include "wire/use.h"
+#include "wire/submission.h"
 
 namespace roundelay::lock {
 
@@ -25,42 +25,31 @@ class ScheduleLock {
  public:
   // The requests of each operation of the period, in buffer order. An operation has a name at most once. An
   // agreement is an operation of its own, and has its last result as values.
-  using Operations = std::vector<std::vector<wire::Use>>;
+  using Operations = std::vector<std::vector<wire::Submission>>;
   using Names = std::vector<std::string>;
   // A submission that is not entered after this time freezes the schedule. Negotiation then tells which rank
   // is late.
-  static constexpr Duration kPatience = std::chrono::seconds(1);
-  // A waiter gives other threads this time to submit what comes before its operation, and the time that the
-  // schedule has saved: for each tensor announced kSaved, less the time for which any tensor was blocked.
-  // That is kMostSaved at most, and at the beginning.
-  static constexpr Duration kGathering = std::chrono::microseconds(200);
-  static constexpr Duration kSaved = std::chrono::microseconds(100);  // the negotiation of a tensor
-  static constexpr Duration kMostSaved = std::chrono::milliseconds(2);
-  // Threads that have waited since before begin() are given this time.
-  static constexpr Duration kBeginning = std::chrono::milliseconds(20);
+  static constexpr Duration kFreezeTimeout = std::chrono::seconds(1);
 
-  // Begins schedule `number` at position 0. `gathers`: several threads submit.
-  void begin(std::uint64_t number, const Operations& operations, bool gathers = false);
+  // Begins schedule `number` at position 0.
+  void begin(std::uint64_t number, const Operations& operations);
   // Returns true from begin() to end().
   [[nodiscard]] bool active() const { return !operations_.empty(); }
   // Returns true while active and not frozen.
   [[nodiscard]] bool open() const { return active() && !frozen_; }
   [[nodiscard]] std::uint64_t number() const { return number_; }
 
-  // Files a use. True: it is part of the schedule. False: the caller negotiates it when the schedule is over.
-  // A use that does not fit freezes an open schedule, so that uses stay in order. `now` matters while
-  // gathers(). `values`: an agreement's. The caller shows its cell before it announces what file() has.
-  bool file(const wire::Request& request, TimePoint now = {}, std::string_view values = {});
+  // Files a submission. True: it is part of the schedule. False: the caller negotiates it when the schedule
+  // is over. A submission that does not fit freezes an open schedule, so that submissions stay in order.
+  // `values`: an agreement's. The caller shows its cell before it announces what file() has.
+  bool file(const wire::Request& request, std::string_view values = {});
   void freeze() { frozen_ = active(); }
-  // Returns whether a use of `name` is filed and not entered.
+  // Returns whether a submission of `name` is filed and not entered.
   [[nodiscard]] bool filed(const std::string& name) const;
-  // Returns whether the filed use of `name` comes after an operation that is not wholly submitted here.
+  // Returns whether the filed submission of `name` comes after an operation that is not wholly submitted
+  // here.
   [[nodiscard]] bool blocked(const std::string& name) const;
   [[nodiscard]] bool any_blocked() const { return blocked_ > 0; }
-  // Returns whether several threads submit.
-  [[nodiscard]] bool gathers() const { return gathers_; }
-  // Returns how long a thread that waits for a blocked use sleeps before it freezes the schedule.
-  [[nodiscard]] Duration patience() const { return gathers_ ? kGathering + saved_ : Duration{0}; }
 
   // The number of positions that this rank has announced, and entered.
   [[nodiscard]] std::uint64_t announced() const { return announced_; }
@@ -75,12 +64,12 @@ class ScheduleLock {
   // it enter when the schedule has entered its position.
   [[nodiscard]] LockedAgreement* agreement(const std::string& name);
 
-  // Freezes the schedule if a filed use has waited for kPatience; in the first period of a schedule that
-  // gathers, for kBeginning. Returns when to call again. Never: after the next file().
+  // Freezes the schedule if a filed submission has waited for kFreezeTimeout. Returns when to call again.
+  // Never: after the next file().
   Deadline look(TimePoint now);
-  // Ends the schedule. Returns the uses that were filed and not entered, by position. The caller negotiates
-  // them.
-  std::vector<wire::Use> end();
+  // Ends the schedule. Returns the submissions that were filed and not entered, by position. The caller
+  // negotiates them.
+  std::vector<wire::Submission> end();
 
   friend bool operator==(const ScheduleLock&, const ScheduleLock&) = default;
 
@@ -88,15 +77,15 @@ class ScheduleLock {
   struct Name {
     wire::Request request;
     std::vector<std::uint64_t> places;  // positions in the first period, ascending
-    std::uint64_t uses = 0;             // uses filed since begin()
+    std::uint64_t submissions = 0;      // submissions filed since begin()
     std::optional<LockedAgreement> agreement{};
     friend bool operator==(const Name&, const Name&) = default;
   };
 
-  // Returns the position of use number `use` (from 0).
-  [[nodiscard]] std::uint64_t position_of(const Name& name, std::uint64_t use) const;
+  // Returns the position of submission number `submission` (from 0).
+  [[nodiscard]] std::uint64_t position_of(const Name& name, std::uint64_t submission) const;
   [[nodiscard]] const Names& at(std::uint64_t position) const;
-  // Returns the position of the name's last use. Nothing: it was entered, or there was none.
+  // Returns the position of the name's last submission. Nothing: it was entered, or there was none.
   [[nodiscard]] std::optional<std::uint64_t> waits_at(const Name& name) const;
 
   std::uint64_t number_ = 0;
@@ -105,13 +94,10 @@ class ScheduleLock {
   bool frozen_ = false;
   std::uint64_t announced_ = 0;
   std::uint64_t entered_ = 0;
-  std::deque<std::size_t> ahead_;  // number of uses filed at each position from announced_ on
-  std::size_t blocked_ = 0;        // sum of ahead_
-  bool gathers_ = false;
-  Duration saved_{0};                           // what the schedule has saved, as kSaved says
-  TimePoint counted_until_{};                   // saved_ has the time of blocked uses up to here
+  std::deque<std::size_t> unannounced_;  // number of submissions filed at each position from announced_ on
+  std::size_t blocked_ = 0;              // sum of unannounced_
   std::uint64_t entered_at_look_ = UINT64_MAX;  // entered_ at the last look()
-  std::optional<TimePoint> waits_since_;        // the first look() that saw a use wait at this position
+  std::optional<TimePoint> waits_since_;  // the first look() that saw a submission wait at this position
 };
 
 }  // namespace roundelay::lock

@@ -19,7 +19,7 @@ class BucketRun {
   };
 
   // `program` and `groups` outlive it. `gates`: the number of events that each rank awaits before its first
-  // task, such as the bucket's last gradient, and a free track.
+  // task, such as the bucket's last gradient, and the end of an earlier bucket.
   BucketRun(const Program& program, const Groups& groups, int gates);
 
   [[nodiscard]] const Program& program() const { return program_; }

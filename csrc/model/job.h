@@ -43,7 +43,7 @@ struct Job {
   std::vector<ReadyBucket> buckets{};  // the first one leaves first
   Transfer transfer{};
   int steps = 1;
-  int tracks = 2;  // the most buckets of a rank that are under way at once, each at another stage
+  int at_once = 2;  // the most buckets of a rank that are under way at once, each at another stage
   Sharing sharing = Sharing::kFair;
   // Standard deviation of the logarithm of a rank's time to compute, drawn for each rank and step; its mean
   // is 1.
@@ -65,8 +65,8 @@ struct Outcome {
 
 // Carries the job out. If all ranks are alike (no jitter, no stragglers), one stands for all. Each event
 // takes about a microsecond; memory grows with ranks times buckets under way. The same job gives the same
-// outcome. Precondition: at least one step and one track, ready times ascend, stragglers are ranks of the
-// cluster.
+// outcome. Precondition: at least one step and one bucket at once, ready times ascend, stragglers are ranks
+// of the cluster.
 Outcome simulate(const Job& job);
 
 }  // namespace roundelay::model

@@ -29,11 +29,11 @@ class ChunkTime {
       const Level& level = cluster_.levels[crossed.level];
       double messages = 0;  // of each member that shares this end
       if (crossed.level >= stage.first_level) {
-        messages = whole_levels ? crossed.behind * (static_cast<double>(level.parts) - 1) : members - 1;
+        messages = whole_levels ? crossed.in_part * (static_cast<double>(level.parts) - 1) : members - 1;
       }
       const double alphas = 2 * messages * level.link.latency;
-      const double moving = 2 * static_cast<double>(level.link.sharers) * bytes * (members - crossed.behind) /
-                            members / level.link.bandwidth;
+      const double moving = 2 * static_cast<double>(level.link.sharers) * bytes *
+                            (members - crossed.in_part) / members / level.link.bandwidth;
       of_link_[crossed.level] += alphas + moving;
       latency += alphas;
       transfer = std::max(transfer, moving);
@@ -42,7 +42,7 @@ class ChunkTime {
   }
 
   // Returns the time of `chunks` chunks.
-  [[nodiscard]] double of(double chunks) const {
+  [[nodiscard]] double seconds_for(double chunks) const {
     return pipelined(all_stages_, *std::ranges::max_element(of_link_), chunks);
   }
 
@@ -61,7 +61,8 @@ Stage on_busiest_link(const Factor& factor, Algorithm algorithm, double bytes, c
     if (algorithm == Algorithm::kRing) {
       stage.senders = ranks_in_part(cluster, factor.first_level);  // neighbours lie in one part if possible
     } else {
-      stage.bytes *= static_cast<double>(std::max(0, factor.members - crossed.behind)) / (factor.members - 1);
+      stage.bytes *=
+          static_cast<double>(std::max(0, factor.members - crossed.in_part)) / (factor.members - 1);
     }
     if (const double time = seconds(stage, cluster); time > most) {
       most = time;
@@ -101,7 +102,7 @@ double seconds_of(const Cluster& cluster, const std::vector<Factor>& stages, std
     time.add(stage, held);
     held /= stage.members;
   }
-  return time.of(whole / chunk);
+  return time.seconds_for(whole / chunk);
 }
 
 double seconds_of_way(const Cluster& cluster, const std::vector<Factor>& stages, Algorithm algorithm,

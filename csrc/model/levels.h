@@ -28,8 +28,8 @@ struct Factor {
 // A level's link that the messages of a stage cross.
 struct Crossed {
   std::size_t level = 0;
-  int behind = 1;  // members of a group in one part, which share its end of the link and send each other
-                   // nothing over it
+  int in_part = 1;  // members of a group in one part, which share its end of the link and send each other
+                    // nothing over it
 };
 
 // Returns the links that a stage's messages cross, innermost first: those of its levels, and those below up

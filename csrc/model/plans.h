@@ -16,7 +16,7 @@ struct LevelChoice {
   double seconds = 0;           // the time that the formula gives
 };
 
-// What a choice may have.
+// The limits of a choice.
 struct Limits {
   int factors = 1;              // the most stages into which a level outside the nodes is cut
   int members = 0;              // the most members of a stage between nodes, if there is a way to have fewer

@@ -167,8 +167,9 @@ class Simulation {
       const Program& program = is_transfer
                                    ? job_.transfer.program
                                    : job_.buckets[static_cast<std::size_t>(number % buckets())].program;
-      // A bucket waits for its gradients, for the first stage of the one before, and for a free track.
-      const int gates = 1 + (number > 0 ? 1 : 0) + (!is_transfer && number >= job_.tracks ? 1 : 0);
+      // A bucket waits for its gradients, for the first stage of the one before, and until few others are
+      // under way.
+      const int gates = 1 + (number > 0 ? 1 : 0) + (!is_transfer && number >= job_.at_once ? 1 : 0);
       found = std::make_unique<BucketRun>(program, groups_, gates);
     }
     return *found;
@@ -206,7 +207,7 @@ class Simulation {
     if (bucket.finish_rank()) runs_.erase(run);
     const int number = run / 2;
     if (run % 2 == 0) {
-      if (number + job_.tracks < job_.steps * buckets()) open_gate(run + 2 * job_.tracks, rank);
+      if (number + job_.at_once < job_.steps * buckets()) open_gate(run + 2 * job_.at_once, rank);
       return part_done(rank);
     }
     if (number + 1 < job_.steps / job_.transfer.every) open_gate(run + 2, rank);

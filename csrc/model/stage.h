@@ -1,5 +1,5 @@
-// The stages of a bucket's way. The formulas (seconds()) add them up, and the simulation (job.h) carries them
-// out.
+// The stages of a bucket's path. The formulas (seconds()) add them up, and the simulation (job.h) carries
+// them out.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct Stage {
   double messages = 0;    // kLink: the number of messages of which each waits for the one before
   double bytes = 0;       // the bytes that each rank sends, copies, or reads and writes
   double reduced = 0;     // kLink: bytes that each rank receives and adds to its own
-  int senders = 0;        // kLink: only the first so many ranks of each part take part; 0: all
+  int senders = 0;        // kLink: the number of ranks of each part that take part, the first ones; 0: all
   bool whole = false;     // kLink: all ranks of the cluster are one group
 };
 

@@ -26,29 +26,29 @@ std::size_t top(const Cluster& cluster) { return cluster.levels.empty() ? 0 : cl
 
 }  // namespace
 
-Program dense(const Cluster& cluster, const Bucket& bucket, double wire) {
+Program dense(const Cluster& cluster, const Payload& bucket, double wire_bytes) {
   const double elements = bucket.bytes / bucket.element;
-  const bool cast = wire != bucket.element;
+  const bool cast = wire_bytes != bucket.element;
   Program program;
-  if (cast) program.stages.push_back(pass(elements * (bucket.element + wire)));
-  append(program, over_levels(cluster, Algorithm::kPairwise, elements * wire));
-  if (cast) program.stages.push_back(pass(elements * (bucket.element + wire)));
+  if (cast) program.stages.push_back(pass(elements * (bucket.element + wire_bytes)));
+  append(program, over_levels(cluster, Algorithm::kPairwise, elements * wire_bytes));
+  if (cast) program.stages.push_back(pass(elements * (bucket.element + wire_bytes)));
   return program;
 }
 
-Program csc(const Cluster& cluster, const Bucket& bucket, const CscOptions& options) {
+Program csc(const Cluster& cluster, const Payload& bucket, const CscOptions& options) {
   const double elements = bucket.bytes / bucket.element;
   const double chunks = std::max(1.0, std::ceil(elements / options.chunk_elements));
   const double kept = elements * options.keep;
   Program program{{pass(3 * bucket.bytes)}};
   append(program, over_levels(cluster, Algorithm::kPairwise, 4 * chunks));
-  program.stages.push_back(pass(kept * (bucket.element + options.wire)));
-  append(program, over_levels(cluster, Algorithm::kPairwise, kept * options.wire));
-  program.stages.push_back(pass(kept * (bucket.element + options.wire)));
+  program.stages.push_back(pass(kept * (bucket.element + options.wire_bytes)));
+  append(program, over_levels(cluster, Algorithm::kPairwise, kept * options.wire_bytes));
+  program.stages.push_back(pass(kept * (bucket.element + options.wire_bytes)));
   return program;
 }
 
-Program top_k(const Cluster& cluster, const Bucket& bucket, const TopKOptions& options) {
+Program top_k(const Cluster& cluster, const Payload& bucket, const TopKOptions& options) {
   const int n = in_node(cluster);
   const Level nodes = between(cluster);
   const double elements = bucket.bytes / bucket.element;
@@ -71,7 +71,7 @@ double break_even_density(int nodes, double dense_element, double pair) {
   return 2 * dense_element / (nodes * pair);
 }
 
-Program power_sgd(const Cluster& cluster, const Bucket& bucket, const PowerSgdOptions& options) {
+Program power_sgd(const Cluster& cluster, const Payload& bucket, const PowerSgdOptions& options) {
   Program program{{pass(bucket.bytes * (2 + options.rank))}};
   append(program, over_levels(cluster, Algorithm::kPairwise, 4 * options.rank * options.rows));
   program.stages.push_back(pass(bucket.bytes * options.rank));
@@ -80,11 +80,11 @@ Program power_sgd(const Cluster& cluster, const Bucket& bucket, const PowerSgdOp
   return program;
 }
 
-Program average(const Cluster& cluster, const Bucket& parameters) {
+Program average(const Cluster& cluster, const Payload& parameters) {
   return over_levels(cluster, Algorithm::kPairwise, parameters.bytes);
 }
 
-Program daso_transfer(const Cluster& cluster, const Bucket& parameters) {
+Program daso_transfer(const Cluster& cluster, const Payload& parameters) {
   const Level nodes = between(cluster);
   Stage sum = allreduce(Algorithm::kPairwise, nodes.parts, parameters.bytes, top(cluster));
   sum.senders = 1;
@@ -95,7 +95,7 @@ Program daso_transfer(const Cluster& cluster, const Bucket& parameters) {
   return program;
 }
 
-Program within_node(const Cluster& cluster, const Bucket& bucket) {
+Program within_node(const Cluster& cluster, const Payload& bucket) {
   if (in_node(cluster) < 2) return {};
   return {{allreduce(Algorithm::kPairwise, in_node(cluster), bucket.bytes, 0)}};
 }

@@ -9,16 +9,16 @@
 
 namespace roundelay::model {
 
-// The gradients of one bucket, or a model's parameters.
-struct Bucket {
+// What travels: the gradients of one bucket, or a model's parameters.
+struct Payload {
   double bytes = 0;
   double element = 4;  // bytes of one element
 };
 
-// One allreduce over all levels (over_levels(), pairwise). `wire` is the size of an element while it travels,
-// in bytes. If it is not the bucket's, casts are one pass over the memory before the allreduce, and one after
-// it.
-Program dense(const Cluster& cluster, const Bucket& bucket, double wire);
+// One allreduce over all levels (over_levels(), pairwise). `wire_bytes` is the size of an element while it
+// travels, in bytes. If it is not the bucket's, casts are one pass over the memory before the allreduce, and
+// one after it.
+Program dense(const Cluster& cluster, const Payload& bucket, double wire_bytes);
 
 // Coarse-grained sparse communication (GradientFlow, arXiv 1902.06855): a pass that adds the residual and
 // computes the chunks' norms, one small allreduce of 4 bytes a chunk, and one dense allreduce of the chosen
@@ -27,9 +27,9 @@ Program dense(const Cluster& cluster, const Bucket& bucket, double wire);
 struct CscOptions {
   double keep = 0.1;  // the share of the chunks that are sent, above 0 and at most 1
   double chunk_elements = 32768;
-  double wire = 4;  // bytes of an element while it travels
+  double wire_bytes = 4;  // bytes of an element while it travels
 };
-Program csc(const Cluster& cluster, const Bucket& bucket, const CscOptions& options);
+Program csc(const Cluster& cluster, const Payload& bucket, const CscOptions& options);
 
 // HiTopKComm (Shi et al., arXiv 2010.10458): a reduce-scatter in the node, the choice of the largest elements
 // of each rank's shard, an all-gather of their values and indices between the nodes, an all-gather in the
@@ -43,7 +43,7 @@ struct TopKOptions {
   double index = 4;       // bytes of an index
   double passes = 3;      // times that choosing reads the shard
 };
-Program top_k(const Cluster& cluster, const Bucket& bucket, const TopKOptions& options);
+Program top_k(const Cluster& cluster, const Payload& bucket, const TopKOptions& options);
 
 // Returns the density above which dense communication sends fewer bytes between the nodes: 2 b / (m pair).
 // `dense_element`: b, bytes of a dense element. `pair`: bytes of a value and its index.
@@ -57,16 +57,16 @@ struct PowerSgdOptions {
   double rows = 0;     // the rows of all matrices of the bucket: left factors have rank * rows elements
   double columns = 0;  // the columns of all matrices of the bucket
 };
-Program power_sgd(const Cluster& cluster, const Bucket& bucket, const PowerSgdOptions& options);
+Program power_sgd(const Cluster& cluster, const Payload& bucket, const PowerSgdOptions& options);
 
 // The average of parameters over all ranks, which local SGD makes every few steps.
-Program average(const Cluster& cluster, const Bucket& parameters);
+Program average(const Cluster& cluster, const Payload& parameters);
 
 // DASO's transfer (Coquelin et al., arXiv 2104.05588): one rank of each node sums its parameters with those
-// of the other nodes, and spreads the result in its node.
-Program daso_transfer(const Cluster& cluster, const Bucket& parameters);
+// of the other nodes, and broadcasts the result in its node.
+Program daso_transfer(const Cluster& cluster, const Payload& parameters);
 
 // The allreduce of gradients among the ranks of each node: over the first level only.
-Program within_node(const Cluster& cluster, const Bucket& bucket);
+Program within_node(const Cluster& cluster, const Payload& bucket);
 
 }  // namespace roundelay::model

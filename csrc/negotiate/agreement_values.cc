@@ -4,13 +4,14 @@
 
 namespace roundelay::negotiate {
 
-ReportedValues values_in(const wire::Report& report, std::size_t use, std::int32_t rank) {
-  ReportedValues values{rank, use < report.requests.size()};
+ReportedValues values_in(const wire::Report& report, std::size_t request, std::int32_t rank) {
+  ReportedValues values{rank, request < report.requests.size()};
   const auto& all = report.contributions;
-  const auto found = std::lower_bound(
-      all.begin(), all.end(), use,
-      [](const wire::Contribution& contribution, std::size_t wanted) { return contribution.use < wanted; });
-  if (found != all.end() && found->use == use) values.change = found->change;
+  const auto found = std::lower_bound(all.begin(), all.end(), request,
+                                      [](const wire::Contribution& contribution, std::size_t wanted) {
+                                        return contribution.request < wanted;
+                                      });
+  if (found != all.end() && found->request == request) values.change = found->change;
   return values;
 }
 
@@ -25,7 +26,7 @@ Agreed merge(const wire::Request& request, const std::vector<ReportedValues>& me
     apply_change(member.change, values);
     merger.add(member.rank, values);
   }
-  return merger.take();
+  return merger.finish();
 }
 
 }  // namespace roundelay::negotiate

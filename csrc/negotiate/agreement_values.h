@@ -11,15 +11,16 @@
 
 namespace roundelay::negotiate {
 
-// What one member has reported.
+// The values that one member has reported.
 struct ReportedValues {
   std::int32_t rank = -1;  // world rank; -1: it has reported nothing
   bool in_full = false;    // with the request in full: `change` is against zeros, not against the base
   ByteChange change{};
 };
 
-// Returns what a report of the world rank `rank` says of its use number `use` (wire::Contribution).
-[[nodiscard]] ReportedValues values_in(const wire::Report& report, std::size_t use, std::int32_t rank);
+// Returns the values that a report of the world rank `rank` has for its request number `request`
+// (wire::Contribution).
+[[nodiscard]] ReportedValues values_in(const wire::Report& report, std::size_t request, std::int32_t rank);
 
 // Merges the values of the members, which come by ascending rank, for an agreement of this request. `base`:
 // the result of the last agreement under its id; zeros if it has none. All changes fit.

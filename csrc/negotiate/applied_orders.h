@@ -1,7 +1,7 @@
-// Records for the coordinator which orders each member has applied, to read its reports rightly. Pure.
+// Records which orders each member has applied, so that the coordinator reads its reports correctly. Pure.
 //
 // A member may write a report before it has applied the newest order. Such a report may name a cache id that
-// the order evicts, or a use that the order has failed. Orders are known by their sequence.
+// the order evicts, or a submission that the order has failed. Orders are known by their sequence.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class AppliedOrders {
   void on_report(int member, std::uint64_t last_order) { newest_[index(member)] = last_order; }
   // The order of this sequence evicts these ids.
   void on_evicted(const std::vector<wire::CacheId>& ids, std::uint64_t sequence);
-  // The order of this sequence fails the use of this name.
+  // The order of this sequence fails the submission of this name.
   void on_failed(const std::string& name, std::uint64_t sequence) { failed_by_[name] = sequence; }
 
   // The member reported an id that the cache does not have. It reports the request again, in full, when it
@@ -33,7 +33,7 @@ class AppliedOrders {
   [[nodiscard]] bool heard_all(int member) const {
     return newest_[index(member)] >= unheard_until_[index(member)];
   }
-  // Returns true if a report of this name by this member belongs to a use that has failed already.
+  // Returns true if a report of this name by this member belongs to a submission that has failed already.
   [[nodiscard]] bool already_failed(const std::string& name, int member) const;
   [[nodiscard]] bool any_failed() const { return !failed_by_.empty(); }
   // Forgets the orders that all members have applied.

@@ -24,7 +24,7 @@ Result<const wire::Request*> CachedRequests::request_of(wire::CacheId id) const 
   if (!name.ok()) return name.status();
   const auto cached = by_name_.find(*name);
   if (cached == by_name_.end() || cached->second.id != id)
-    return Status::internal("an order names an outdated use of '" + *name + "'");
+    return Status::internal("an order names an outdated submission of '" + *name + "'");
   return &cached->second.request;
 }
 

@@ -25,8 +25,8 @@ class CachedRequests {
   // Makes `values` the base of the agreement that the id stands for. Does nothing for kNoCacheId.
   void set_base(wire::CacheId id, std::string values);
 
-  // Makes the bases of all agreements zeros. Call it when a schedule lock ends, whose agreements have other
-  // results meanwhile: the coordinator does the same with this order.
+  // Makes the bases of all agreements zeros. Call it when a schedule lock ends: the results under the lock
+  // are not in the bases. The coordinator does the same with this order.
   void forget_bases();
 
   // Keeps the request under the id that the order assigns to the tensor, if it assigns one. `request` is this

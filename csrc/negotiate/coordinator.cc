@@ -30,7 +30,7 @@ Status Coordinator::on_report(int member, const wire::Report& report, TimePoint 
     return Status::internal("rank " + std::to_string(rank_of(member)) + " has frozen, but there is no lock");
   }
   ROUNDELAY_RETURN_IF_ERROR(take_requests(member, report, now));
-  flush_ = flush_ || report.flush;
+  end_linger_ = end_linger_ || report.end_linger;
   if (report.leaving && left_by_ < 0) left_by_ = rank_of(member);
   if (report.removing) removing_[static_cast<std::size_t>(member)] = true;
   applied_.forget();
@@ -38,9 +38,9 @@ Status Coordinator::on_report(int member, const wire::Report& report, TimePoint 
 }
 
 Status Coordinator::take_requests(int member, const wire::Report& report, TimePoint now) {
-  std::size_t use = report.requests.size();
+  std::size_t index = report.requests.size();
   for (const wire::CacheId id : report.cached) {
-    ReportedValues values = values_in(report, use++, rank_of(member));
+    ReportedValues values = values_in(report, index++, rank_of(member));
     if (const wire::Request* request = cache_.find(id)) {
       cache_.touch(id);
       ROUNDELAY_RETURN_IF_ERROR(on_request(member, *request, now, std::move(values)));
@@ -51,9 +51,9 @@ Status Coordinator::take_requests(int member, const wire::Report& report, TimePo
       applied_.on_evicted_id(member, id);
     }
   }
-  use = 0;
+  index = 0;
   for (const wire::Request& request : report.requests) {
-    ROUNDELAY_RETURN_IF_ERROR(on_request(member, request, now, values_in(report, use++, rank_of(member))));
+    ROUNDELAY_RETURN_IF_ERROR(on_request(member, request, now, values_in(report, index++, rank_of(member))));
   }
   if (joins_.deferred() == 0 || !applied_.heard_all(member)) return {};
   const auto join = joins_.take_deferred(member);
@@ -65,9 +65,9 @@ Status Coordinator::on_request(int member, const wire::Request& request, TimePoi
   if (applied_.already_failed(request.name, member)) return {};
   const auto who = [&] { return "rank " + std::to_string(rank_of(member)); };
   Iterator position = table_.find(request.name);
-  const bool known = position != table_.entries().end();
+  const bool known = position != table_.all().end();
   if (!request.error.empty()) {
-    if (known) take_entry(position);
+    if (known) take_reported(position);
     fail(request, who() + ": " + request.error, now);
     return {};
   }
@@ -83,10 +83,10 @@ Status Coordinator::on_request(int member, const wire::Request& request, TimePoi
   if (!known) {
     position = table_.open(member, request, now);
     stall_.on_opened(table_, position->second);
-  } else if (position->second.reported[static_cast<std::size_t>(member)]) {
+  } else if (position->second.by_member[static_cast<std::size_t>(member)]) {
     return Status::internal(who() + " reported '" + request.name + "' twice");
   } else if (std::string text = mismatch_with(position->second, member, request); !text.empty()) {
-    take_entry(position);
+    take_reported(position);
     fail(request, std::move(text), now, StatusCode::kMismatch);
     return {};
   }
@@ -101,56 +101,57 @@ Status Coordinator::on_request(int member, const wire::Request& request, TimePoi
 }
 
 // The text names the lower rank first.
-std::string Coordinator::mismatch_with(const PendingRequest& entry, int member,
+std::string Coordinator::mismatch_with(const ReportedRequest& reported, int member,
                                        const wire::Request& request) const {
-  const int first_rank = rank_of(entry.first_member);
+  const int first_rank = rank_of(reported.first_member);
   const int rank = rank_of(member);
-  return first_rank < rank ? mismatch(entry.request, first_rank, request, rank)
-                           : mismatch(request, rank, entry.request, first_rank);
+  return first_rank < rank ? mismatch(reported.request, first_rank, request, rank)
+                           : mismatch(request, rank, reported.request, first_rank);
 }
 
-PendingRequest Coordinator::take_entry(Iterator position) {
+ReportedRequest Coordinator::take_reported(Iterator position) {
   if (joins_.is_join(position->second)) joins_.end();
-  return table_.take(position);
+  return table_.extract(position);
 }
 
 // A request needs the reports of all members that have not joined.
 void Coordinator::decide_if_complete(Iterator position, int last_member, TimePoint now) {
-  const PendingRequest& entry = position->second;
-  if (entry.missing > 0) {
+  const ReportedRequest& reported = position->second;
+  if (reported.missing > 0) {
     if (!joins_.active()) return;
-    if (std::string why = joins_.refusal_of(entry); !why.empty()) {
-      fail(take_entry(position).request, std::move(why), now);
+    if (std::string why = joins_.refusal_of(reported); !why.empty()) {
+      fail(take_reported(position).request, std::move(why), now);
       return;
     }
-    if (std::ssize(joins_.absent_from(entry)) < entry.missing) return;
+    if (std::ssize(joins_.absent_from(reported)) < reported.missing) return;
   }
-  make_ready(take_entry(position), last_member, now);
+  make_ready(take_reported(position), last_member, now);
 }
 
-void Coordinator::make_ready(PendingRequest entry, int last_member, TimePoint now) {
-  count_unnamed(entry.request);
-  if (group_.size() > 1) notes_.push_back({entry.request.name, rank_of(last_member), now - entry.first_seen});
-  std::vector<std::int32_t> absent = joins_.absent_from(entry);
-  ready_.push(std::move(entry), std::move(absent), now);
+void Coordinator::make_ready(ReportedRequest reported, int last_member, TimePoint now) {
+  count_unnamed(reported.request);
+  if (group_.size() > 1)
+    notes_.push_back({reported.request.name, rank_of(last_member), now - reported.first_seen});
+  std::vector<std::int32_t> absent = joins_.absent_from(reported);
+  ready_.push(std::move(reported), std::move(absent), now);
 }
 
 // Requests that waited for this member alone go on without it.
 void Coordinator::on_joined(Iterator position, int member, TimePoint now) {
-  PendingRequest& join = position->second;
+  ReportedRequest& join = position->second;
   joins_.begin(join);
   joins_.restart_clock(now);
 
   std::vector<std::pair<TimePoint, std::string>> waiting;
-  for (const auto& [name, entry] : table_.entries()) {
-    if (!joins_.is_join(entry) && !entry.reported[static_cast<std::size_t>(member)])
-      waiting.emplace_back(entry.first_seen, name);
+  for (const auto& [name, reported] : table_.all()) {
+    if (!joins_.is_join(reported) && !reported.by_member[static_cast<std::size_t>(member)])
+      waiting.emplace_back(reported.first_seen, name);
   }
   std::sort(waiting.begin(), waiting.end());
   for (const auto& [seen, name] : waiting) decide_if_complete(table_.find(name), member, now);
 
   if (join.missing > 0) return;
-  take_entry(position);
+  take_reported(position);
   joins_.complete({rank_of(member), {unnamed_.begin(), unnamed_.end()}});
 }
 
@@ -169,9 +170,9 @@ void Coordinator::count_unnamed(const wire::Request& request) {
   count = std::max(count, request.unnamed);
 }
 
-void Coordinator::take_tickets(bool yes) {
-  if (yes && !takes_tickets_) schedule_.interrupt();  // the period may have operations on a GPU
-  takes_tickets_ = yes;
+void Coordinator::set_needs_tickets(bool yes) {
+  if (yes && !needs_tickets_) schedule_.interrupt();  // the period may have operations on a GPU
+  needs_tickets_ = yes;
 }
 
 std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
@@ -183,15 +184,15 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   if (removed) fail_incomplete(now);
   // All ready requests go now: some are without members that take part again from the next order on.
   const bool last = joins_.take_ended() || removed;
-  const bool fire = !left && !ready_.empty() && (last || ready_.fires(flush_, now));
-  flush_ = false;
+  const bool fire = !left && !ready_.empty() && (last || ready_.fires(end_linger_, now));
+  end_linger_ = false;
   if (!fire && failures_.empty() && !left && !last) return std::nullopt;
 
   wire::Order order;
   order.lane = lane_;
   order.sequence = ++sequence_;
   order.failures = std::exchange(failures_, {});
-  if (fire) ready_.write(order, cache_, table_, takes_tickets_);
+  if (fire) ready_.write(order, cache_, table_, needs_tickets_);
   applied_.on_evicted(order.evicted, order.sequence);
   if (!left) order.joined = joins_.take_joined();
   order.shutdown_by = left_by_;
@@ -199,12 +200,10 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   closed_ = left || removed;
   if (!locks_schedules_ || !schedule_.on_order(order) || !may_lock()) return order;
   const auto request_of = [&](wire::CacheId id) -> const wire::Request& { return *cache_.find(id); };
-  const lock::ScheduleCoordinator::Rules rules{
-      [&](const auto& ids) { return ready_.cut(ids, cache_); },
-      [&](const auto& period) { return lock::lockable(period, request_of); }};
-  if (schedule_.begin_if_periodic(order, rules)) {
+  if (schedule_.begin_if_periodic(order,
+                                  [&](const auto& period) { return lock::lockable(period, request_of); })) {
     table_.clear();  // each member takes back its requests
-    flush_ = false;
+    end_linger_ = false;
   }
   return order;
 }
@@ -229,7 +228,7 @@ void Coordinator::give_up_stalled(TimePoint now) {
   for (const std::string& name : stall_.overdue(table_, now)) {
     const Iterator position = table_.find(name);
     std::string text = stall_.abort_text(position->second);
-    fail(take_entry(position).request, std::move(text), now);
+    fail(take_reported(position).request, std::move(text), now);
   }
 }
 
@@ -242,15 +241,15 @@ bool Coordinator::all_remove() const {
 
 void Coordinator::fail_incomplete(TimePoint now) {
   std::vector<std::string> names;
-  for (const auto& [name, entry] : table_.entries()) names.push_back(name);
+  for (const auto& [name, reported] : table_.all()) names.push_back(name);
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
     const Iterator position = table_.find(name);
     const std::string missing = wire::describe_ranks(joins_.awaited_by(position->second));
-    const PendingRequest entry = take_entry(position);
-    std::string text = wire::describe(entry.request) + " was never submitted by " + missing +
+    const ReportedRequest reported = take_reported(position);
+    std::string text = wire::describe(reported.request) + " was never submitted by " + missing +
                        ", and process set " + std::to_string(lane_.process_set) + " is being removed";
-    fail(entry.request, std::move(text), now);
+    fail(reported.request, std::move(text), now);
   }
 }
 

@@ -1,12 +1,12 @@
-// The coordinator of one lane: takes reports, gives orders. Pure: time is an argument, nothing blocks.
+// The coordinator of one lane: takes reports and makes orders. Pure: time is an argument, nothing blocks.
 //
-// A request waits in a table until every member of the group has reported it. Then it is ready, and gathers
-// with others until they go together in one order (ready_queue.h). A disagreement or a member's own error
-// needs no waiting: it fails the use at once, with one text for all members.
+// A request waits in a table until every member of the group has reported it. Then it is ready, and waits for
+// others until they go into one order together (ready_queue.h). A disagreement, or a member's own error,
+// fails the submission at once, with one text for all members.
 //
 // Orders that repeat exactly become a schedule, which needs no orders until a member freezes
-// (schedule_coordinator.h). Members that have joined are not waited for (join_tracker.h). Members that are
-// late are named (stall_clock.h).
+// (schedule_coordinator.h). Nobody waits for members that have joined (join_tracker.h). Warnings name members
+// that are late (stall_clock.h).
 #pragma once
 
 #include <array>
@@ -36,8 +36,8 @@ struct CoordinatorOptions {
   FusionLimits plan;
   FireLimits fire;
   std::size_t cache_capacity = 1024;                  // requests in the response cache; 0: no cache
-  Duration stall_warning = std::chrono::seconds(60);  // warns of ranks that are late by this; zero: never
-  Duration stall_abort{0};                            // gives up what is late by this; zero: never
+  Duration stall_warning = std::chrono::seconds(60);  // warns of late ranks after this time; zero: never
+  Duration stall_abort{0};                            // gives up a request after this time; zero: never
   bool schedule_lock = false;                         // members can announce what they submit
 };
 
@@ -60,9 +60,7 @@ class Coordinator {
   Status on_report(int member, const wire::Report& report, TimePoint now);
   // Says whether operations on a GPU need tickets, because other process sets use the GPUs too. If so, orders
   // mark these operations for tickets (negotiate/order_queue.h), and no schedule has any of them.
-  void take_tickets(bool yes);
-  // Says that so many threads of this rank have waited for operations of the lane at once, lately.
-  void note_waiters(std::size_t waiters) { schedule_.note_waiters(waiters); }
+  void set_needs_tickets(bool yes);
   // Returns the next order that is due. Call it until there is none.
   std::optional<wire::Order> take_order(TimePoint now);
   // Returns the time at which the next order or stall warning is due without a message; sometimes a little
@@ -86,11 +84,11 @@ class Coordinator {
 
   Status take_requests(int member, const wire::Report& report, TimePoint now);
   Status on_request(int member, const wire::Request& request, TimePoint now, ReportedValues values = {});
-  [[nodiscard]] std::string mismatch_with(const PendingRequest& entry, int member,
+  [[nodiscard]] std::string mismatch_with(const ReportedRequest& reported, int member,
                                           const wire::Request& request) const;
-  PendingRequest take_entry(Iterator position);
+  ReportedRequest take_reported(Iterator position);
   void decide_if_complete(Iterator position, int last_member, TimePoint now);
-  void make_ready(PendingRequest entry, int last_member, TimePoint now);
+  void make_ready(ReportedRequest reported, int last_member, TimePoint now);
   void on_joined(Iterator position, int member, TimePoint now);
   void fail(const wire::Request& request, std::string text, TimePoint now,
             StatusCode code = StatusCode::kIncomplete);
@@ -113,16 +111,16 @@ class Coordinator {
   ResponseCache cache_;
   ReadyQueue ready_;
   lock::ScheduleCoordinator schedule_;
-  // The largest number of an unnamed use that became ready or failed; by operation.
+  // The largest number of an unnamed submission that became ready or failed; by operation.
   std::array<std::uint64_t, kOperationCount> unnamed_{};
   std::vector<wire::Failure> failures_;  // the next order takes them
   std::vector<ReadyNote> notes_;
   std::set<int> late_;          // world ranks that warnings named
   std::vector<bool> removing_;  // one for each member
   int left_by_ = -1;            // the first world rank that left
-  bool takes_tickets_ = false;
-  bool flush_ = false;
-  bool closed_ = false;  // the last order is out
+  bool needs_tickets_ = false;
+  bool end_linger_ = false;
+  bool closed_ = false;  // the last order was made
 };
 
 }  // namespace roundelay::negotiate

@@ -31,21 +31,21 @@ CoordinatorWatch::Action CoordinatorWatch::check(bool waiting, TimePoint now) {
     return Action::kPing;
   }
   if (abort_due().passed(now)) return Action::kAbort;
-  if (warned_ || warning_ == Duration{0} || now - asked_at_ < kArbiterPatience) return Action::kNothing;
+  if (warned_ || warning_ == Duration{0} || now - asked_at_ < kArbiterTimeout) return Action::kNothing;
   warned_ = true;
   return Action::kWarn;
 }
 
 Deadline CoordinatorWatch::abort_due() const {
   if (abort_ == Duration{0}) return Deadline::never();
-  return Deadline::at(std::max(heard_ + abort_, asked_at_ + kArbiterPatience));
+  return Deadline::at(std::max(heard_ + abort_, asked_at_ + kArbiterTimeout));
 }
 
 Deadline CoordinatorWatch::next_due() const {
   if (!waiting_) return Deadline::never();
   if (!asked_) return Deadline::at(heard_ + ask_after_);
   if (warned_ || warning_ == Duration{0}) return abort_due();
-  return abort_due().sooner(Deadline::at(asked_at_ + kArbiterPatience));
+  return abort_due().sooner(Deadline::at(asked_at_ + kArbiterTimeout));
 }
 
 }  // namespace roundelay::negotiate

@@ -16,7 +16,7 @@ class CoordinatorWatch {
   // Call it when the coordinator has sent a message of any kind.
   void on_heard(TimePoint now);
   // Returns the action that is due now. kPing asks the coordinator for a message before kWarn or kAbort;
-  // these two come kArbiterPatience (negotiate/watchdog.h) after the ping at the earliest. `waiting`: this
+  // these two come kArbiterTimeout (negotiate/watchdog.h) after the ping at the earliest. `waiting`: this
   // rank has operations that wait for an order. Without them no time counts.
   Action check(bool waiting, TimePoint now);
   // Returns the time at which to call check() again.

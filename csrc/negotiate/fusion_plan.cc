@@ -47,15 +47,16 @@ std::vector<FusedIndices> plan_fusion(std::span<const FusionCandidate> candidate
   return operations;
 }
 
-TimePoint next_fire(std::size_t ready_bytes, TimePoint oldest_ready, bool flush, const FireLimits& limits) {
+TimePoint next_fire(std::size_t ready_bytes, TimePoint oldest_ready, bool end_linger,
+                    const FireLimits& limits) {
   if (oldest_ready == TimePoint::max()) return TimePoint::max();
-  if (flush || ready_bytes >= limits.theta_bytes) return oldest_ready;
+  if (end_linger || ready_bytes >= limits.theta_bytes) return oldest_ready;
   return oldest_ready > TimePoint::max() - limits.linger ? TimePoint::max() : oldest_ready + limits.linger;
 }
 
-bool fires(std::size_t ready_bytes, TimePoint oldest_ready, TimePoint now, bool flush,
+bool fires(std::size_t ready_bytes, TimePoint oldest_ready, TimePoint now, bool end_linger,
            const FireLimits& limits) {
-  const TimePoint when = next_fire(ready_bytes, oldest_ready, flush, limits);
+  const TimePoint when = next_fire(ready_bytes, oldest_ready, end_linger, limits);
   return when != TimePoint::max() && now >= when;
 }
 

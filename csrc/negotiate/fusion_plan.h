@@ -38,17 +38,18 @@ std::vector<FusedIndices> plan_fusion(std::span<const FusionCandidate> candidate
                                       const FusionLimits& limits);
 
 struct FireLimits {
-  std::size_t theta_bytes = 0;  // so many ready bytes make an order at once; 0: any do
-  Duration linger{0};           // fewer bytes wait so long for more
+  std::size_t theta_bytes = 0;  // this many ready bytes make an order at once; 0: any number
+  Duration linger{0};           // how long fewer bytes wait for more
 };
 
-// Returns the moment at which the ready tensors make an order; now or in the past means at once. `flush`:
-// they do not linger. `oldest_ready` is TimePoint::max() if nothing is ready; then the result is
-// TimePoint::max() too.
-TimePoint next_fire(std::size_t ready_bytes, TimePoint oldest_ready, bool flush, const FireLimits& limits);
+// Returns the moment at which the ready tensors make an order; now or in the past means at once.
+// `end_linger`: they do not linger. `oldest_ready` is TimePoint::max() if nothing is ready; then the result
+// is TimePoint::max() too.
+TimePoint next_fire(std::size_t ready_bytes, TimePoint oldest_ready, bool end_linger,
+                    const FireLimits& limits);
 
 // Returns true if that moment has come.
-bool fires(std::size_t ready_bytes, TimePoint oldest_ready, TimePoint now, bool flush,
+bool fires(std::size_t ready_bytes, TimePoint oldest_ready, TimePoint now, bool end_linger,
            const FireLimits& limits);
 
 }  // namespace roundelay::negotiate

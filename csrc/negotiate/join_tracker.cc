@@ -5,39 +5,39 @@
 namespace roundelay::negotiate {
 
 void JoinTracker::end() {
-  entry_ = nullptr;
+  join_ = nullptr;
   ended_ = true;
 }
 
 bool JoinTracker::has_joined(int member) const {
-  return entry_ != nullptr && entry_->reported[static_cast<std::size_t>(member)];
+  return join_ != nullptr && join_->by_member[static_cast<std::size_t>(member)];
 }
 
 void JoinTracker::restart_clock(TimePoint now) {
-  if (entry_ != nullptr) entry_->first_seen = entry_->warned = now;
+  if (join_ != nullptr) join_->first_seen = join_->warned = now;
 }
 
-std::vector<std::int32_t> JoinTracker::absent_from(const PendingRequest& entry) const {
+std::vector<std::int32_t> JoinTracker::absent_from(const ReportedRequest& reported) const {
   std::vector<std::int32_t> absent;
-  if (entry_ == nullptr || entry.missing == 0) return absent;
+  if (join_ == nullptr || reported.missing == 0) return absent;
   for (int member = 0; member < group_.size(); ++member) {
-    if (!entry.reported[static_cast<std::size_t>(member)] && has_joined(member)) absent.push_back(member);
+    if (!reported.by_member[static_cast<std::size_t>(member)] && has_joined(member)) absent.push_back(member);
   }
   return absent;
 }
 
-std::vector<int> JoinTracker::awaited_by(const PendingRequest& entry) const {
+std::vector<int> JoinTracker::awaited_by(const ReportedRequest& reported) const {
   std::vector<int> ranks;
   for (int member = 0; member < group_.size(); ++member) {
     const auto m = static_cast<std::size_t>(member);
-    if (!entry.reported[m] && !has_joined(member)) ranks.push_back(group_.ranks[m]);
+    if (!reported.by_member[m] && !has_joined(member)) ranks.push_back(group_.ranks[m]);
   }
   return ranks;
 }
 
-std::string JoinTracker::refusal_of(const PendingRequest& entry) const {
-  const wire::Request& request = entry.request;
-  for (const std::int32_t member : absent_from(entry)) {
+std::string JoinTracker::refusal_of(const ReportedRequest& reported) const {
+  const wire::Request& request = reported.request;
+  for (const std::int32_t member : absent_from(reported)) {
     const int rank = group_.ranks[static_cast<std::size_t>(member)];
     const std::string who = wire::describe(request) + ": rank " + std::to_string(rank);
     const OperationTraits& traits = traits_of(request.operation);

@@ -10,8 +10,8 @@ std::string zeros(std::size_t bytes) { return std::string(bytes, '\0'); }
 
 }  // namespace
 
-wire::CacheId ReportedUses::add(const wire::Use& use) {
-  const auto& [request, values] = use;
+wire::CacheId ReportedSubmissions::add(const wire::Submission& submission) {
+  const auto& [request, values] = submission;
   const wire::CacheId id = cache_.id_of(request);
   if (id == wire::kNoCacheId) {
     contribute(report_.requests.size(), change_between(zeros(values.size()), values));
@@ -23,7 +23,7 @@ wire::CacheId ReportedUses::add(const wire::Use& use) {
   return id;
 }
 
-void ReportedUses::finish() {
+void ReportedSubmissions::finish() {
   std::sort(report_.cached.begin(), report_.cached.end());
   for (std::size_t i = 0; i < report_.cached.size() && !changes_.empty(); ++i) {
     auto change = changes_.extract(report_.cached[i]);
@@ -31,8 +31,9 @@ void ReportedUses::finish() {
   }
 }
 
-void ReportedUses::contribute(std::size_t use, ByteChange change) {
-  if (!change.empty()) report_.contributions.push_back({static_cast<std::uint32_t>(use), std::move(change)});
+void ReportedSubmissions::contribute(std::size_t request, ByteChange change) {
+  if (!change.empty())
+    report_.contributions.push_back({static_cast<std::uint32_t>(request), std::move(change)});
 }
 
 Status take_result(const wire::FusedOperation& operation, const wire::Request& request, CachedRequests& cache,

@@ -35,7 +35,7 @@ void OrderQueue::refuse() {
   orders_.push_back(std::move(last));
 }
 
-std::optional<wire::Order> OrderQueue::take() {
+std::optional<wire::Order> OrderQueue::pop() {
   if (orders_.empty() || waits(orders_.front())) return std::nullopt;
   wire::Order order = std::move(orders_.front());
   orders_.pop_front();

@@ -22,7 +22,7 @@ class OrderQueue {
   // 0 has left. The orders after it are dropped.
   void refuse();
   // Returns the next order that may go to the members. Nothing: there is none, or it waits for tickets.
-  std::optional<wire::Order> take();
+  std::optional<wire::Order> pop();
   // Returns true if an order is in the queue.
   [[nodiscard]] bool waiting() const { return !orders_.empty(); }
 

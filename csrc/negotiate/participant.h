@@ -1,10 +1,10 @@
-// A rank's side of the negotiation of one lane: takes requests and orders, gives reports and settled uses.
-// Pure.
+// A rank's side of the negotiation of one lane: takes submissions and orders, and returns reports and what
+// this rank has to do after an order. Pure.
 //
-// A use is one submission of a name. Uses of a name are matched in order: the k-th use on one rank meets the
-// k-th use on every other rank. A use that failed a local check counts: it fails the peers' k-th use with its
-// text, also if they submit it later. A join is this rank's last use of anything until all ranks have joined.
-// From then on all names are counted anew.
+// Submissions of one name are matched in order: the k-th submission on one rank meets the k-th submission on
+// every other rank. A submission that failed a local check counts: it fails the peers' k-th submission with
+// its text, also if they submit it later. A join is this rank's last submission of anything until all ranks
+// have joined. From then on all names are counted anew.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 #include "base/status.h"
 #include "negotiate/applied.h"
 #include "negotiate/cached_requests.h"
-#include "wire/use.h"
+#include "wire/submission.h"
 
 namespace roundelay::negotiate {
 
@@ -29,14 +29,15 @@ class Participant {
   // `member`: this rank's index in the group.
   Participant(LaneId lane, int member) : lane_(lane), member_(member) {}
 
-  // Adds the next use of its name. It may be settled at once (see take_settled()).
-  void submit(const wire::Use& use);
-  // Makes the next report ask for orders of all that is ready: a caller waits for what was submitted so far.
-  void flush() { flush_wanted_ = true; }
+  // Adds the next submission of its name. It fails at once (take_failed()) if a peer has failed it before.
+  void submit(const wire::Submission& submission);
+  // Makes the next report ask for orders of all that is ready, without lingering: a caller waits for what was
+  // submitted so far.
+  void end_linger() { end_linger_wanted_ = true; }
   // Makes the next report say that this rank leaves: it called shutdown().
   void leave() { leaving_ = true; }
-  // Makes a report say that this rank removes the process set, when all its uses are reported. Nothing may be
-  // submitted afterwards.
+  // Makes a report say that this rank removes the process set, when all submissions are reported. It is the
+  // last call.
   void remove() { removing_ = true; }
 
   // Freezes this rank's part of the lock after `announced` positions. Until the lock is over nothing else is
@@ -46,21 +47,21 @@ class Participant {
   // Returns true if this rank leaves, or removes the process set.
   [[nodiscard]] bool ends() const { return leaving_ || removing_; }
 
-  // Returns what the coordinator does not know yet; nothing if it knows all.
+  // Returns a report of all that the coordinator does not know yet. Nothing: it knows all.
   std::optional<wire::Report> take_report();
-  // Returns uses that failed without a new order, because a peer had failed them before.
-  std::vector<Settled> take_settled() { return std::exchange(settled_, {}); }
+  // Returns the submissions that have failed at once.
+  std::vector<FailedSubmission> take_failed() { return std::exchange(failed_, {}); }
   // Returns what the order means for this rank. kInternal: the coordinator broke the protocol, and the job
   // has to end.
   Result<Applied> apply(const wire::Order& order);
 
-  // Returns the number of operations that have begun and are neither ordered nor failed. A use that waits for
-  // an earlier one of its name does not count.
-  [[nodiscard]] std::size_t outstanding() const { return pending_.size(); }
+  // Returns the number of operations that have begun and are neither ordered nor failed. A submission that
+  // waits for an earlier one of its name does not count.
+  [[nodiscard]] std::size_t outstanding() const { return outstanding_.size(); }
 
  private:
-  struct Pending {
-    wire::Use use;
+  struct Outstanding {
+    wire::Submission submission;
     wire::CacheId reported_as = wire::kNoCacheId;  // kNoCacheId: in full
     bool reported = false;
   };
@@ -71,7 +72,7 @@ class Participant {
     bool reported = false;                // the coordinator knows that it is frozen
   };
 
-  bool begin(const wire::Use& use);  // false: the use is settled
+  bool begin(const wire::Submission& submission);  // false: the submission has ended
   void begin_deferred(const std::string& name);
   void evict(wire::CacheId id);
   void fill(wire::Report& report, const std::vector<std::string>& names);
@@ -81,32 +82,34 @@ class Participant {
   Status apply_joined(const wire::Joined& joined, Applied& applied);
   Status apply_lock(const wire::Lock& lock, Applied& applied);
   Status apply_unlock(std::uint64_t from, Applied& applied);
-  std::vector<wire::Use> take_all_back();
+  std::vector<wire::Submission> take_all_back();
   std::optional<wire::Report> take_report_of_freeze();
-  [[nodiscard]] bool uses_deferred() const;
+  [[nodiscard]] bool any_deferred() const;
   std::vector<std::string> take_reportable();
 
   const LaneId lane_;
   const int member_;
   std::uint64_t last_order_ = 0;  // sequence of the newest order that was applied
-  bool flush_wanted_ = false;
-  bool unflushed_ = false;  // something was reported since the last flush
+  bool end_linger_wanted_ = false;
+  bool may_linger_ = false;  // something was reported since the linger was last ended
   bool leaving_ = false;
   bool leave_reported_ = false;
   bool removing_ = false;
   bool removal_reported_ = false;
-  bool report_applied_ = false;  // the coordinator waits to hear that this rank applied an eviction
+  bool report_applied_ = false;  // the coordinator has to be told that this rank has applied an eviction
   std::string join_;             // name of the join in flight; empty: none
   Lock lock_;
 
-  std::unordered_map<std::string, Pending> pending_;
-  std::unordered_map<std::string, wire::Request> own_errors_;  // uses that failed here; no order said so yet
+  std::unordered_map<std::string, Outstanding> outstanding_;
+  std::unordered_map<std::string, wire::Request>
+      own_errors_;                      // submissions that failed here; no order said so yet
   std::vector<std::string> to_report_;  // names in pending_ or own_errors_, in order of submission
   CachedRequests cache_;
-  std::unordered_map<std::string, std::deque<wire::Use>> deferred_;  // uses after an unsettled one
-  // Errors of uses that peers failed and that this rank has not submitted yet; by name.
-  std::unordered_map<std::string, std::deque<Status>> failed_ahead_;
-  std::vector<Settled> settled_;
+  std::unordered_map<std::string, std::deque<wire::Submission>>
+      deferred_;  // submissions after one that has not ended
+  // Errors of submissions that peers failed and that this rank has not submitted yet; by name.
+  std::unordered_map<std::string, std::deque<Status>> failed_by_peers_;
+  std::vector<FailedSubmission> failed_;
 };
 
 }  // namespace roundelay::negotiate

@@ -28,17 +28,17 @@ std::size_t bytes_of(const wire::Request& request) {
 
 }  // namespace
 
-void ReadyQueue::push(PendingRequest entry, std::vector<std::int32_t> absent, TimePoint now) {
+void ReadyQueue::push(ReportedRequest reported, std::vector<std::int32_t> absent, TimePoint now) {
   if (ready_.empty()) oldest_ = now;
-  const std::size_t bytes = bytes_of(entry.request);
+  const std::size_t bytes = bytes_of(reported.request);
   bytes_ += bytes;
-  const std::uint64_t fusion_class = classes_.class_of(entry.request, absent);
-  ready_.push_back({std::move(entry.request), bytes, fusion_class, std::move(entry.extents),
-                    std::move(absent), std::move(entry.values)});
+  const std::uint64_t fusion_class = classes_.class_of(reported.request, absent);
+  ready_.push_back({std::move(reported.request), bytes, fusion_class, std::move(reported.extents),
+                    std::move(absent), std::move(reported.values)});
 }
 
-bool ReadyQueue::fires(bool flush, TimePoint now) const {
-  return !ready_.empty() && negotiate::fires(bytes_, oldest_, now, flush, fire_);
+bool ReadyQueue::fires(bool end_linger, TimePoint now) const {
+  return !ready_.empty() && negotiate::fires(bytes_, oldest_, now, end_linger, fire_);
 }
 
 Deadline ReadyQueue::next_due() const {
@@ -63,25 +63,8 @@ std::uint64_t ReadyQueue::Classes::class_of(const wire::Request& r, const std::v
   return numbers_.try_emplace(key, numbers_.size() + 1).first->second;
 }
 
-std::optional<std::vector<std::vector<wire::CacheId>>> ReadyQueue::cut(const std::vector<wire::CacheId>& ids,
-                                                                       const ResponseCache& cache) const {
-  Classes classes;
-  std::vector<FusionCandidate> candidates;
-  for (const wire::CacheId id : ids) {
-    const wire::Request* const request = cache.find(id);
-    if (request == nullptr) return std::nullopt;
-    candidates.push_back({bytes_of(*request), classes.class_of(*request, {})});
-  }
-  std::vector<std::vector<wire::CacheId>> operations;
-  for (const auto& indices : plan_fusion(candidates, plan_)) {
-    auto& operation = operations.emplace_back();
-    for (const std::size_t i : indices) operation.push_back(ids[i]);
-  }
-  return operations;
-}
-
 // The name of a ready request in the order: its id, a new id with the name, or the name alone.
-wire::FusedTensor ReadyQueue::tensor_for(const Ready& ready, Writing& writing) const {
+wire::FusedTensor ReadyQueue::tensor_for(const ReadyRequest& ready, Writing& writing) const {
   const wire::Request& request = ready.request;
   if (!request.cacheable) return {wire::kNoCacheId, request.name};
   ResponseCache& cache = writing.cache;
@@ -92,7 +75,7 @@ wire::FusedTensor ReadyQueue::tensor_for(const Ready& ready, Writing& writing) c
   // An id must live while a rank's report may name it, and while this very order does.
   const auto in_use = [&](const std::string& name) {
     if (writing.names.empty()) {
-      for (const Ready& other : ready_) writing.names.insert(other.request.name);
+      for (const ReadyRequest& other : ready_) writing.names.insert(other.request.name);
     }
     return writing.table.contains(name) || writing.names.contains(name);
   };
@@ -103,7 +86,7 @@ wire::FusedTensor ReadyQueue::tensor_for(const Ready& ready, Writing& writing) c
 
 // Merges the values of an agreement under this id, and keeps the result as the base of the next one. A new id
 // has zeros as its base, and so has an agreement without an id: members that get its name know no other base.
-wire::Merged ReadyQueue::merge_values(const Ready& ready, wire::CacheId id, ResponseCache& cache) {
+wire::Merged ReadyQueue::merge_values(const ReadyRequest& ready, wire::CacheId id, ResponseCache& cache) {
   std::string base = cache.base(id);
   if (id == wire::kNoCacheId) base.assign(roundelay::bytes_of(ready.request.fields), '\0');
   Agreed agreed = merge(ready.request, ready.values, base);
@@ -115,13 +98,14 @@ wire::Merged ReadyQueue::merge_values(const Ready& ready, wire::CacheId id, Resp
 // Agreements come last: a rank submits them after the operations that they are about. So the sequence repeats
 // from step to step, whether their reports came together or not.
 void ReadyQueue::write(wire::Order& order, ResponseCache& cache, const RequestTable& table,
-                       bool takes_tickets) {
-  std::stable_partition(ready_.begin(), ready_.end(),
-                        [](const Ready& ready) { return ready.request.operation != Operation::kAgreement; });
+                       bool needs_tickets) {
+  std::stable_partition(ready_.begin(), ready_.end(), [](const ReadyRequest& ready) {
+    return ready.request.operation != Operation::kAgreement;
+  });
   Writing writing{order, cache, table};
   std::vector<FusionCandidate> candidates;
   candidates.reserve(ready_.size());
-  for (const Ready& ready : ready_) candidates.push_back({ready.bytes, ready.fusion_class});
+  for (const ReadyRequest& ready : ready_) candidates.push_back({ready.bytes, ready.fusion_class});
   for (const auto& indices : plan_fusion(candidates, plan_)) {
     auto& operation = order.operations.emplace_back();
     for (const std::size_t i : indices) operation.tensors.push_back(tensor_for(ready_[i], writing));
@@ -129,7 +113,7 @@ void ReadyQueue::write(wire::Order& order, ResponseCache& cache, const RequestTa
     operation.absent = std::move(ready_[indices.front()].absent);
     if (ready_[indices.front()].request.operation == Operation::kAgreement)
       operation.merged = merge_values(ready_[indices.front()], operation.tensors.front().id, cache);
-    if (!takes_tickets || ready_[indices.front()].request.device != DeviceType::kGpu) continue;
+    if (!needs_tickets || ready_[indices.front()].request.device != DeviceType::kGpu) continue;
     if (!order.tickets) order.tickets.emplace();
     order.tickets->operations.push_back(static_cast<std::int32_t>(order.operations.size() - 1));
   }

@@ -1,7 +1,7 @@
 // Keeps the requests that all members have reported, until an order takes them. Pure.
 //
-// Requests gather until fuse's firing rule (theta, a flush, the linger) lets them go together. The order
-// lists them as fused operations and names each by its cache id.
+// Requests wait for more of them until the firing rule (fusion_plan.h) lets them go together: at theta, or
+// when the linger ends. The order lists them as fused operations and names each by its cache id.
 #pragma once
 
 #include <cstddef>
@@ -27,25 +27,21 @@ class ReadyQueue {
   ReadyQueue(FusionLimits plan, FireLimits fire) : plan_(plan), fire_(fire) {}
 
   // `absent`: members (ascending) that have joined and skip the operation.
-  void push(PendingRequest entry, std::vector<std::int32_t> absent, TimePoint now);
+  void push(ReportedRequest reported, std::vector<std::int32_t> absent, TimePoint now);
   [[nodiscard]] bool empty() const { return ready_.empty(); }
-  // Returns true if the firing rule lets the requests go now. `flush`: a member waits for them.
-  [[nodiscard]] bool fires(bool flush, TimePoint now) const;
-  // Returns the time at which the requests go, if no flush comes: now if theta is reached, else when the
-  // linger of the oldest request ends.
+  // Returns true if the firing rule lets the requests go now. `end_linger`: a member waits for them.
+  [[nodiscard]] bool fires(bool end_linger, TimePoint now) const;
+  // Returns the time at which the requests go, if nobody ends the linger: now if theta is reached, else when
+  // the linger of the oldest request ends.
   [[nodiscard]] Deadline next_due() const;
-
-  // Cuts requests into fused operations by the same plan. Nothing: `cache` lacks an id, as one was evicted.
-  [[nodiscard]] std::optional<std::vector<std::vector<wire::CacheId>>> cut(
-      const std::vector<wire::CacheId>& ids, const ResponseCache& cache) const;
 
   // Moves all requests into `order` as fused operations. Assigns ids of `cache`, and adds those that it
   // evicts to order.evicted. Ids of names in `table`, the coordinator's, stay: a member's report may name
-  // them. `takes_tickets`: marks the operations on GPUs in order.tickets.
-  void write(wire::Order& order, ResponseCache& cache, const RequestTable& table, bool takes_tickets);
+  // them. `needs_tickets`: marks the operations on GPUs in order.tickets.
+  void write(wire::Order& order, ResponseCache& cache, const RequestTable& table, bool needs_tickets);
 
  private:
-  struct Ready {
+  struct ReadyRequest {
     wire::Request request;
     std::size_t bytes;
     std::uint64_t fusion_class;
@@ -72,12 +68,12 @@ class ReadyQueue {
     std::map<Key, std::uint64_t> numbers_;
   };
 
-  wire::FusedTensor tensor_for(const Ready& ready, Writing& writing) const;
-  static wire::Merged merge_values(const Ready& ready, wire::CacheId id, ResponseCache& cache);
+  wire::FusedTensor tensor_for(const ReadyRequest& ready, Writing& writing) const;
+  static wire::Merged merge_values(const ReadyRequest& ready, wire::CacheId id, ResponseCache& cache);
 
   FusionLimits plan_;
   FireLimits fire_;
-  std::vector<Ready> ready_;  // the first one that became ready comes first
+  std::vector<ReadyRequest> ready_;  // the first one that became ready comes first
   std::size_t bytes_ = 0;
   TimePoint oldest_{};
   Classes classes_;  // of ready_

@@ -20,8 +20,8 @@ class StallClock {
   StallClock(const Group& group, const JoinTracker& joins, StallLimits limits)
       : group_(group), joins_(joins), limits_(limits) {}
 
-  // Call it when `entry` was added to `table`.
-  void on_opened(const RequestTable& table, const PendingRequest& entry);
+  // Call it when this request was added to `table`.
+  void on_opened(const RequestTable& table, const ReportedRequest& reported);
   // Returns the time at which a request of `table` may be overdue; sometimes a little too early.
   [[nodiscard]] Deadline next_due(const RequestTable& table) const;
 
@@ -30,15 +30,15 @@ class StallClock {
   std::vector<std::string> take_warnings(RequestTable& table, TimePoint now, std::set<int>& late);
   // Returns the names (ascending) of the requests that have to be given up.
   [[nodiscard]] std::vector<std::string> overdue(const RequestTable& table, TimePoint now) const;
-  // Returns the text that says why `entry` is given up.
-  [[nodiscard]] std::string abort_text(const PendingRequest& entry) const;
+  // Returns the text that says why this request is given up.
+  [[nodiscard]] std::string abort_text(const ReportedRequest& reported) const;
 
  private:
-  [[nodiscard]] TimePoint due_of(const PendingRequest& entry) const;
-  [[nodiscard]] bool warns_of(const PendingRequest& entry, Duration age, TimePoint now) const;
-  [[nodiscard]] std::vector<int> reporters_of(const PendingRequest& entry) const;
-  [[nodiscard]] bool crossed(const PendingRequest& one, const PendingRequest& other) const;
-  [[nodiscard]] std::string crossed_with(const RequestTable& table, const PendingRequest& entry) const;
+  [[nodiscard]] TimePoint due_of(const ReportedRequest& reported) const;
+  [[nodiscard]] bool warns_of(const ReportedRequest& reported, Duration age, TimePoint now) const;
+  [[nodiscard]] std::vector<int> reporters_of(const ReportedRequest& reported) const;
+  [[nodiscard]] bool crossed(const ReportedRequest& one, const ReportedRequest& other) const;
+  [[nodiscard]] std::string crossed_with(const RequestTable& table, const ReportedRequest& reported) const;
 
   const Group& group_;
   const JoinTracker& joins_;

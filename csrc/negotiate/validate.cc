@@ -30,7 +30,7 @@ std::string region_text(const wire::RegionOffset& region) {
          std::to_string(region.key);
 }
 
-// Two ranks' requests for one use. differ() words the difference.
+// Two ranks' requests for one submission. differ() words the difference.
 struct Pair {
   const wire::Request& a;
   int rank_a;

@@ -10,7 +10,7 @@ bool Watchdog::on_stuck(int from, const wire::Stuck& stuck, TimePoint now) {
   on_sign_of_life(from);
   if (due_ != Deadline::never()) return false;
   if (is_arbiter()) on_sign_of_life(rank_);
-  due_ = Deadline::at(now + (is_arbiter() ? kLivenessCheckTime : kArbiterPatience));
+  due_ = Deadline::at(now + (is_arbiter() ? kLivenessCheckTime : kArbiterTimeout));
   return is_arbiter();
 }
 

@@ -17,10 +17,10 @@
 
 namespace roundelay::negotiate {
 
-// The arbiter waits so long for answers to a liveness check.
+// How long the arbiter waits for answers to a liveness check.
 inline constexpr Duration kLivenessCheckTime = std::chrono::milliseconds(1000);
-// A stuck rank waits so long for the arbiter to name a fault. Then it blames the arbiter itself.
-inline constexpr Duration kArbiterPatience = std::chrono::milliseconds(2500);
+// How long a stuck rank waits for the arbiter to name a fault. After that it blames the arbiter.
+inline constexpr Duration kArbiterTimeout = std::chrono::milliseconds(2500);
 
 // One thread at a time: the thread that steps the negotiator.
 class Watchdog {

@@ -1,4 +1,4 @@
-// Proves that changes are heard of, before any answer comes from the cache.
+// Proves that changes are reported, before any answer comes from the cache.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 namespace roundelay::preload {
 
 // Allocates and frees a little memory in each way that programs of this process may: with the driver's
-// functions, and with the CUDA runtime's, if it is loaded. Returns the first function of which no change was
-// heard; "": all were heard. The calling thread has a current context, as it asks about memory.
+// functions, and with the CUDA runtime's, if it is loaded. Returns the first function whose change was not
+// reported; "": all were. The calling thread has a current context, as it asks about memory.
 std::string what_goes_unheard();
 
 }  // namespace roundelay::preload

@@ -25,7 +25,7 @@ class Shim {
  public:
   static Shim& get();
 
-  // Returns whether answers may come from the cache: then changes are heard of. The first call tests the
+  // Returns whether answers may come from the cache: all changes are reported to it. The first call tests the
   // hooks (self_test.h); before the process has a driver, it returns false and tests nothing.
   [[nodiscard]] bool on();
   [[nodiscard]] pointers::PointerCache& cache() { return *cache_; }
@@ -34,12 +34,13 @@ class Shim {
   void begin_change(std::uintptr_t base, std::size_t bytes);
   void end_change();
   void forget_all() { cache_->forget_all(); }
-  // Switches the cache off for good, and those of all listeners. `why`: what goes unheard from now on.
+  // Switches the cache off for good, and those of all listeners. `why`: which changes go unreported from now
+  // on.
   void stop(const std::string& why);
   // Returns how many changes have begun.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
   // Tells this listener of changes, too, until the process ends. False: there is no room for one more, or
-  // changes go unheard.
+  // changes go unreported.
   bool add(MemoryListener* listener);
 
   // The bytes that the driver writes for kIsManaged, which is not documented; 0: not known.

@@ -9,10 +9,10 @@
 namespace roundelay::runtime {
 
 struct AllreduceWays {
-  using Plan = std::vector<model::Factor>;  // the stages, innermost first
+  using Stages = std::vector<model::Factor>;  // the stages, innermost first
 
-  model::Cluster cluster{};   // the topology's levels
-  std::vector<Plan> plans{};  // the first one is used, and calls may ask for the others; none: one rank
+  model::Cluster cluster{};     // the topology's levels
+  std::vector<Stages> plans{};  // the first one is used, and calls may ask for the others; none: one rank
   // The last stage's algorithm for large messages. Empty: it is in shared memory, which has one way.
   std::string algorithm{};
 };

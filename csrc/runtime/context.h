@@ -27,8 +27,8 @@ class Timeline;
 
 namespace roundelay::runtime {
 
-// One rank's part in one operation, and the process set that carries it out.
-struct Submission : submit::Arguments {
+// Says which process set carries out an operation, and whether its caller waits for it at once.
+struct Route {
   ProcessSetId process_set = 0;
   // The caller calls wait() for the handle next. Until then, submit() wakes no thread for the operation.
   bool blocking = false;
@@ -54,7 +54,7 @@ class Context {
 
   // Starts an operation and returns at once. Errors: kInvalidArgument (the call is wrong: the peers' use of
   // the same name fails too), kAborted (with the first cause, after a fault or shutdown).
-  virtual Result<complete::Handle> submit(Submission submission) = 0;
+  virtual Result<complete::Handle> submit(submit::Arguments arguments, Route route) = 0;
   // Makes memory for allreduces in place, which the ranks of the process set may reach (base/region.h). If
   // `gpu` is not -1: memory of that GPU, which only this rank reaches and which is not zeroed. Errors:
   // kUnavailable, kInvalidArgument (unknown set, not the process's GPU), kAborted.
@@ -73,7 +73,8 @@ class Context {
   virtual Result<complete::Handle> submit_new_set(std::vector<int> ranks) = 0;
   virtual Result<ProcessSetId> make_process_set(const std::vector<int>& ranks) = 0;
   virtual Result<complete::Handle> submit_removal(ProcessSetId id) = 0;
-  // Waits also for what is in flight in the set. An operation that some member has not submitted fails.
+  // Also waits for the operations that are in flight in the set. An operation that some member has not
+  // submitted fails.
   virtual Status drop_process_set(ProcessSetId id) = 0;
   // Returns the set's world ranks in ascending order; this rank need not be a member. Errors:
   // kInvalidArgument (unknown id).
@@ -81,7 +82,7 @@ class Context {
   // Returns the sizes of the levels of the set's fabric for memory of this kind, the node first: {4, 2} for
   // two nodes with four ranks each, {4} for one, {1, 8} for a fabric without levels over several nodes. Equal
   // on all ranks. Any thread. Errors: kInvalidArgument (unknown id, or this rank is no member).
-  virtual Result<std::vector<int>> levels(ProcessSetId id, DeviceType device) = 0;
+  virtual Result<std::vector<int>> level_sizes(ProcessSetId id, DeviceType device) = 0;
 
   // Returns true if the operation is done. Errors: kInvalidArgument (unknown handle).
   virtual Result<bool> poll(complete::Handle handle) = 0;
@@ -91,7 +92,7 @@ class Context {
   virtual std::optional<Status> wait(complete::Handle handle, Deadline deadline) = 0;
   // Asks for orders of all that is ready, without lingering. Call it when the step's last gradient is
   // submitted.
-  virtual void flush() = 0;
+  virtual void end_linger() = 0;
 
   // Mark the time in which the calling thread computes nothing because it waits for communication. Calls may
   // be nested, and several threads may wait. stats() counts such time as exposed while an operation is under
@@ -115,8 +116,8 @@ class Context {
   // told.
   virtual void fail(const std::string& why) = 0;
 
-  // Finishes what is ordered, tells the peers, whose later operations fail with this rank's name, and joins
-  // all threads. Later calls do nothing.
+  // Completes the operations that were ordered, tells the peers, and joins all threads. Later operations of
+  // the peers fail with this rank's name. Later calls do nothing.
   virtual void shutdown() = 0;
 };
 

@@ -22,7 +22,7 @@ struct BucketTechnique;
 
 namespace roundelay::submit {
 
-// The times at which an entry passed each stage. TimePoint{}: it has not. The timeline shows them.
+// The times at which an entry passed each stage, for the timeline. TimePoint{}: not yet.
 struct EntryTimes {
   TimePoint submitted{};  // the program called submit()
   TimePoint ordered{};    // the lane queued its operation, by an order or by the schedule
@@ -39,8 +39,8 @@ class Results {
     GpuEventPtr free{};  // a stream may write to `data` after this event of a GPU; null: at once
   };
   // Allocates the result of tensor number `part`, with this shape. The core calls these functions without the
-  // GIL, one at a time: the holder of the lane's token, or for a join that of the negotiation token.
-  // Errors: kUnavailable (no memory).
+  // GIL, one at a time. The holder of the lane's token calls them; for a join, the holder of the negotiation
+  // token. Errors: kUnavailable (no memory).
   virtual Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) = 0;
   // Alltoall: stores the number of rows received from each member.
   virtual void set_received_splits(std::vector<std::int64_t> rows) = 0;
@@ -65,7 +65,7 @@ struct Part {
 // The caller's arguments of an operation. The caller owns the memory of the parts and `results`, and keeps
 // them until the handle is done.
 struct Arguments {
-  wire::Request request;    // name "": the next name of the counter for (operation, process set)
+  wire::Request request;    // an empty name: the table makes one up
   std::vector<Part> parts;  // one; several: a grouped operation; none: barrier, join, process set, agreement
   std::vector<std::int64_t> splits;  // alltoall: rows for each member
   std::string values{};              // agreement: this rank's, all fields one after the other

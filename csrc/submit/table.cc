@@ -7,7 +7,7 @@
 namespace roundelay::submit {
 namespace {
 
-// The response cache keeps none of these: their requests differ between ranks or uses.
+// The response cache keeps none of these: their requests differ between ranks or from time to time.
 bool differs_each_time(Operation operation) {
   const OperationTraits& traits = traits_of(operation);
   return traits.rows_may_differ || traits.differs_each_time;
@@ -83,7 +83,7 @@ void TensorTable::join_failed(const std::vector<std::uint64_t>& counters) {
     unnamed_[i] = std::max(unnamed_[i], counters[i]);
 }
 
-void TensorTable::drain(std::vector<wire::Use>& out) {
+void TensorTable::drain(std::vector<wire::Submission>& out) {
   out.clear();
   MutexLock held(mutex_);
   std::swap(out, queue_);
@@ -140,13 +140,13 @@ bool TensorTable::can_lock() const {
 }
 
 void TensorTable::begin_schedule(std::uint64_t number, const lock::ScheduleLock::Operations& operations,
-                                 std::vector<wire::Use> returned, bool gathers) {
+                                 std::vector<wire::Submission> returned) {
   MutexLock held(mutex_);
   if (!closed_.ok()) return;
-  schedule_.begin(number, operations, gathers);
+  schedule_.begin(number, operations);
   returned.insert(returned.end(), queue_.begin(), queue_.end());
   queue_.clear();
-  for (const wire::Use& use : returned) take_in(use.request, use.values);
+  for (const wire::Submission& submission : returned) take_in(submission.request, submission.values);
 }
 
 void TensorTable::freeze() {
@@ -161,14 +161,8 @@ std::optional<std::uint64_t> TensorTable::frozen_after() const {
 
 void TensorTable::end_schedule() {
   MutexLock held(mutex_);
-  const std::vector<wire::Use> waiting = schedule_.end();
+  const std::vector<wire::Submission> waiting = schedule_.end();
   queue_.insert(queue_.begin(), waiting.begin(), waiting.end());
-}
-
-Duration TensorTable::patience(complete::Handle handle) const {
-  if (!gathers()) return Duration{0};
-  MutexLock held(mutex_);
-  return blocked(handle) ? schedule_.patience() : Duration{0};
 }
 
 bool TensorTable::waited_for(complete::Handle handle) {

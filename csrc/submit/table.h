@@ -15,10 +15,9 @@
 #include "base/annotations.h"
 #include "base/status.h"
 #include "complete/handles.h"
-#include "complete/waiters.h"
 #include "lock/announced_schedule.h"
 #include "submit/entry.h"
-#include "wire/use.h"
+#include "wire/submission.h"
 
 namespace roundelay::submit {
 
@@ -38,23 +37,24 @@ class TensorTable {
                        std::vector<int> ranks = {})
       : schedule_(std::move(announcements), std::move(ranks), flags_) {}
 
-  // Files the entry, gives it a handle of `handles` and queues (or announces) its request. Any thread.
-  // Names an unnamed request before all checks: an error must not put the counters of ranks out of step.
-  // Sets a join's name, and marks requests that the response cache must not keep.
-  // Errors: kInvalidArgument if the name is in flight (the peers get the request with this error), if a join
-  // is pending, or if the name is kJoinName (the peers hear of neither); after close(), its cause.
+  // Files the entry, gives it a handle of `handles` and queues (or announces) its request. Any thread. Names
+  // an unnamed request before all checks: an error must not put the counters of ranks out of step. Sets a
+  // join's name, and marks requests that the response cache must not keep. Errors: kInvalidArgument if the
+  // name is in flight (the peers get the request with this error), if a join is pending, or if the name is
+  // kJoinName (the peers are told of neither); after close(), its cause.
   Result<complete::Handle> add(Entry entry, complete::HandleTable& handles) EXCLUDES(mutex_);
   // Queues a request that failed this rank's local checks: it has no entry and carries its error to the
   // peers. Does nothing after close(), or if this rank has joined. Any thread.
   void add_error(wire::Request request) EXCLUDES(mutex_);
 
-  // Moves the uses that came since the last call into `out`. Clears `out` first and keeps its capacity.
-  void drain(std::vector<wire::Use>& out) EXCLUDES(mutex_);
+  // Moves the submissions that came since the last call into `out`. Clears `out` first and keeps its
+  // capacity.
+  void drain(std::vector<wire::Submission>& out) EXCLUDES(mutex_);
   [[nodiscard]] bool anything_queued() const EXCLUDES(mutex_);
 
   // Ends a join when all members have joined; Completer::complete() follows. From the join's add() until
-  // joined() or its release(), the table refuses all else with kInvalidArgument, and the peers do not hear of
-  // it. `counters`: the numbers after which unnamed names go on, by operation.
+  // joined() or its release(), the table refuses everything else with kInvalidArgument, without telling the
+  // peers. `counters`: the numbers from which the counters of unnamed operations continue, by operation.
   void joined(const std::vector<std::uint64_t>& counters) EXCLUDES(mutex_);
   // Raises the counters to those of the peers, who may have named operations meanwhile. Call it before the
   // release() of a join that failed.
@@ -68,17 +68,17 @@ class TensorTable {
   // Makes every later add() fail with the first call's `why`, and ends the schedule. Returns the entries that
   // were not extracted; the caller fails them.
   std::vector<std::shared_ptr<Entry>> close(Status why) EXCLUDES(mutex_);
-  // Counts the names that are taken.
+  // Returns the number of names in flight.
   [[nodiscard]] std::size_t in_flight() const EXCLUDES(mutex_);
 
   // The next five functions negotiate the schedule lock. Only the holder of the negotiation token calls them.
   // Returns whether members can announce. Without that begin_schedule() makes a frozen schedule.
   [[nodiscard]] bool can_lock() const EXCLUDES(mutex_);
-  // Begins schedule `number`, whose period is `operations`, and files `returned` again: the uses that
-  // were drained and have neither been ordered nor failed. Uses of one name are in the order of their
+  // Begins schedule `number`, whose period is `operations`, and files `returned` again: the submissions that
+  // were drained and have neither been ordered nor failed. Submissions of one name are in the order of their
   // submission.
   void begin_schedule(std::uint64_t number, const lock::ScheduleLock::Operations& operations,
-                      std::vector<wire::Use> returned, bool gathers = false) EXCLUDES(mutex_);
+                      std::vector<wire::Submission> returned) EXCLUDES(mutex_);
   // Stops announcing: later requests are queued.
   void freeze() EXCLUDES(mutex_);
   // Returns how many positions were announced. Nothing: the schedule is not frozen, or there is none.
@@ -91,13 +91,6 @@ class TensorTable {
   [[nodiscard]] bool scheduled() const { return flags_.scheduled.load(std::memory_order_acquire); }
   // Returns true while the schedule is not frozen.
   [[nodiscard]] bool schedule_open() const { return flags_.open.load(std::memory_order_acquire); }
-  // Counts the threads that wait for this table's operations.
-  [[nodiscard]] complete::Waiters& waiters() { return waiters_; }
-  // Returns whether several threads of this rank submit what the schedule has.
-  [[nodiscard]] bool gathers() const { return flags_.gathers.load(std::memory_order_acquire); }
-  // Returns how long a caller that waits for this handle sleeps before it calls waited_for(): other threads
-  // of this rank may submit what comes before the operation. Zero: it need not sleep.
-  [[nodiscard]] Duration patience(complete::Handle handle) const EXCLUDES(mutex_);
   // Tells the table that a caller waits for this handle. Freezes the schedule if this operation comes after
   // one that is not submitted here. Returns true if it froze the schedule.
   bool waited_for(complete::Handle handle) EXCLUDES(mutex_);
@@ -108,9 +101,9 @@ class TensorTable {
   // Enters the next operation if its position is before `until`, whether or not this rank sees that all have
   // announced it.
   std::optional<lock::Entered> enter_before(std::uint64_t until) EXCLUDES(mutex_);
-  // Freezes the schedule if an operation has waited for lock::ScheduleLock::kPatience. Returns when to call
-  // again. Never: the next submission sets a flag. The submitting thread takes it with take_unwatched(), and
-  // wakes the lane's thread, which calls look().
+  // Freezes the schedule if an operation has waited for lock::ScheduleLock::kFreezeTimeout. Returns when to
+  // call again. Never: the next submission sets a flag. The submitting thread takes it with take_unwatched(),
+  // and wakes the lane's thread, which calls look().
   Deadline look(TimePoint now) EXCLUDES(mutex_);
   // Returns whether the first submission after a look() that said "never" came, and clears the flag.
   [[nodiscard]] bool take_unwatched() {
@@ -128,11 +121,10 @@ class TensorTable {
   std::array<std::uint64_t, kOperationCount> unnamed_ GUARDED_BY(mutex_){};  // names given, by operation
   bool joined_ GUARDED_BY(mutex_) = false;                                   // a join is pending
   std::unordered_map<std::string, std::shared_ptr<Entry>> entries_ GUARDED_BY(mutex_);  // null: extracted
-  std::vector<wire::Use> queue_ GUARDED_BY(mutex_);
+  std::vector<wire::Submission> queue_ GUARDED_BY(mutex_);
 
   lock::ScheduleFlags flags_;  // any thread reads them
   lock::AnnouncedSchedule schedule_ GUARDED_BY(mutex_);
-  complete::Waiters waiters_;
 };
 
 }  // namespace roundelay::submit

@@ -69,7 +69,7 @@ struct GradientMark {
   std::string_view name;
   std::uint64_t elements = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t rows = 1;  // size of its first dimension: it is a matrix of so many rows to PowerSGD
+  std::uint64_t rows = 1;  // size of its first dimension: the rows of its matrix in PowerSGD
 };
 
 // Thread-safe, except drain().

@@ -36,7 +36,7 @@ bool same_bytes(ConstByteSpan a, ConstByteSpan b);
 // Returns random bytes of the kernel. Errors: kUnavailable.
 Result<Nonce> new_nonce();
 
-// Who proves: the caller and the answerer make different MACs, so that none can be sent back.
+// The side that proves. The caller and the answerer make different MACs, so that none can be sent back.
 enum class Role : unsigned char { kAnswer, kCall, kWelcome };
 
 // One connection's challenge: what both ends have said before a proof.

@@ -102,21 +102,21 @@ void layout(auto& io, Is<Report> auto& m) {
   layout(io, m.lane);
   io.integer("report.last_order", m.last_order);
   bool frozen = m.frozen.has_value(), contributes = !m.contributions.empty();
-  io.flags("report.flags", m.flush, m.leaving, m.removing, frozen, contributes);
+  io.flags("report.flags", m.end_linger, m.leaving, m.removing, frozen, contributes);
   io.present(frozen, m.frozen, [&](auto& count) { io.integer("report.frozen", count); });
   io.list("report.requests", m.requests, kLeastRequest, [&](auto& request) { layout(io, request); });
   io.runs("report.cached", m.cached);
   if (!contributes) return;
-  std::uint64_t next = 0;  // the least use that may follow
+  std::uint64_t next = 0;  // the least index that may follow
   io.list("report.contributions", m.contributions, kLeastContribution, [&](auto& contribution) {
-    io.integer("contribution.use", contribution.use);
-    io.require(contribution.use >= next, "contribution.use", "does not ascend");
-    next = std::uint64_t{contribution.use} + 1;
+    io.integer("contribution.request", contribution.request);
+    io.require(contribution.request >= next, "contribution.request", "does not ascend");
+    next = std::uint64_t{contribution.request} + 1;
     layout(io, contribution.change);
     io.require(!contribution.change.empty(), "contribution.change", "is empty");
   });
   io.require(next > 0, "report.contributions", "is empty");
-  io.require(next <= m.requests.size() + m.cached.size(), "contribution.use", "is none of the report's");
+  io.require(next <= m.requests.size() + m.cached.size(), "contribution.request", "is none of the report's");
 }
 
 void layout(auto& io, Is<Difference> auto& m) {
@@ -172,7 +172,6 @@ void layout(auto& io, Is<Lock> auto& m) {
     io.require(!ids.empty(), "lock.ids", "is empty");
   });
   io.require(!m.operations.empty(), "lock.operations", "is empty");
-  io.flags("lock.flags", m.gathers);
 }
 
 void layout(auto& io, Is<Tickets> auto& m) {

@@ -45,11 +45,11 @@ struct RegionOffset {
   friend bool operator==(const RegionOffset&, const RegionOffset&) = default;
 };
 
-// Ends Request::technique if the bucket flushes what it has kept back (compress/technique.h).
+// Ends Request::technique if the bucket flushes its residual (compress/technique.h).
 inline constexpr std::string_view kFlush = " flush";
 
-// One rank's request to take part in one operation. It has all that must agree between ranks, and all that
-// the coordinator has to know of each rank.
+// One rank's request to take part in one operation. It contains everything that must agree between ranks, and
+// everything else that the coordinator has to know about this rank.
 struct Request {
   std::string name;
   Operation operation = Operation::kAllreduce;
@@ -66,7 +66,7 @@ struct Request {
   std::vector<TensorSpec> others;      // a grouped operation's further tensors: all or nothing
   std::vector<std::int32_t> ranks;     // process set: its world ranks, ascending
   std::vector<AgreementField> fields;  // agreement: the fields of its values
-  // Not 0: the name was made up, and this is the number of this rank's unnamed use of the operation.
+  // Not 0: the name was made up, and this is the number of this rank's unnamed submission of the operation.
   std::uint64_t unnamed = 0;
   bool cacheable = true;  // false: the response cache does not keep it
   // An allreduce in a region has here the text of the bucket's technique (compress/technique.h), and after it
@@ -76,33 +76,34 @@ struct Request {
   friend bool operator==(const Request&, const Request&) = default;
 };
 
-// What a rank's values of an agreement change in their base. That is the result of the last agreement under
-// this id; for a request in full it is zeros.
+// The change that turns the base of an agreement into a rank's values. The base is the last result under this
+// id; zeros if the request is reported in full.
 struct Contribution {
-  std::uint32_t use = 0;  // an index into the report's `requests`, and after these into its `cached`
-  ByteChange change;      // not empty
+  std::uint32_t request = 0;  // an index into the report's `requests`, and after these into its `cached`
+  ByteChange change;          // not empty
   friend bool operator==(const Contribution&, const Contribution&) = default;
 };
 
-// Tells the coordinator what is new at a member.
+// A member's message to the coordinator: its new requests, and changes of its state.
 struct Report {
   LaneId lane;
   std::uint64_t last_order = 0;  // the newest order that this rank had applied when it wrote the report
-  bool flush = false;            // order what is ready: a caller waits, or the step's last gradient is there
-  bool leaving = false;          // this rank called shutdown(): order nothing more that needs it
-  bool removing = false;         // this rank removes the process set: its last report for this lane
-  // A rank that freezes under a schedule lock sets it: it has announced so many positions, and announces no
-  // more.
+  bool end_linger =
+      false;             // order all that is ready: a caller waits, or the step's last gradient was submitted
+  bool leaving = false;  // this rank called shutdown(): order nothing more that needs it
+  bool removing = false;  // this rank removes the process set: its last report for this lane
+  // Set if this rank freezes under a schedule lock: the number of positions that it has announced. It
+  // announces no more.
   std::optional<std::uint64_t> frozen;
   std::vector<Request> requests;  // new or changed ones, in full
   std::vector<CacheId> cached;    // ascending: ids of requests that the response cache knows
-  // By ascending use; none for an agreement whose values equal their base.
+  // By ascending request; none for an agreement whose values equal their base.
   std::vector<Contribution> contributions{};
   friend bool operator==(const Report&, const Report&) = default;
 };
 
-// A tensor of a fused operation, or all tensors of a grouped operation. One that the cache knows has an id
-// alone. A new one has a name, and the id that it gets with this order; kNoCacheId if it gets none.
+// A tensor of a fused operation, or all tensors of a grouped operation. A tensor that the response cache
+// knows has its id only. A new one has its name, and the id that this order assigns to it; kNoCacheId: none.
 struct FusedTensor {
   CacheId id = kNoCacheId;
   std::string name;
@@ -111,8 +112,8 @@ struct FusedTensor {
 
 // The result of an agreement.
 struct Merged {
-  // The change of the merged values: against the result of the last agreement under this id; if the order has
-  // the name, against zeros.
+  // The change that turns the base into the merged values. The base is the last result under this id; zeros
+  // if the order has the name.
   ByteChange change;
   std::vector<Difference> differences;
   friend bool operator==(const Merged&, const Merged&) = default;
@@ -129,7 +130,7 @@ struct FusedOperation {
   friend bool operator==(const FusedOperation&, const FusedOperation&) = default;
 };
 
-// The next use of `name` fails with this text on every rank.
+// The next submission of `name` fails with this text on every rank.
 struct Failure {
   std::string name;
   StatusCode code = StatusCode::kMismatch;  // kMismatch: ranks disagree; kIncomplete: any other cause
@@ -141,18 +142,18 @@ struct Failure {
 // All members have joined.
 struct Joined {
   std::int32_t last_rank = -1;  // the world rank that joined last
-  // Has, for each operation, the number of the last unnamed use that is over. All ranks count on from here.
+  // For each operation, the number of the last unnamed submission that has ended. All ranks continue to count
+  // from there.
   std::vector<std::uint64_t> counters;
   friend bool operator==(const Joined&, const Joined&) = default;
 };
 
-// Begins a schedule lock. From here on the fused operations come in this sequence, again and again, and no
-// order names them: a position is entered when all members have announced it. Each member takes back what it
-// has reported and no order has named.
+// Begins a schedule lock. After this order the fused operations run in this sequence, again and again,
+// without orders: a member enters a position when all members have announced it. Each member withdraws the
+// requests that it has reported and that no order contains.
 struct Lock {
   std::uint64_t number = 0;                      // counts the lane's locks, from 1
   std::vector<std::vector<CacheId>> operations;  // one period: their tensors, in buffer order
-  bool gathers = false;                          // several threads of a rank submit: a waiter is patient
   friend bool operator==(const Lock&, const Lock&) = default;
 };
 
@@ -182,7 +183,7 @@ struct Order {
   std::optional<Lock> lock;      // applied after everything else in this order
   bool freeze = false;  // members announce no more, and report how many positions they have announced
   // The lock ends at this position. The positions before it are carried out before all else in this order.
-  // Uses for later positions are negotiated.
+  // Submissions for later positions are negotiated.
   std::optional<std::uint64_t> unlock{};
   std::optional<OrderTickets> tickets{};
   std::int32_t shutdown_by = -1;  // not -1: that rank left; this is the lane's last order
@@ -207,7 +208,7 @@ struct Stuck {
   friend bool operator==(const Stuck&, const Stuck&) = default;
 };
 
-// Asks for a sign of life and for the clock. Times are steady-clock nanoseconds of the writer.
+// Asks whether a rank is alive, and for its clock. Times are steady-clock nanoseconds of the writer.
 struct Ping {
   std::uint64_t token = 0;  // 0: only a sign of life; else the number of a clock sample
   std::int64_t sent = 0;
@@ -220,7 +221,7 @@ struct Pong {
   friend bool operator==(const Pong&, const Pong&) = default;
 };
 
-// Brings rank 0 a piece of one rank's timeline (timeline/timeline.h) for the file.
+// A piece of one rank's timeline (timeline/timeline.h), for the file that rank 0 writes.
 struct TimelineChunk {
   std::int32_t rank = 0;
   bool last = false;   // the rank sends no more

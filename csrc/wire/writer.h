@@ -107,7 +107,7 @@ class Writer {
       assert(ids[i] >= next);
       numbers.push_back(ids[i] - next);
       numbers.push_back(end - i - 1);
-      next = std::uint64_t{ids[end - 1]} + 2;  // had it been one more, the run would have gone on
+      next = std::uint64_t{ids[end - 1]} + 2;  // an id that is one more would belong to this run
       i = end;
     }
     varint(numbers.size() / 2);

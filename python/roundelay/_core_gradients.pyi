@@ -48,7 +48,7 @@ class GradientPool:
     def fill(self, entry: int, gradient: torch.Tensor | None) -> torch.Tensor: ...
     def trim(self) -> None: ...  # returns the C library's free memory to the system; does nothing on a GPU
     # Returns the number of buckets that were submitted since the last call, and ends the step.
-    def take_turns(self) -> int: ...
+    def take_submissions(self) -> int: ...
     # Reduces the first `size` bytes in place. _core.allreduce_async() describes `op` and the handle.
     def allreduce_async(self, size: int, dtype: torch.dtype, name: str, op: int) -> int: ...
 
@@ -187,7 +187,7 @@ class Bucket(GradientGroup):
     # Call it after a failure: waits for what is in flight, and drops its results.
     def abandon(self) -> None: ...
     @property
-    def turn(self) -> int: ...  # its position among the pool's buckets of this step, from 1 on; 0: none
+    def number_in_step(self) -> int: ...  # among the pool's buckets, from 1 on; 0: not submitted
     # Chooses the technique from now on, equal on all ranks; None or "dense": none. The same one keeps its
     # state, another gets new state. Errors change nothing. ValueError: the text is wrong. RuntimeError: the
     # bucket is in flight, or its state may keep gradients: send them with flush_next() first.

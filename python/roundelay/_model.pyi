@@ -144,7 +144,7 @@ def simulate(
     every: int = 0,
     wait: int = 0,
     steps: int = 1,
-    tracks: int = 2,
+    at_once: int = 2,
     fifo: bool = False,
     jitter: float = 0.0,
     stragglers: list[tuple[int, float]] = ...,

@@ -22,14 +22,14 @@ inline Status cut_short(const std::string& cause, const std::string& name) {
   return Status::aborted(cause + " (while allreduce of '" + name + "' was under way)");
 }
 
-inline negotiate::Execution operation(std::vector<std::string> names) {
+inline negotiate::OrderedOperation operation(std::vector<std::string> names) {
   return {std::move(names), {}, {}, false};
 }
 
 // One rank's lane, and the memory that its caller would hold.
 class LaneRank {
  public:
-  LaneRank(TrackFabrics fabrics, const LaneOptions& options)
+  LaneRank(LaneFabrics fabrics, const LaneOptions& options)
       : completer_(handles_, [this](const submit::Entry& entry,
                                     TimePoint) { completed.push_back(entry.request.name); }),
         lane(LaneId{}, std::move(fabrics), completer_, timeline, abort, options,
@@ -60,7 +60,7 @@ class LaneRank {
     return handles_.done(tensors.at(name).handle).value_or(false);
   }
   Status status(const std::string& name) {
-    return handles_.take(tensors.at(name).handle).value_or(Status::internal("not done"));
+    return handles_.take_status(tensors.at(name).handle).value_or(Status::internal("not done"));
   }
 
   struct Tensor {

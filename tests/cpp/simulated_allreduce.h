@@ -1,4 +1,5 @@
-// The time of an allreduce over members in one process whose messages take time (collective/inproc/wire.h).
+// The time of an allreduce over members in one process, whose messages take time
+// (collective/inproc/simulated_network.h).
 #pragma once
 
 #include <chrono>
@@ -21,12 +22,13 @@ struct WireRate {
 // Returns the seconds until the last of `members` has the sum of `bytes` bytes, by this algorithm. Throws
 // runtime_error if a call fails or a sum is wrong.
 inline double allreduce_seconds(std::string_view algorithm, int members, std::size_t bytes, WireRate rate) {
-  const auto wire = std::make_shared<collective::Wire>(members, rate.alpha, rate.bytes_per_second);
-  const auto hub = std::make_shared<collective::InprocHub>(members, wire);
+  const auto network =
+      std::make_shared<collective::SimulatedNetwork>(members, rate.alpha, rate.bytes_per_second);
+  const auto hub = std::make_shared<collective::InprocHub>(members, network);
   const collective::Select select = collective::Select::by_name(algorithm).value();
   std::vector<std::vector<float>> data(static_cast<std::size_t>(members));
   std::vector<std::unique_ptr<collective::Fabric>> fabrics;
-  std::vector<std::unique_ptr<collective::Pending>> pendings;
+  std::vector<std::unique_ptr<collective::PendingCall>> pendings;
   Group group;
   for (int rank = 0; rank < members; ++rank) group.ranks.push_back(rank);
   for (int rank = 0; rank < members; ++rank) {
@@ -49,14 +51,14 @@ inline double allreduce_seconds(std::string_view algorithm, int members, std::si
       if (!done.ok()) throw std::runtime_error(done.status().message());
       over += *done ? 1 : 0;
     }
-    if (over < pendings.size() && !wire->advance()) throw std::runtime_error("nothing is on its way");
+    if (over < pendings.size() && !network->advance()) throw std::runtime_error("nothing is on its way");
   }
   for (const auto& own : data) {
     for (const float sum : own) {
       if (sum != static_cast<float>(members)) throw std::runtime_error("a sum is wrong");
     }
   }
-  return std::chrono::duration<double>(wire->now()).count();
+  return std::chrono::duration<double>(network->now()).count();
 }
 
 }  // namespace roundelay

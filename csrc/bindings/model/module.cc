@@ -69,7 +69,7 @@ double seconds_of_way(const std::vector<LevelTuple>& levels, const std::vector<S
 
 model::Outcome checked_simulation(const model::Job& job) {
   check(job.cluster);
-  require(job.steps >= 1 && job.tracks >= 1, "steps and tracks must be at least 1");
+  require(job.steps >= 1 && job.at_once >= 1, "steps and at_once must be at least 1");
   require(job.forward >= 0 && job.backward >= 0 && job.update >= 0 && job.jitter >= 0 && job.overhead >= 0,
           "times must not be negative");
   double ready = 0;
@@ -211,19 +211,19 @@ void bind_collectives(py::module_& module) {
 }
 
 void bind_techniques(py::module_& module) {
-  using model::Bucket, model::Cluster;
+  using model::Payload, model::Cluster;
   module.def(
       "dense",
-      [](const Cluster& cluster, double bytes, double element, double wire) {
-        return model::dense(cluster, {bytes, element}, wire);
+      [](const Cluster& cluster, double bytes, double element, double wire_bytes) {
+        return model::dense(cluster, {bytes, element}, wire_bytes);
       },
       py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("wire") = 4.0);
   module.def(
       "csc",
       [](const Cluster& cluster, double bytes, double element, double keep, double chunk_elements,
-         double wire) {
+         double wire_bytes) {
         require(keep > 0 && keep <= 1 && chunk_elements >= 1, "keep or chunk_elements is out of range");
-        return model::csc(cluster, {bytes, element}, {keep, chunk_elements, wire});
+        return model::csc(cluster, {bytes, element}, {keep, chunk_elements, wire_bytes});
       },
       py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("keep") = 0.1,
       py::arg("chunk_elements") = 32768.0, py::arg("wire") = 4.0);
@@ -243,7 +243,7 @@ void bind_techniques(py::module_& module) {
       },
       py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("rank") = 2.0,
       py::arg("rows") = 0.0, py::arg("columns") = 0.0);
-  const auto plain = [&module](const char* name, model::Program (*function)(const Cluster&, const Bucket&)) {
+  const auto plain = [&module](const char* name, model::Program (*function)(const Cluster&, const Payload&)) {
     module.def(
         name,
         [function](const Cluster& cluster, double bytes) {
@@ -282,14 +282,14 @@ void bind_steps(py::module_& module) {
       "simulate",
       [](const model::Cluster& cluster, double forward, double backward, double update,
          std::vector<std::pair<double, model::Program>> buckets, double overhead,
-         const std::optional<model::Program>& transfer, int every, int wait, int steps, int tracks, bool fifo,
-         double jitter, std::vector<std::pair<int, double>> stragglers, std::uint64_t seed) {
+         const std::optional<model::Program>& transfer, int every, int wait, int steps, int at_once,
+         bool fifo, double jitter, std::vector<std::pair<int, double>> stragglers, std::uint64_t seed) {
         model::Job job{.cluster = cluster, .forward = forward, .backward = backward, .update = update};
         for (auto& [ready, program] : buckets) job.buckets.push_back({ready, std::move(program)});
         job.overhead = overhead;
         if (transfer) job.transfer = {every, wait, *transfer};
         job.steps = steps;
-        job.tracks = tracks;
+        job.at_once = at_once;
         job.sharing = fifo ? model::Sharing::kFifo : model::Sharing::kFair;
         job.jitter = jitter;
         job.stragglers = std::move(stragglers);
@@ -298,7 +298,7 @@ void bind_steps(py::module_& module) {
       },
       py::arg("cluster"), py::arg("forward"), py::arg("backward"), py::arg("update"), py::arg("buckets"),
       py::kw_only(), py::arg("overhead") = 0.0, py::arg("transfer") = std::nullopt, py::arg("every") = 0,
-      py::arg("wait") = 0, py::arg("steps") = 1, py::arg("tracks") = 2, py::arg("fifo") = false,
+      py::arg("wait") = 0, py::arg("steps") = 1, py::arg("at_once") = 2, py::arg("fifo") = false,
       py::arg("jitter") = 0.0, py::arg("stragglers") = std::vector<std::pair<int, double>>{},
       py::arg("seed") = std::uint64_t{0});
 }

@@ -42,12 +42,12 @@ std::string store_root(const Rendezvous& where, std::uint32_t generation) {
 }
 
 StoreBootstrap::StoreBootstrap(std::shared_ptr<KeyValueStore> store, const Rendezvous& where,
-                               std::uint32_t generation, Duration patience, const trust::Key& secret)
+                               std::uint32_t generation, Duration timeout, const trust::Key& secret)
     : store_(std::move(store)),
       root_(store_root(where, generation)),
       rank_(where.rank),
       size_(where.size),
-      patience_(patience),
+      timeout_(timeout),
       secret_(secret) {}
 
 StoreBootstrap::~StoreBootstrap() {
@@ -202,7 +202,7 @@ Status StoreBootstrap::give_up(const Keys& keys, const Found& found) {
   stay_for_ = std::move(left_by_present);
   const std::string text = ranks_text(missing) + " of " + std::to_string(size_) +
                            (exchanges_ == 0 ? " did not come to init()" : " came to init() but got stuck") +
-                           " within " + seconds_text(patience_) + " (ROUNDELAY_START_TIMEOUT), says rank " +
+                           " within " + seconds_text(timeout_) + " (ROUNDELAY_START_TIMEOUT), says rank " +
                            std::to_string(rank_);
   ROUNDELAY_RETURN_IF_ERROR(write(root_ + "given_up", to_bytes(text), deadline));
   return Status::aborted(text);

@@ -29,9 +29,9 @@ std::string store_root(const Rendezvous& where, std::uint32_t generation);
 
 class StoreBootstrap final : public Bootstrap {
  public:
-  // `patience` is the time limit from which callers make deadlines; only errors show it.
+  // `timeout` is the time limit from which callers make deadlines; only errors show it.
   StoreBootstrap(std::shared_ptr<KeyValueStore> store, const Rendezvous& where, std::uint32_t generation,
-                 Duration patience, const trust::Key& secret);
+                 Duration timeout, const trust::Key& secret);
   // Tells the others that this rank has left. Rank 0's process may serve the store, so rank 0 waits until the
   // ranks of the last exchange have left: up to the exchange's deadline, or for 2 s if the exchange failed.
   // Without an exchange nobody waits for this rank, and nothing is sent.
@@ -63,7 +63,7 @@ class StoreBootstrap final : public Bootstrap {
   const std::string root_;
   const int rank_;
   const int size_;
-  const Duration patience_;
+  const Duration timeout_;
   const trust::Key secret_;
   std::map<std::string, Bytes> written_;  // this rank's values that others may still need, with their MACs
   int exchanges_ = 0;

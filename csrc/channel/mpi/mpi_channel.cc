@@ -49,7 +49,7 @@ void MpiChannel::abandon() {
 }
 
 // Keeps the first error of MPI, which fails all later sends. Returns `status`.
-Status MpiChannel::take(const Status& status) {
+Status MpiChannel::keep_error(const Status& status) {
   if (!status.ok() && failure_.ok()) failure_ = status;
   return status;
 }
@@ -92,14 +92,16 @@ void MpiChannel::move_output() {
     if (!failure_.ok()) return;
     if (!out->posted) {
       out->posted = true;
-      static_cast<void>(take(mpi::check(MPI_Isend(out->bytes.data(), static_cast<int>(out->bytes.size()),
-                                                  MPI_BYTE, out->to, out->tag, communicator_, &out->request),
-                                        "MPI_Isend")));
+      static_cast<void>(
+          keep_error(mpi::check(MPI_Isend(out->bytes.data(), static_cast<int>(out->bytes.size()), MPI_BYTE,
+                                          out->to, out->tag, communicator_, &out->request),
+                                "MPI_Isend")));
     }
   }
   while (!outgoing_.empty()) {
     int done = 0;
-    if (!take(mpi::check(MPI_Test(&outgoing_.front()->request, &done, MPI_STATUS_IGNORE), "MPI_Test")).ok())
+    if (!keep_error(mpi::check(MPI_Test(&outgoing_.front()->request, &done, MPI_STATUS_IGNORE), "MPI_Test"))
+             .ok())
       return;
     if (done == 0) return;
     outgoing_.pop_front();
@@ -112,8 +114,9 @@ void MpiChannel::move_input() {
     int there = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
-    if (!take(mpi::check(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &there, &message, &status),
-                         "MPI_Improbe"))
+    if (!keep_error(
+             mpi::check(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &there, &message, &status),
+                        "MPI_Improbe"))
              .ok() ||
         there == 0) {
       return;
@@ -124,7 +127,7 @@ void MpiChannel::move_input() {
     arriving->incoming.from = status.MPI_SOURCE;
     arriving->incoming.bytes.resize(static_cast<std::size_t>(bytes));
     arriving->goodbye = status.MPI_TAG == kGoodbyeTag;
-    static_cast<void>(take(
+    static_cast<void>(keep_error(
         mpi::check(MPI_Imrecv(arriving->incoming.bytes.data(), bytes, MPI_BYTE, &message, &arriving->request),
                    "MPI_Imrecv")));
     arriving_.push_back(std::move(arriving));
@@ -137,7 +140,7 @@ bool MpiChannel::ready() {
   Arriving& first = *arriving_.front();
   if (first.request == MPI_REQUEST_NULL) return true;
   int done = 0;
-  static_cast<void>(take(mpi::check(MPI_Test(&first.request, &done, MPI_STATUS_IGNORE), "MPI_Test")));
+  static_cast<void>(keep_error(mpi::check(MPI_Test(&first.request, &done, MPI_STATUS_IGNORE), "MPI_Test")));
   return done != 0;
 }
 

@@ -52,7 +52,7 @@ class MpiChannel final : public Channel {
   void move_input() REQUIRES(mutex_);
   bool ready() REQUIRES(mutex_);
   void abandon() REQUIRES(mutex_);
-  Status take(const Status& status) REQUIRES(mutex_);
+  Status keep_error(const Status& status) REQUIRES(mutex_);
 
   mpi::Session& session_;
   // Never freed, because messages to a rank that closed first may still use it.

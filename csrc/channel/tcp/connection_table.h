@@ -65,7 +65,7 @@ class ConnectionTable {
   // Writes what the socket takes of the queue. If the socket is full, epoll reports when it takes more.
   platform::Transfer write(Connection& connection, SendQueue& queue);
   // Writes one message at once. Returns the number of bytes that the socket has taken of its frame: 0 also
-  // after an error, which the next write() meets again.
+  // after an error, which the next write() reports.
   std::size_t write_frame(Connection& connection, ConstByteSpan message);
 
   // Returns when check_windows() or drop_silent() is due next.

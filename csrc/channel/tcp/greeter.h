@@ -12,7 +12,7 @@
 
 namespace roundelay::channel {
 
-// What a rank says of itself, and the secret with which it proves it.
+// A rank's introduction, and the secret with which the rank proves it.
 struct Identity {
   wire::Hello hello;
   trust::Key secret{};

@@ -20,7 +20,7 @@ inline constexpr std::size_t kLongestGreeting = 4096;
 // intended. Without a secret the token alone makes the key.
 trust::Key connection_key(const trust::Key& secret, const Token& token);
 
-// What the two ends of a connection have agreed on before their greetings.
+// The state of a connection before the greetings: the key, and both ends' challenges.
 struct Handshake {
   trust::Key key{};
   int dialler = -1;

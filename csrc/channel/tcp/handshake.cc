@@ -162,7 +162,7 @@ void TcpLinks::establish(Connection& connection) {
   connection.state = State::kOpen;
   connection.reader.set_longest(kLongestFrame);
   if (leaving_) peer.queue.push_goodbye();
-  if (!peer.queue.empty()) flush(peer);
+  if (!peer.queue.empty()) write_queue(peer);
 }
 
 }  // namespace roundelay::channel

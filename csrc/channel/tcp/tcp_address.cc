@@ -16,7 +16,7 @@ void append(Bytes& out, const void* data, std::size_t size) {
 }
 
 // Removes `size` bytes from the front; returns false if there are fewer.
-bool take(ConstByteSpan& in, void* out, std::size_t size) {
+bool read_bytes(ConstByteSpan& in, void* out, std::size_t size) {
   if (in.size() < size) return false;
   std::memcpy(out, in.data(), size);
   in = in.subspan(size);
@@ -67,20 +67,22 @@ Result<TcpAddress> decode_tcp_address(ConstByteSpan bytes) {
   TcpAddress tcp_address;
   std::uint16_t host_size = 0;
   std::uint8_t count = 0;
-  if (!take(bytes, tcp_address.token.data(), tcp_address.token.size()) ||
-      !take(bytes, &tcp_address.port, sizeof tcp_address.port) ||
-      !take(bytes, &host_size, sizeof host_size) || host_size > kLongestHost || bytes.size() < host_size) {
+  if (!read_bytes(bytes, tcp_address.token.data(), tcp_address.token.size()) ||
+      !read_bytes(bytes, &tcp_address.port, sizeof tcp_address.port) ||
+      !read_bytes(bytes, &host_size, sizeof host_size) || host_size > kLongestHost ||
+      bytes.size() < host_size) {
     return broken;
   }
   tcp_address.host.resize(host_size);
-  if (!take(bytes, tcp_address.host.data(), host_size) || !take(bytes, &count, sizeof count)) return broken;
+  if (!read_bytes(bytes, tcp_address.host.data(), host_size) || !read_bytes(bytes, &count, sizeof count))
+    return broken;
   for (int i = 0; i < count; ++i) {
     platform::Address address;
     std::uint8_t flags = 0;
-    if (!take(bytes, &flags, sizeof flags) || flags > 3) return broken;
+    if (!read_bytes(bytes, &flags, sizeof flags) || flags > 3) return broken;
     address.v6 = (flags & 1) != 0;
     address.loopback = (flags & 2) != 0;
-    if (!take(bytes, address.octets.data(), address.width())) return broken;
+    if (!read_bytes(bytes, address.octets.data(), address.width())) return broken;
     tcp_address.addresses.push_back(address);
   }
   if (!bytes.empty()) return broken;

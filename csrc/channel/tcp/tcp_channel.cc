@@ -183,7 +183,7 @@ void TcpChannel::close(Deadline deadline) {
       MutexLock lock(mutex_);
       if (closed_) return;
       acknowledge_wake();
-      if (links_.all_flushed() || deadline.passed()) break;
+      if (links_.all_written() || deadline.passed()) break;
     }
     poll(deadline);
   }

@@ -26,7 +26,7 @@ Status TcpLinks::send(int to, ConstByteSpan message) {
     const std::size_t sent = connections_.write_frame(*peer.connection, message);
     if (sent == kFrameHeader + message.size()) return {};
     peer.queue.push(message, sent);
-    flush(peer);
+    write_queue(peer);
   } else {
     peer.queue.push(message);
     if (peer.state == PeerState::kIdle) dial(to);
@@ -55,7 +55,7 @@ void TcpLinks::handle(const platform::Epoll::Event& event) {
   Connection* const connection = connections_.find(event.tag);
   if (connection == nullptr) return;
   if (connection->state == State::kDialling) return dialled(*connection);
-  if (event.writable && connection->state == State::kOpen) flush(at(connection->peer));
+  if (event.writable && connection->state == State::kOpen) write_queue(at(connection->peer));
   if (event.readable) read(event.tag);
 }
 
@@ -117,7 +117,7 @@ void TcpLinks::ended(Connection& connection, const std::string& why) {
 }
 
 // Sends the peer's queue as far as the socket takes it. Its connection must be established.
-void TcpLinks::flush(TcpPeer& peer) {
+void TcpLinks::write_queue(TcpPeer& peer) {
   Connection& connection = *peer.connection;
   const Transfer done = connections_.write(connection, peer.queue);
   if (done.state != Transfer::State::kError) return;
@@ -132,11 +132,11 @@ void TcpLinks::say_goodbye() {
   for (TcpPeer& peer : peers_) {
     if (peer.state != PeerState::kOpen) continue;
     peer.queue.push_goodbye();
-    flush(peer);
+    write_queue(peer);
   }
 }
 
-bool TcpLinks::all_flushed() const {
+bool TcpLinks::all_written() const {
   return std::all_of(peers_.begin(), peers_.end(), [](const TcpPeer& peer) { return peer.queue.empty(); });
 }
 

@@ -43,7 +43,7 @@ class TcpLinks {
   // Says goodbye on all established connections, and on those that are established later.
   void say_goodbye();
   // Returns whether the sockets have taken all messages.
-  [[nodiscard]] bool all_flushed() const;
+  [[nodiscard]] bool all_written() const;
   // Forgets all connections, queued messages and received ones.
   void clear();
 
@@ -66,7 +66,7 @@ class TcpLinks {
   void read(std::uint64_t id);
   bool read_frames(std::uint64_t id);
   void ended(Connection& connection, const std::string& why);
-  void flush(TcpPeer& peer);
+  void write_queue(TcpPeer& peer);
   TcpPeer& at(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
 
   const int rank_;

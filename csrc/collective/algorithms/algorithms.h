@@ -34,7 +34,7 @@ Program pipelined_tree_allreduce(Exchange& net, const AllreduceCall& call);  // 
 // Shards are cut into pieces of at most this. Measured over MPI's shared memory: 128 KiB to 512 KiB are alike
 // within the noise, smaller ones cost context switches where ranks outnumber cores.
 inline constexpr std::size_t kPieceBytes = 256 << 10;
-// The number of pieces of a shard that are on their way at once, so that the wire is busy while one is
+// The number of pieces of a shard that are on their way at once, so that the link is busy while one is
 // reduced.
 inline constexpr std::size_t kWindow = 4;
 
@@ -55,7 +55,8 @@ Program ring_all_gather(Exchange& net, const AllgatherCall& call);
 Program binomial_tree_broadcast(Exchange& net, const BroadcastCall& call);
 Program pipelined_tree_broadcast(Exchange& net, const BroadcastCall& call);
 
-// A barrier takes log2 P rounds. In round k a member hears from, and tells, its neighbours at distance 2^k.
+// A barrier takes log2 P rounds. In round k a member sends to one neighbour at distance 2^k, and receives
+// from the other one.
 Program dissemination_barrier(Exchange& net);
 inline Program dissemination_barrier(Exchange& net, const BarrierCall& /*call*/) {
   return dissemination_barrier(net);

@@ -12,8 +12,8 @@
 
 namespace roundelay::collective {
 
-// One thread at a time. The exchange, the arithmetic and the ranges outlive it. The peer has one too, with
-// the same sizes the other way round.
+// One thread at a time. The exchange, the arithmetic and the ranges outlive it. The peer has a PieceExchange
+// too, with the two sizes swapped.
 class PieceExchange {
  public:
   // `given` goes to the peer, and the peer sends as many bytes as `own` has. Either may be empty.

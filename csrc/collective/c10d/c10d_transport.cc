@@ -36,7 +36,7 @@ Result<TransferId> C10dTransport::receive(int peer, ByteSpan data, int tag) {
 
 std::pair<TransferId, C10dTransport::Slot*> C10dTransport::take_slot(int peer) {
   MutexLock lock(mutex_);
-  const TransferId id = slots_.take();
+  const TransferId id = slots_.acquire();
   Slot& slot = slots_[id];
   slot.parts.clear();
   slot.peer = peer;
@@ -101,7 +101,7 @@ Result<bool> C10dTransport::test(TransferId id) {
   const Slot& slot = slots_[id];
   if (!slot.error.ok()) return slot.error;
   if (slot.left > 0) return false;
-  slots_.give_back(id);
+  slots_.release(id);
   return true;
 }
 

@@ -22,10 +22,10 @@ using device::DeviceWork;
 using StreamPtr = std::shared_ptr<DeviceStream>;
 
 // A call that is over for the host when the caller's stream waits for its last kernel.
-class DevicePending final : public Pending {
+class PendingDeviceCall final : public PendingCall {
  public:
-  DevicePending(std::shared_ptr<FabricState> state, std::unique_ptr<Pending> program, StreamPtr work,
-                GpuStream callers)
+  PendingDeviceCall(std::shared_ptr<FabricState> state, std::unique_ptr<PendingCall> program, StreamPtr work,
+                    GpuStream callers)
       : state_(std::move(state)), program_(std::move(program)), work_(std::move(work)), callers_(callers) {}
 
   Result<bool> test() override {
@@ -45,7 +45,7 @@ class DevicePending final : public Pending {
 
  private:
   const std::shared_ptr<FabricState> state_;
-  const std::unique_ptr<Pending> program_;
+  const std::unique_ptr<PendingCall> program_;
   const StreamPtr work_;
   const GpuStream callers_;
   bool led_ = false;
@@ -96,9 +96,9 @@ class DeviceFabric final : public Fabric {
   [[nodiscard]] const Group& group() const override { return parts_.medium.state->group; }
   [[nodiscard]] bool any_thread() const override { return parts_.medium.any_thread; }
   [[nodiscard]] bool poisoned() const override { return programs_.poisoned() || parts_.staged.poisoned(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
-  Result<std::unique_ptr<Pending>> start(const Call& call) override {
+  Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!parts_.medium.state->poison.ok()) return parts_.medium.state->poison;
     ROUNDELAY_RETURN_IF_ERROR(check_call(call, group()));
     const auto* const allreduce = std::get_if<AllreduceCall>(&call);
@@ -112,8 +112,8 @@ class DeviceFabric final : public Fabric {
     }
     auto program = programs_.start(call);
     if (!program.ok()) return program.status();
-    return std::unique_ptr<Pending>(
-        std::make_unique<DevicePending>(parts_.medium.state, std::move(program).value(), stream_, callers));
+    return std::unique_ptr<PendingCall>(std::make_unique<PendingDeviceCall>(
+        parts_.medium.state, std::move(program).value(), stream_, callers));
   }
 
  private:

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "base/gpu_runtime.h"
-#include "collective/engine/program_pending.h"
+#include "collective/engine/program_call.h"
 #include "collective/fabric.h"
 #include "collective/tuning/select.h"
 #include "kernels/gpu.h"
@@ -27,7 +27,7 @@ struct DeviceMedium {
 // The process's cache of where memory lies.
 struct Pointers {
   std::shared_ptr<pointers::PointerCache> cache{};  // null: the process has no GPU
-  bool hears_all = false;  // the cache hears of every change; false: each call empties it first
+  bool hears_all = false;  // the cache is told of every change; false: each call empties it first
   pointers::PointerCache::Counts before{};  // the cache's counts when this job began to count
 
   void count_from_now() {

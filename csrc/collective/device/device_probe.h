@@ -1,4 +1,4 @@
-// Tries whether a fabric really moves the memory of GPUs: a library that says so may still be set up wrongly.
+// Checks whether a fabric really moves the memory of GPUs: a library that claims it may be set up wrongly.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +39,8 @@ class DeviceProbe {
   const int device_;
   GpuStream stream_ = nullptr;
   GpuMemory memory_, pinned_;
-  std::unique_ptr<Pending> call_;  // null: it is over
-  GpuEventPtr fetched_;            // the bytes are in pinned_
+  std::unique_ptr<PendingCall> call_;  // null: it is over
+  GpuEventPtr fetched_;                // the bytes are in pinned_
 };
 
 }  // namespace roundelay::collective

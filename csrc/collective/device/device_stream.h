@@ -21,7 +21,7 @@ class DeviceStream {
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] GpuStream stream() const { return stream_; }
 
-  // The caller calls it with the result of each enqueueing here. The first error stays.
+  // Call it with the result of each enqueue to this stream. The stream keeps the first error.
   void enqueued(const Status& result);
   [[nodiscard]] const Status& error() const { return error_; }
   // Makes work that is enqueued here from now on wait for the work that is in `other` now.

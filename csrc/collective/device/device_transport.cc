@@ -16,7 +16,7 @@ Result<TransferId> DeviceTransport::post(Transfer transfer) {
   Result<GpuEventPtr> end = stream_->end_of_work();
   if (!end.ok()) return end.status();
   transfer.after = std::move(end).value();
-  const TransferId id = slots_.take();
+  const TransferId id = slots_.acquire();
   slots_[id] = std::move(transfer);
   waiting_.push_back(id);
   ROUNDELAY_RETURN_IF_ERROR(start_waiting());
@@ -52,7 +52,7 @@ Result<bool> DeviceTransport::test(TransferId id) {
   Transfer& transfer = slots_[id];
   if (!transfer.started) return false;
   Result<bool> done = medium_->test(transfer.in_medium);
-  if (done.ok() && *done) slots_.give_back(id);
+  if (done.ok() && *done) slots_.release(id);
   return done;
 }
 

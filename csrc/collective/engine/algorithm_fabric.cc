@@ -16,7 +16,7 @@ constexpr int kCallTags = 1 << 14;  // each call has two
 AlgorithmFabric::AlgorithmFabric(std::shared_ptr<FabricState> state, Options options)
     : state_(std::move(state)), options_(std::move(options)) {}
 
-Result<std::unique_ptr<Pending>> AlgorithmFabric::start(const Call& call) {
+Result<std::unique_ptr<PendingCall>> AlgorithmFabric::start(const Call& call) {
   if (!state_->poison.ok()) return state_->poison;
   ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group));
   const CallOptions& options = options_of(call);
@@ -25,7 +25,7 @@ Result<std::unique_ptr<Pending>> AlgorithmFabric::start(const Call& call) {
   const int tag = 2 * (calls_ % kCallTags);
   calls_ = (calls_ + 1) % kCallTags;
   if (is_absent(options, state_->group.index)) return finished_call();
-  return std::unique_ptr<Pending>(std::make_unique<ProgramPending>(state_, call, options_.select, tag));
+  return std::unique_ptr<PendingCall>(std::make_unique<ProgramCall>(state_, call, options_.select, tag));
 }
 
 }  // namespace roundelay::collective

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "collective/engine/program_pending.h"
+#include "collective/engine/program_call.h"
 #include "collective/tuning/select.h"
 
 namespace roundelay::collective {
@@ -23,10 +23,10 @@ class AlgorithmFabric final : public Fabric {
 
   [[nodiscard]] std::string_view name() const override { return options_.name; }
   [[nodiscard]] const Group& group() const override { return state_->group; }
-  Result<std::unique_ptr<Pending>> start(const Call& call) override;
+  Result<std::unique_ptr<PendingCall>> start(const Call& call) override;
   [[nodiscard]] bool any_thread() const override { return options_.any_thread; }
   [[nodiscard]] bool poisoned() const override { return !state_->poison.ok(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
  private:
   const std::shared_ptr<FabricState> state_;  // calls in progress hold it too

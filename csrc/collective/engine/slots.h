@@ -15,7 +15,7 @@ template <typename Slot>
 class Slots {
  public:
   // Returns a free slot, in the state in which its last user left it.
-  TransferId take() {
+  TransferId acquire() {
     if (free_.empty()) {
       slots_.emplace_back();
       return static_cast<TransferId>(slots_.size() - 1);
@@ -24,7 +24,7 @@ class Slots {
     free_.pop_back();
     return id;
   }
-  void give_back(TransferId id) { free_.push_back(id); }
+  void release(TransferId id) { free_.push_back(id); }
   [[nodiscard]] bool all_free() const { return free_.size() == slots_.size(); }
 
   Slot& operator[](TransferId id) { return slots_[id]; }

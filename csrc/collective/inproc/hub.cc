@@ -30,14 +30,14 @@ class InprocTransport final : public Transport {
     Result<bool> done = hub_->test(*slots_[id]);
     if (done.ok() && *done) {
       slots_[id] = nullptr;
-      slots_.give_back(id);
+      slots_.release(id);
     }
     return done;
   }
 
  private:
   TransferId keep(InprocHub::PostedPtr posted) {
-    const TransferId id = slots_.take();
+    const TransferId id = slots_.acquire();
     slots_[id] = std::move(posted);
     return id;
   }
@@ -47,9 +47,9 @@ class InprocTransport final : public Transport {
   Slots<InprocHub::PostedPtr> slots_;
 };
 
-InprocHub::InprocHub(int members, std::shared_ptr<Wire> wire)
+InprocHub::InprocHub(int members, std::shared_ptr<SimulatedNetwork> network)
     : members_(static_cast<std::size_t>(members)),
-      wire_(std::move(wire)),
+      network_(std::move(network)),
       links_(members_ * members_),
       silent_(members_),
       failed_(members_) {}
@@ -82,8 +82,8 @@ InprocHub::PostedPtr InprocHub::post(Posted posted, bool is_send) {
   mine->sizes_differ = other->sizes_differ = source.size() != target.size();
   if (!mine->sizes_differ && !source.empty()) std::memcpy(target.data(), source.data(), source.size());
   mine->done = other->done = true;
-  if (wire_ != nullptr) {
-    mine->arrives = other->arrives = wire_->delivery(posted.from, posted.to, source.size());
+  if (network_ != nullptr) {
+    mine->arrives = other->arrives = network_->delivery(posted.from, posted.to, source.size());
   }
   return mine;
 }
@@ -91,7 +91,7 @@ InprocHub::PostedPtr InprocHub::post(Posted posted, bool is_send) {
 Result<bool> InprocHub::test(const Posted& posted) {
   MutexLock lock(mutex_);
   if (posted.sizes_differ) return Status::internal("sender and receiver disagree on a message's size");
-  if (posted.done) return wire_ == nullptr || posted.arrives <= wire_->now();
+  if (posted.done) return network_ == nullptr || posted.arrives <= network_->now();
   for (const int member : {posted.from, posted.to}) {
     if (failed_[static_cast<std::size_t>(member)]) {
       return Status::aborted("the connection to member " + std::to_string(member) + " was lost");

@@ -1,6 +1,7 @@
 // A medium for any number of members in one process: threads, or one thread that tests each member's calls in
 // turn. Nothing blocks. A transfer is over when both sides have posted it, so that a program that relies on
-// buffering fails here; over a wire (wire.h) it takes its time after that. Tests can inject faults.
+// buffering fails here; over a network (simulated_network.h) it takes its time after that. Tests can inject
+// faults.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/group.h"
 #include "collective/fabric.h"
-#include "collective/inproc/wire.h"
+#include "collective/inproc/simulated_network.h"
 #include "collective/program/transport.h"
 #include "collective/tuning/select.h"
 
@@ -21,8 +22,8 @@ namespace roundelay::collective {
 // The medium of one group. Thread-safe. Its transports share its ownership.
 class InprocHub : public std::enable_shared_from_this<InprocHub> {
  public:
-  // `wire`: how long messages take; null: no time. One thread then steps all members.
-  explicit InprocHub(int members, std::shared_ptr<Wire> wire = nullptr);
+  // `network`: how long messages take; null: no time. One thread then steps all members.
+  explicit InprocHub(int members, std::shared_ptr<SimulatedNetwork> network = nullptr);
 
   // Makes the transport of a member. Call it once at most for each member.
   std::unique_ptr<Transport> transport(int index) EXCLUDES(mutex_);
@@ -39,7 +40,7 @@ class InprocHub : public std::enable_shared_from_this<InprocHub> {
     ConstByteSpan source;  // the bytes of a send
     ByteSpan target;       // the memory of a receive
     bool done = false;     // both sides have posted it
-    Duration arrives{};    // then: on the wire's clock
+    Duration arrives{};    // then: on the network's clock
     bool sizes_differ = false;
   };
   using PostedPtr = std::shared_ptr<Posted>;
@@ -54,7 +55,7 @@ class InprocHub : public std::enable_shared_from_this<InprocHub> {
 
   const std::size_t members_;
   Mutex mutex_;
-  const std::shared_ptr<Wire> wire_;  // used under mutex_
+  const std::shared_ptr<SimulatedNetwork> network_;  // used under mutex_
   std::vector<Link> links_ GUARDED_BY(mutex_);
   std::vector<bool> silent_ GUARDED_BY(mutex_);
   std::vector<bool> failed_ GUARDED_BY(mutex_);

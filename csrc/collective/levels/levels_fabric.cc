@@ -8,13 +8,13 @@
 #include "collective/check.h"
 #include "collective/levels/levels_run.h"
 #include "collective/levels/schedule.h"
-#include "collective/queued_pending.h"
+#include "collective/queued_call.h"
 
 namespace roundelay::collective {
 namespace {
 
 // Returns all fabrics of the stages, the first stage's first.
-std::vector<Fabric*> fabrics_of(const PlanParts& parts) {
+std::vector<Fabric*> fabrics_of(const LevelsPlan& parts) {
   std::vector<Fabric*> all;
   for (const StageFabrics& stage : parts.stages) {
     for (const auto& fabric : stage.of_groups) all.push_back(fabric.get());
@@ -23,7 +23,7 @@ std::vector<Fabric*> fabrics_of(const PlanParts& parts) {
 }
 
 // Returns the media's names, from the inside out: "shm+mpi".
-std::string name_of(const PlanParts& parts) {
+std::string name_of(const LevelsPlan& parts) {
   std::string name;
   std::string_view last;
   for (const Fabric* const fabric : fabrics_of(parts)) {
@@ -35,7 +35,7 @@ std::string name_of(const PlanParts& parts) {
 }
 
 // Returns "between nodes: 2 x 3", or the same inside the node.
-std::string stages_of(const PlanParts& parts, bool in_node) {
+std::string stages_of(const LevelsPlan& parts, bool in_node) {
   std::string text;
   for (std::size_t stage = 0; stage < parts.stages.size(); ++stage) {
     if (parts.stages[stage].in_node != in_node) continue;
@@ -54,14 +54,14 @@ std::string levels_text(const levels::MemberPlan& plan) {
   return text;
 }
 
-levels::NamedPlan named(const PlanParts& parts) {
+levels::NamedLevelsPlan named(const LevelsPlan& parts) {
   return {parts, levels_text(parts.plan), {stages_of(parts, false), stages_of(parts, true)}};
 }
 
-std::vector<levels::NamedPlan> named_plans(const LevelsParts& parts) {
-  std::vector<levels::NamedPlan> plans;
+std::vector<levels::NamedLevelsPlan> named_plans(const LevelsParts& parts) {
+  std::vector<levels::NamedLevelsPlan> plans;
   plans.push_back(named(parts.main));
-  for (const PlanParts& other : parts.others) plans.push_back(named(other));
+  for (const LevelsPlan& other : parts.others) plans.push_back(named(other));
   return plans;
 }
 
@@ -69,7 +69,7 @@ std::vector<levels::NamedPlan> named_plans(const LevelsParts& parts) {
 std::vector<Fabric*> all_fabrics(const LevelsParts& parts) {
   std::vector<Fabric*> all = fabrics_of(parts.main);
   all.push_back(parts.flat.get());
-  for (const PlanParts& other : parts.others) {
+  for (const LevelsPlan& other : parts.others) {
     for (Fabric* const fabric : fabrics_of(other)) {
       if (std::ranges::find(all, fabric) == all.end()) all.push_back(fabric);
     }
@@ -122,15 +122,15 @@ struct LevelsState final : CallQueue<LevelsState>, Waker, DeviceCalls {
 };
 
 // A call that the flat fabric carries out.
-class FlatPending final : public Pending {
+class PendingFlatCall final : public PendingCall {
  public:
-  FlatPending(std::shared_ptr<LevelsState> state, std::unique_ptr<Pending> flat)
+  PendingFlatCall(std::shared_ptr<LevelsState> state, std::unique_ptr<PendingCall> flat)
       : state_(std::move(state)), flat_(std::move(flat)) {}
-  ~FlatPending() override {
+  ~PendingFlatCall() override {
     if (!done_) state_->fail(Status::aborted("a call was dropped before its end"));
   }
-  FlatPending(const FlatPending&) = delete;
-  FlatPending& operator=(const FlatPending&) = delete;
+  PendingFlatCall(const PendingFlatCall&) = delete;
+  PendingFlatCall& operator=(const PendingFlatCall&) = delete;
 
   Result<bool> test() override {
     if (!state_->poison.ok()) return state_->poison;
@@ -146,7 +146,7 @@ class FlatPending final : public Pending {
 
  private:
   const std::shared_ptr<LevelsState> state_;
-  const std::unique_ptr<Pending> flat_;
+  const std::unique_ptr<PendingCall> flat_;
   bool done_ = false;
 };
 
@@ -168,11 +168,11 @@ class LevelsFabric final : public Fabric {
   [[nodiscard]] bool poisoned() const override {
     return !state_->poison.ok() || std::ranges::any_of(state_->all, &Fabric::poisoned);
   }
-  [[nodiscard]] std::span<Fabric* const> levels() override {
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override {
     return state_->parts.main.plan.even() ? std::span<Fabric* const>(state_->levels) : flat();
   }
 
-  Result<std::unique_ptr<Pending>> start(const Call& call) override {
+  Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
     if (!levels::fits(call)) return start_flat(call);
     ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->whole));
@@ -180,10 +180,11 @@ class LevelsFabric final : public Fabric {
   }
 
  private:
-  Result<std::unique_ptr<Pending>> start_flat(const Call& call) {
+  Result<std::unique_ptr<PendingCall>> start_flat(const Call& call) {
     auto started = state_->parts.flat->start(call);
     if (!started.ok()) return started.status();
-    return std::unique_ptr<Pending>(std::make_unique<FlatPending>(state_, std::move(started).value()));
+    return std::unique_ptr<PendingCall>(
+        std::make_unique<PendingFlatCall>(state_, std::move(started).value()));
   }
 
   const std::shared_ptr<LevelsState> state_;

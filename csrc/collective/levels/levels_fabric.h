@@ -34,19 +34,19 @@ struct StageFabrics {
   bool in_node = false;                            // all members of its groups are on one node
 };
 
-// A plan with all that carries it out.
-struct PlanParts {
+// A plan over levels, with the fabrics that carry it out.
+struct LevelsPlan {
   levels::MemberPlan plan;           // has one stage at least
   std::vector<StageFabrics> stages;  // one for each of the plan's
   LevelsCut cut{};
 };
 
 struct LevelsParts {
-  PlanParts main;
+  LevelsPlan main;
   std::unique_ptr<Fabric> flat;  // has all members, and takes operations that gain nothing from levels
   // Further plans, for calls that ask for them by their factors (CallOptions). They differ from each other
   // and from the main one between nodes, and share its fabrics inside them.
-  std::vector<PlanParts> others{};
+  std::vector<LevelsPlan> others{};
 };
 
 // Makes the fabric. Between nodes partial sums travel in the buffer's type: a float is rounded once for each

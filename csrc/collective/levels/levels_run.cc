@@ -13,14 +13,14 @@ std::uint64_t most_steps(const StageFabrics& stage, const LevelsCut& cut) {
 
 // A stage is ahead of the next one by as many chunks as that one can have in progress, so that each finds
 // work.
-std::vector<StageRun> stage_runs(const PlanParts& parts, std::uint64_t chunks) {
+std::vector<StageRun> stage_runs(const LevelsPlan& parts, std::uint64_t chunks) {
   const std::vector<StageFabrics>& stages = parts.stages;
   std::vector<StageRun> runs;
-  std::uint64_t ahead = chunks;  // of the last stage, which gathers nothing by itself
+  std::uint64_t lookahead = chunks;  // of the last stage, which gathers nothing by itself
   for (std::size_t i = stages.size(); i-- > 0;) {
     const bool last = i + 1 == stages.size();
-    runs.emplace_back(StepOrder(chunks, ahead), most_steps(stages[i], parts.cut), last);
-    ahead = (last ? 0 : ahead) + most_steps(stages[i], parts.cut);
+    runs.emplace_back(StepOrder(chunks, lookahead), most_steps(stages[i], parts.cut), last);
+    lookahead = (last ? 0 : lookahead) + most_steps(stages[i], parts.cut);
   }
   std::ranges::reverse(runs);
   return runs;
@@ -28,9 +28,9 @@ std::vector<StageRun> stage_runs(const PlanParts& parts, std::uint64_t chunks) {
 
 }  // namespace
 
-const NamedPlan& LevelsResources::plan_for(const Call& call) const {
+const NamedLevelsPlan& LevelsResources::plan_for(const Call& call) const {
   const auto asked = options_of(call).factors;
-  const auto found = std::ranges::find_if(plans, [&](const NamedPlan& named) {
+  const auto found = std::ranges::find_if(plans, [&](const NamedLevelsPlan& named) {
     return std::ranges::equal(named.parts.plan.stages, asked, {}, [](const MemberStage& stage) {
       return static_cast<std::uint32_t>(stage.members);
     });
@@ -71,12 +71,12 @@ Status LevelsRun::advance(std::size_t stage) {
 
 bool LevelsRun::may_start(std::size_t stage) const {
   if (!stages_[stage].has_next()) return false;
-  const Step step = stages_[stage].next();
+  const StageStep step = stages_[stage].next();
   if (step.gathers) return step.chunk < stages_[stage + 1].gathered();
   return stage == 0 || step.chunk < stages_[stage - 1].scattered();
 }
 
-Status LevelsRun::start(std::size_t stage, const Step& step) {
+Status LevelsRun::start(std::size_t stage, const StageStep& step) {
   const StageFabrics& fabrics = parts_.stages[stage];
   StageRun::StepCalls calls;
   for (const Share& share : parts_.plan.stages[stage].shares) {
@@ -94,7 +94,7 @@ Status LevelsRun::start(std::size_t stage, const Step& step) {
   return {};
 }
 
-std::optional<Call> LevelsRun::call_of(std::size_t stage, const Share& share, const Step& step) const {
+std::optional<Call> LevelsRun::call_of(std::size_t stage, const Share& share, const StageStep& step) const {
   const ByteRange whole = chunks_.bytes_of(step.chunk, share.range);
   if (whole.bytes == 0) return std::nullopt;
   std::byte* const data = call_.buffer.data();
@@ -162,7 +162,7 @@ int LevelsRun::waiting_for() const {
 
 bool LevelsRun::crowded() const {
   return std::ranges::any_of(stages_, [](const StageRun& stage) {
-    const Pending* const first = stage.first();
+    const PendingCall* const first = stage.first();
     return first != nullptr && first->crowded();
   });
 }
@@ -173,7 +173,7 @@ Nap LevelsRun::idle(Backoff& backoff) {
   if (std::exchange(moves_at_idle_, moves_) != moves_) backoff.reset();
   const auto at_work = std::ranges::count_if(stages_, [](const StageRun& stage) { return !stage.idle(); });
   for (const StageRun& stage : stages_) {
-    Pending* const first = stage.first();
+    PendingCall* const first = stage.first();
     if (first == nullptr) continue;
     const Nap nap = first->idle(backoff);
     return at_work == 1 ? nap : nap.at_most(Backoff::kLongest);

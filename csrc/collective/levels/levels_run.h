@@ -16,9 +16,9 @@
 
 namespace roundelay::collective::levels {
 
-// A plan with its names.
-struct NamedPlan {
-  const PlanParts& parts;
+// A plan over levels, with the names that users see.
+struct NamedLevelsPlan {
+  const LevelsPlan& parts;
   const std::string algorithm;  // "levels 2x2x3"
   // The names that a call's observer (collective/call.h) gets for work between nodes, and inside them.
   const std::array<std::string, 2> stages;
@@ -27,10 +27,10 @@ struct NamedPlan {
 // The objects that the calls of one member use.
 struct LevelsResources {
   const Group& group;
-  const std::vector<NamedPlan> plans;  // the main one first
+  const std::vector<NamedLevelsPlan> plans;  // the main one first
 
   // Returns the plan that a call asks for, or the main one.
-  [[nodiscard]] const NamedPlan& plan_for(const Call& call) const;
+  [[nodiscard]] const NamedLevelsPlan& plan_for(const Call& call) const;
 };
 
 // One allreduce. One thread at a time. Errors: as the stages' fabrics.
@@ -46,7 +46,7 @@ class LevelsRun {
   // Implements CallQueue's interrupted(). Returns no error: the fabrics of the stages watch their own calls,
   // and one of them always has one.
   [[nodiscard]] static Status interrupted(const CallWatch& /*watch*/) { return {}; }
-  // These do what Pending's functions of the same names do (collective/fabric.h).
+  // These do what PendingCall's functions of the same names do (collective/fabric.h).
   [[nodiscard]] int waiting_for() const;
   [[nodiscard]] bool crowded() const;
   Nap idle(Backoff& backoff);
@@ -54,11 +54,12 @@ class LevelsRun {
  private:
   // Starts the steps of a stage that may start now, and tests those in progress.
   Status advance(std::size_t stage);
-  // Returns whether the stage's next step may start: the stage before it in the chunk's way is done with it.
+  // Returns whether the stage's next step may start: the chunk has passed the stage before.
   [[nodiscard]] bool may_start(std::size_t stage) const;
-  Status start(std::size_t stage, const Step& step);
+  Status start(std::size_t stage, const StageStep& step);
   // Returns the call of a step on one share; nothing if the share has no bytes in this chunk.
-  [[nodiscard]] std::optional<Call> call_of(std::size_t stage, const Share& share, const Step& step) const;
+  [[nodiscard]] std::optional<Call> call_of(std::size_t stage, const Share& share,
+                                            const StageStep& step) const;
   [[nodiscard]] CallOptions options() const;
   [[nodiscard]] Reduction reduction(std::size_t stage) const;
   // Tells the call's observer of each time span in which there was work inside the node, or between nodes.
@@ -67,8 +68,8 @@ class LevelsRun {
 
   const LevelsResources& resources_;
   const AllreduceCall& call_;
-  const NamedPlan& named_;
-  const PlanParts& parts_;
+  const NamedLevelsPlan& named_;
+  const LevelsPlan& parts_;
   const Chunks chunks_;
   const std::vector<Scale> scales_;  // one for each stage
   std::vector<StageRun> stages_;

@@ -60,25 +60,25 @@ inline std::size_t chunk_bytes_of(const MemberPlan& plan, std::size_t shard_byte
 }
 
 // The order in which one stage begins its steps. It is the same on all its members, whichever chunk comes
-// back first from the stages further out. The stage gathers chunk c when it has begun to scatter c + ahead +
-// 1 chunks (or all): so the stages further out have work meanwhile. `ahead` must not grow from a stage to the
-// next one further out, or both would wait for each other.
+// back first from the stages further out. The stage gathers chunk c when it has begun to scatter c +
+// lookahead + 1 chunks (or all): so the stages further out have work meanwhile. `lookahead` must not grow
+// from a stage to the next one further out, or both would wait for each other.
 class StepOrder {
  public:
-  StepOrder(std::uint64_t chunks, std::uint64_t ahead) : chunks_(chunks), ahead_(ahead) {}
+  StepOrder(std::uint64_t chunks, std::uint64_t lookahead) : chunks_(chunks), lookahead_(lookahead) {}
 
   [[nodiscard]] bool over() const { return gathered_ == chunks_; }
   // Returns whether the next step scatters; otherwise it gathers.
   [[nodiscard]] bool scatters_next() const {
-    return scattered_ < chunks_ && scattered_ <= gathered_ + ahead_;
+    return scattered_ < chunks_ && scattered_ <= gathered_ + lookahead_;
   }
   // Returns the chunk of the next step.
   [[nodiscard]] std::uint64_t next() const { return scatters_next() ? scattered_ : gathered_; }
   // Marks the next step as begun.
-  void take() { ++(scatters_next() ? scattered_ : gathered_); }
+  void advance() { ++(scatters_next() ? scattered_ : gathered_); }
 
  private:
-  std::uint64_t chunks_, ahead_, scattered_ = 0, gathered_ = 0;
+  std::uint64_t chunks_, lookahead_, scattered_ = 0, gathered_ = 0;
 };
 
 // Splits a call's scale among the stages. Each stage divides by the number of values that it has added, so

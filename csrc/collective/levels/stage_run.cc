@@ -14,7 +14,7 @@ bool over(const StageRun::StepCalls& calls) {
 
 void StageRun::begin(StepCalls calls) {
   begun_[next().gathers ? kGathers : kScatters].push_back(std::move(calls));
-  order_.take();
+  order_.advance();
 }
 
 Result<std::uint64_t> StageRun::test() {
@@ -49,7 +49,7 @@ int StageRun::waiting_for() const {
   return -1;
 }
 
-Pending* StageRun::first() const {
+PendingCall* StageRun::first() const {
   for (const std::deque<StepCalls>& steps : begun_) {
     for (const StepCalls& calls : steps) {
       for (const StepCall& call : calls) {

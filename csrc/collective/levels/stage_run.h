@@ -15,7 +15,7 @@ namespace roundelay::collective::levels {
 
 // The work of a stage on one chunk: it scatters or gathers it. The last stage does both in one step, an
 // allreduce.
-struct Step {
+struct StageStep {
   std::uint64_t chunk = 0;
   bool gathers = false;
 };
@@ -25,7 +25,7 @@ class StageRun {
  public:
   // One call of a step. `group` is that of the call's fabric, and outlives it.
   struct StepCall {
-    std::unique_ptr<Pending> pending;  // null: it is over
+    std::unique_ptr<PendingCall> pending;  // null: it is over
     const Group* group;
   };
   using StepCalls = std::vector<StepCall>;
@@ -39,7 +39,7 @@ class StageRun {
   [[nodiscard]] bool has_next() const {
     return (last_ ? order_.scatters_next() : !order_.over()) && steps() < most_;
   }
-  [[nodiscard]] Step next() const { return {order_.next(), !order_.scatters_next()}; }
+  [[nodiscard]] StageStep next() const { return {order_.next(), !order_.scatters_next()}; }
   // Marks the next step as begun. `calls`: one for each share that has bytes.
   void begin(StepCalls calls);
   // Tests all calls. Returns how many more steps have ended, or the first error. A step ends after all those
@@ -53,7 +53,7 @@ class StageRun {
   // Returns the world rank that a call waits for, or -1.
   [[nodiscard]] int waiting_for() const;
   // Returns the oldest call, or null.
-  [[nodiscard]] Pending* first() const;
+  [[nodiscard]] PendingCall* first() const;
 
  private:
   static constexpr std::size_t kScatters = 0, kGathers = 1;

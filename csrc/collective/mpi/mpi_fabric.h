@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "collective/engine/program_pending.h"
+#include "collective/engine/program_call.h"
 #include "collective/fabric.h"
 #include "collective/tuning/select.h"
 #include "platform/mpi/session.h"

@@ -17,7 +17,7 @@ MpiTransport::~MpiTransport() {
 // Calls post_part(offset, count, request) for each part; an empty message is one empty part.
 template <typename Post>
 Result<TransferId> MpiTransport::post(std::size_t bytes, const Post& post_part) {
-  const TransferId id = slots_.take();
+  const TransferId id = slots_.acquire();
   Slot& slot = slots_[id];
   slot.requests.clear();
   slot.next = 0;
@@ -53,7 +53,7 @@ Result<bool> MpiTransport::test(TransferId id) {
         mpi::check(MPI_Test(&slot.requests[slot.next], &done, MPI_STATUS_IGNORE), "MPI_Test"));
     if (done == 0) return false;
   }
-  slots_.give_back(id);
+  slots_.release(id);
   return true;
 }
 

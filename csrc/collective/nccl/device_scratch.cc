@@ -19,7 +19,7 @@ DeviceScratch::~DeviceScratch() {
   }
 }
 
-Result<std::byte*> DeviceScratch::take(std::size_t bytes, GpuStream stream) {
+Result<std::byte*> DeviceScratch::acquire(std::size_t bytes, GpuStream stream) {
   std::erase_if(outgrown_, [](const Block& block) { return block.idle(); });
   if (bytes > block_.bytes) {
     Result<GpuMemory> memory = runtime_.allocate(device_, bytes);
@@ -33,7 +33,7 @@ Result<std::byte*> DeviceScratch::take(std::size_t bytes, GpuStream stream) {
   return block_.memory.get();
 }
 
-Status DeviceScratch::give(GpuStream stream) {
+Status DeviceScratch::release(GpuStream stream) {
   Result<GpuEventPtr> mark = runtime_.mark(device_, stream);
   if (!mark.ok()) return mark.status();
   block_.last_use = std::move(mark).value();

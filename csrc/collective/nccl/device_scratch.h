@@ -20,15 +20,15 @@ class DeviceScratch {
 
   // Returns memory for work in `stream`, and makes the stream wait for the work of the call before. Errors:
   // kUnavailable (no memory).
-  [[nodiscard]] Result<std::byte*> take(std::size_t bytes, GpuStream stream);
+  [[nodiscard]] Result<std::byte*> acquire(std::size_t bytes, GpuStream stream);
   // Takes the memory back. Call it when all work that uses it is enqueued to `stream`.
-  [[nodiscard]] Status give(GpuStream stream);
+  [[nodiscard]] Status release(GpuStream stream);
 
  private:
   struct Block {
     GpuMemory memory;
     std::size_t bytes = 0;
-    bool taken = false;    // true from take() to give()
+    bool taken = false;    // true from acquire() to release()
     GpuEventPtr last_use;  // null: never used
     // Returns whether the device is done with the memory.
     [[nodiscard]] bool idle() const;

@@ -5,7 +5,7 @@
 
 #include "collective/check.h"
 #include "collective/nccl/nccl_operation.h"
-#include "collective/queued_pending.h"
+#include "collective/queued_call.h"
 #include "collective/single/gpu_single.h"
 
 namespace roundelay::collective {
@@ -53,7 +53,7 @@ class NcclRun {
   const Call& call_;
   bool begun_ = false;
   std::optional<nccl::NcclOperation> operation_;
-  std::unique_ptr<Pending> staged_;
+  std::unique_ptr<PendingCall> staged_;
 };
 
 // The state that the calls of one member share. One thread at a time.
@@ -105,9 +105,9 @@ class NcclFabric final : public Fabric {
   [[nodiscard]] bool poisoned() const override {
     return !state_->poison.ok() || state_->resources.staged.poisoned();
   }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
-  Result<std::unique_ptr<Pending>> start(const Call& call) override {
+  Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
     ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->members));
     return start_queued(state_, call);

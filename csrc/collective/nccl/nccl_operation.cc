@@ -44,12 +44,12 @@ Status NcclOperation::end() {
     ROUNDELAY_RETURN_IF_ERROR(
         tools_.kernels.copy_batch(tools_.device, {&*last_copy_, 1}, how_.after, stream_));
   }
-  return scratch_taken_ ? tools_.scratch.give(stream_) : Status{};
+  return scratch_taken_ ? tools_.scratch.release(stream_) : Status{};
 }
 
 Result<std::byte*> NcclOperation::take_scratch(std::size_t bytes) {
   scratch_taken_ = true;
-  return tools_.scratch.take(bytes, stream_);
+  return tools_.scratch.acquire(bytes, stream_);
 }
 
 Status NcclOperation::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -58,13 +58,13 @@ Status NcclOperation::copy(std::byte* to, const std::byte* from, std::size_t byt
 }
 
 Status NcclOperation::widen(std::byte* to, const std::byte* from, std::size_t elements, DType dtype) {
-  const kernels::GpuCopy items[] = {{to, from, elements, how_.wire, dtype}};
+  const kernels::GpuCopy items[] = {{to, from, elements, how_.nccl_type, dtype}};
   return tools_.kernels.copy_batch(tools_.device, items, how_.before, stream_);
 }
 
 void NcclOperation::finish_later(const std::byte* reduced, ByteSpan result, DType dtype) {
   if (result.empty() || (reduced == result.data() && how_.after.identity())) return;
-  last_copy_ = {result.data(), reduced, result.size() / size_of(dtype), dtype, how_.wire};
+  last_copy_ = {result.data(), reduced, result.size() / size_of(dtype), dtype, how_.nccl_type};
 }
 
 // A group belongs to the thread, and has to end even after an error in it.
@@ -83,7 +83,7 @@ Status NcclOperation::start(const AllreduceCall& call) {
   how_ = reduction_of(call, tools_.group.size()).value_or(ReductionPlan{});
   std::byte* at = buffer.data();
   if (widens(call.dtype)) {
-    const Result<std::byte*> scratch = take_scratch(elements * size_of(how_.wire));
+    const Result<std::byte*> scratch = take_scratch(elements * size_of(how_.nccl_type));
     if (!scratch.ok()) return scratch.status();
     at = *scratch;
   }
@@ -91,7 +91,7 @@ Status NcclOperation::start(const AllreduceCall& call) {
     ROUNDELAY_RETURN_IF_ERROR(widen(at, buffer.data(), elements, call.dtype));
   }
   finish_later(at, buffer, call.dtype);
-  return tools_.communicator.all_reduce(at, at, elements, how_.wire, how_.reduction, stream_);
+  return tools_.communicator.all_reduce(at, at, elements, how_.nccl_type, how_.reduction, stream_);
 }
 
 // NCCL knows no unequal shards. If they are unequal, every member reduces all of them and keeps its own.
@@ -106,10 +106,10 @@ Status NcclOperation::start(const ReducescatterCall& call) {
   const std::byte* from = call.input;
   std::byte *all = nullptr, *own = nullptr;
   if (prepared || !equal) {
-    const Result<std::byte*> scratch = take_scratch(elements * size_of(how_.wire));
+    const Result<std::byte*> scratch = take_scratch(elements * size_of(how_.nccl_type));
     if (!scratch.ok()) return scratch.status();
     all = *scratch;
-    own = all + before(call.shard_bytes, self()) / element * size_of(how_.wire);
+    own = all + before(call.shard_bytes, self()) / element * size_of(how_.nccl_type);
   }
   if (prepared) {
     ROUNDELAY_RETURN_IF_ERROR(widen(all, call.input, elements, call.dtype));
@@ -118,9 +118,9 @@ Status NcclOperation::start(const ReducescatterCall& call) {
   platform::NcclCommunicator& communicator = tools_.communicator;
   std::byte* const reduced = equal && !widened ? call.output.data() : own;
   finish_later(reduced, call.output, call.dtype);
-  if (!equal) return communicator.all_reduce(from, all, elements, how_.wire, how_.reduction, stream_);
-  return communicator.reduce_scatter(from, reduced, call.output.size() / element, how_.wire, how_.reduction,
-                                     stream_);
+  if (!equal) return communicator.all_reduce(from, all, elements, how_.nccl_type, how_.reduction, stream_);
+  return communicator.reduce_scatter(from, reduced, call.output.size() / element, how_.nccl_type,
+                                     how_.reduction, stream_);
 }
 
 template <>

@@ -57,7 +57,7 @@ class NcclOperation {
   void finish_later(const std::byte* reduced, ByteSpan result, DType dtype);
   Result<std::byte*> take_scratch(std::size_t bytes);
 
-  [[nodiscard]] bool widens(DType dtype) const { return size_of(how_.wire) != size_of(dtype); }
+  [[nodiscard]] bool widens(DType dtype) const { return size_of(how_.nccl_type) != size_of(dtype); }
   [[nodiscard]] std::size_t self() const { return static_cast<std::size_t>(tools_.group.index); }
 
   const Tools& tools_;

@@ -12,7 +12,7 @@ std::optional<ReductionPlan> of_booleans(const Reduction& given) {
   if (!is_unscaled(given)) return std::nullopt;
   const bool any = given.reduce_op == ReduceOp::kSum || given.reduce_op == ReduceOp::kMax;
   ReductionPlan how;
-  how.wire = DType::kUInt8;
+  how.nccl_type = DType::kUInt8;
   how.reduction.op = any ? ReduceOp::kMax : ReduceOp::kMin;
   return how;
 }
@@ -21,20 +21,20 @@ std::optional<ReductionPlan> of_integers(const Reduction& given, int members) {
   ReductionPlan how;
   how.reduction.op = given.reduce_op;
   how.after = given.scale;
-  how.wire = platform::nccl_reduces(given.dtype) ? given.dtype : DType::kInt32;
+  how.nccl_type = platform::nccl_reduces(given.dtype) ? given.dtype : DType::kInt32;
   if (is_unscaled(given)) return how;
   // In an average the sum must not overflow, and the quotient is in the type's range. Other scales saturate
   // in ways that only the CPU's kernels have.
   const bool average = given.reduce_op == ReduceOp::kSum && given.prescale.identity() &&
                        given.scale.factor == 1.0 && given.scale.divisor >= members;
   if (!average) return std::nullopt;
-  how.wire = size_of(given.dtype) < 4 ? DType::kInt32 : DType::kInt64;
+  how.nccl_type = size_of(given.dtype) < 4 ? DType::kInt32 : DType::kInt64;
   return how;
 }
 
 ReductionPlan of_floats(const Reduction& given, int members) {
   ReductionPlan how;
-  how.wire = given.dtype;
+  how.nccl_type = given.dtype;
   how.reduction.op = given.reduce_op;
   how.before = given.prescale;
   how.after = given.scale;

@@ -9,8 +9,9 @@
 namespace roundelay::collective::nccl {
 
 struct ReductionPlan {
-  DType wire = DType::kFloat32;  // the type that NCCL reduces; where elements have to be widened, a wider one
-  Scale before;                  // a kernel scales each part
+  DType nccl_type =
+      DType::kFloat32;  // the type that NCCL reduces; where elements have to be widened, a wider one
+  Scale before;         // a kernel scales each part
   platform::NcclCommunicator::Reduction reduction{};
   Scale after;  // a kernel scales the result
 };

@@ -22,7 +22,7 @@ Exchange::~Exchange() {
     if (abandoned_) {
       ScratchPool::abandon(std::move(block));
     } else {
-      pool_.give(std::move(block));
+      pool_.release(std::move(block));
     }
   }
 }
@@ -47,7 +47,7 @@ Transfer Exchange::post(int peer, Result<TransferId> id) {
 }
 
 std::byte* Exchange::scratch(std::size_t bytes) {
-  blocks_.push_back(pool_.take(bytes));
+  blocks_.push_back(pool_.acquire(bytes));
   return blocks_.back().memory.get();
 }
 

@@ -36,7 +36,7 @@ class Exchange {
   // in the order of posting, in each of the streams 0 and 1 by itself. Return kNoTransfer after an error.
   Transfer send(int peer, ConstByteSpan data, int stream = 0);
   Transfer receive(int peer, ByteSpan data, int stream = 0);
-  // Does what needs no peer.
+  // Returns the work that needs no peer.
   [[nodiscard]] LocalWork& work() const { return work_; }
   // Returns memory that is valid until the call ends.
   std::byte* scratch(std::size_t bytes);

@@ -8,7 +8,7 @@
 
 namespace roundelay::collective {
 
-ScratchPool::Block ScratchPool::take(std::size_t bytes) {
+ScratchPool::Block ScratchPool::acquire(std::size_t bytes) {
   auto best = free_.end();
   for (auto it = free_.begin(); it != free_.end(); ++it) {
     if (it->bytes >= bytes && (best == free_.end() || it->bytes < best->bytes)) best = it;
@@ -26,7 +26,7 @@ ScratchPool::Block ScratchPool::take(std::size_t bytes) {
   return block;
 }
 
-void ScratchPool::give(Block block) { free_.push_back(std::move(block)); }
+void ScratchPool::release(Block block) { free_.push_back(std::move(block)); }
 
 void ScratchPool::abandon(Block block) { leak(std::move(block)); }
 

@@ -25,13 +25,13 @@ class ScratchPool {
   ScratchPool(const ScratchPool&) = delete;
   ScratchPool& operator=(const ScratchPool&) = delete;
 
-  // Takes other memory than the host's. Call it before the first take().
+  // Takes other memory than the host's. Call it before the first acquire().
   void allocate_by(Allocate allocate) { allocate_ = std::move(allocate); }
   // Returns the smallest free block that is large enough, or a new one. Its content is anything. Throws
   // std::bad_alloc if memory has run out.
-  Block take(std::size_t bytes);
+  Block acquire(std::size_t bytes);
   // Takes a block back for later calls.
-  void give(Block block);
+  void release(Block block);
   // Keeps memory that the medium may still write to until the process ends.
   static void abandon(Block block);
 

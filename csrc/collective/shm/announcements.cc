@@ -37,12 +37,12 @@ class SegmentAnnouncements final : public lock::Announcements {
     SharedCell& own = segment_.cells(member_).all[number];
     for (std::size_t i = 0; i < cell.words.size(); ++i)
       own.words[i].store(cell.words[i], std::memory_order_relaxed);
-    own.use.store(cell.use, std::memory_order_release);
+    own.submission.store(cell.submission, std::memory_order_release);
   }
 
   [[nodiscard]] lock::Cell cell(int member, std::size_t number) const override {
     const SharedCell& shown = segment_.cells(member).all[number];
-    lock::Cell cell{shown.use.load(std::memory_order_acquire), {}};
+    lock::Cell cell{shown.submission.load(std::memory_order_acquire), {}};
     for (std::size_t i = 0; i < cell.words.size(); ++i)
       cell.words[i] = shown.words[i].load(std::memory_order_relaxed);
     return cell;

@@ -44,7 +44,7 @@ class RegionParts {
                           how.reduce_op, how.prescale, how.scale);
   }
   // Copies these bytes from the first part to all others.
-  void spread(ByteRange range) const {
+  void copy_to_all(ByteRange range) const {
     for (std::size_t member = 1; member < parts_.size(); ++member) {
       std::memcpy(at(member, range.offset), at(0, range.offset), range.bytes);
     }
@@ -74,7 +74,7 @@ Program allreduce_in_region(Rounds& net, const AllreduceCall& call) {
   while (const auto taken = net.claim(work.count())) {
     for_each_block(work[*taken], [&](ByteRange block) {
       parts.reduce(block, call, 0);
-      parts.spread(block);
+      parts.copy_to_all(block);
     });
   }
   net.reduce(0);

@@ -20,11 +20,11 @@ Rounds::Rounds(History& history, std::vector<int> members, std::uint64_t call, S
 }
 
 Rounds::~Rounds() {
-  for (ScratchPool::Block& block : blocks_) pool_.give(std::move(block));
+  for (ScratchPool::Block& block : blocks_) pool_.release(std::move(block));
 }
 
 std::byte* Rounds::scratch(std::size_t bytes) {
-  blocks_.push_back(pool_.take(bytes));
+  blocks_.push_back(pool_.acquire(bytes));
   return blocks_.back().memory.get();
 }
 

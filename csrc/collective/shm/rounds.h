@@ -62,7 +62,7 @@ class Rounds {
     std::memcpy(slot(round) + offset, from, bytes);
     FabricCounters::add(history_.counters->bytes_staged, bytes);
   }
-  // Tell the other members that this one has come so far in a round.
+  // Tell the other members how far this one has come in a round.
   void stage(std::uint64_t round) { publish(&Progress::staged, word_of(call_, round + 1)); }
   void reduce(std::uint64_t round) { publish(&Progress::reduced, word_of(call_, round + 1)); }
   void release(std::uint64_t round) { publish(&Progress::released, word_of(call_, round + 1)); }
@@ -91,7 +91,7 @@ class Rounds {
 
   // Looks at the counters that the program waits for. True: they have come far enough.
   bool all_done();
-  // Returns a sleep of up to `most` that ends when the counters have moved, or somebody rings this member's
+  // Returns a sleep of up to `most` that ends when the counters have moved, or a thread rings this member's
   // doorbell.
   Nap nap(Duration most);
   [[nodiscard]] int waiting_for() const { return waiting_for_; }  // an index in the whole group, or -1

@@ -1,6 +1,6 @@
 // The memory that the members of a group on one node share. Each member has counters, a doorbell that wakes
-// it, the word that it announces of a schedule, cells for agreements, and two slots for its bytes. Only its
-// owner writes a word, cell or slot. All members write the doorbells and the claims.
+// it, its announcement word (lock/announcements.h), cells for agreements, and two slots for its bytes. Only
+// its owner writes a word, cell or slot. All members write the doorbells and the claims.
 //
 // A word has 64 bits and only grows: (call << kRoundBits) + the rounds of that call that are over. So nothing
 // is ever reset, and a member that took no part in some calls catches up by writing a larger number.
@@ -51,7 +51,7 @@ struct alignas(128) Announced {
 
 // A Cell of lock/announcements.h.
 struct alignas(64) SharedCell {
-  SharedWord<Word> use{0};  // stored last: a reader that sees it sees the words
+  SharedWord<Word> submission{0};  // stored last: a reader that sees it sees the words
   SharedWord<Word> words[7]{};
 };
 // The cells of one member.
@@ -59,8 +59,8 @@ struct Cells {
   SharedCell all[lock::kCells];
 };
 
-// The pieces of a call's work that members have taken: (call << kRoundBits) + pieces. Members with time take
-// the next.
+// The pieces of a call's work that members have taken: (call << kRoundBits) + pieces. A member that is free
+// takes the next one.
 struct alignas(128) Claims {
   SharedWord<Word> taken{0};
 };

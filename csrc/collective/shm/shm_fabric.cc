@@ -7,7 +7,7 @@
 #include "collective/call_watch.h"
 #include "collective/check.h"
 #include "collective/present.h"
-#include "collective/queued_pending.h"
+#include "collective/queued_call.h"
 #include "collective/shm/announcements.h"
 #include "collective/shm/programs.h"
 #include "collective/shm/rounds.h"
@@ -150,9 +150,9 @@ class ShmFabric final : public Fabric {
   [[nodiscard]] const Group& group() const override { return state_->group(); }
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return !state_->poison.ok(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
-  Result<std::unique_ptr<Pending>> start(const Call& call) override {
+  Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
     ROUNDELAY_RETURN_IF_ERROR(check_call(call, group(), capabilities().scattered));
     return start_queued(state_, call);

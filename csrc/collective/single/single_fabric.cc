@@ -14,7 +14,7 @@ SingleFabric::SingleFabric(Group group)
   assert(group_.size() == 1);
 }
 
-Result<std::unique_ptr<Pending>> SingleFabric::start(const Call& call) {
+Result<std::unique_ptr<PendingCall>> SingleFabric::start(const Call& call) {
   ROUNDELAY_RETURN_IF_ERROR(check_call(call, group_, capabilities().scattered));
   if (!is_absent(options_of(call), group_.index)) finish_single(call);
   return finished_call();

@@ -14,10 +14,10 @@ class SingleFabric final : public Fabric {
 
   [[nodiscard]] std::string_view name() const override { return "local"; }
   [[nodiscard]] const Group& group() const override { return group_; }
-  Result<std::unique_ptr<Pending>> start(const Call& call) override;
+  Result<std::unique_ptr<PendingCall>> start(const Call& call) override;
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return false; }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
  private:
   const Group group_;

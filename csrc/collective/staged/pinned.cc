@@ -12,12 +12,12 @@ namespace {
 
 constexpr std::size_t kLeast = std::size_t{64}
                                << 10;  // to pin less would not save much: pinning costs more than the bytes
-constexpr Duration kPatience = std::chrono::milliseconds(250);
+constexpr Duration kTimeout = std::chrono::milliseconds(250);
 
 }  // namespace
 
 PinnedBlock::~PinnedBlock() {
-  const Deadline end = Deadline::after(kPatience);
+  const Deadline end = Deadline::after(kTimeout);
   Backoff backoff;
   Result<bool> over = free();
   for (; over.ok() && !*over && !end.passed(); over = free()) backoff.pause();
@@ -51,7 +51,7 @@ void PinnedBlock::abandon() {
   last_use_.reset();
 }
 
-Result<PinnedBlock*> PinnedBlocks::take(std::size_t bytes) {
+Result<PinnedBlock*> PinnedBlocks::acquire(std::size_t bytes) {
   const bool piece = bytes <= piece_bytes_;
   PinnedBlock& block = piece ? pieces_[taken_ % kPieces] : large_;
   const Result<bool> free = block.free();

@@ -49,9 +49,9 @@ class PinnedBlocks {
 
   PinnedBlocks(GpuRuntime& runtime, std::size_t piece_bytes) : runtime_(runtime), piece_bytes_(piece_bytes) {}
 
-  // Returns the block whose turn it is, with at least `bytes` bytes. Null: the device still uses it. Errors:
-  // kUnavailable (no memory), kAborted (the device failed).
-  [[nodiscard]] Result<PinnedBlock*> take(std::size_t bytes);
+  // Returns the next block, with at least `bytes` bytes. Null: the device still uses it. Errors: kUnavailable
+  // (no memory), kAborted (the device failed).
+  [[nodiscard]] Result<PinnedBlock*> acquire(std::size_t bytes);
 
  private:
   GpuRuntime& runtime_;

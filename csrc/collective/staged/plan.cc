@@ -32,27 +32,27 @@ ByteSpan part_of(std::byte* pinned, ByteRange range) {
   return pinned == nullptr ? ByteSpan() : ByteSpan(pinned + range.offset, range.bytes);
 }
 
-void move_to_host(AllreduceCall& call, const Step& step, std::byte* pinned) {
+void move_to_host(AllreduceCall& call, const StagedStep& step, std::byte* pinned) {
   call.buffer = {pinned, step.result.offset, step.result.bytes, nullptr};
 }
-void move_to_host(BroadcastCall& call, const Step& step, std::byte* pinned) {
+void move_to_host(BroadcastCall& call, const StagedStep& step, std::byte* pinned) {
   call.buffer = part_of(pinned, step.result);
 }
-void move_to_host(BarrierCall& /*call*/, const Step& /*step*/, std::byte* /*pinned*/) {}
+void move_to_host(BarrierCall& /*call*/, const StagedStep& /*step*/, std::byte* /*pinned*/) {}
 
 template <class Kind>
-void move_parts_to_host(Kind& call, const Step& step, std::byte* pinned) {
+void move_parts_to_host(Kind& call, const StagedStep& step, std::byte* pinned) {
   call.output = part_of(pinned, step.result);
   call.input = call.input == nullptr ? nullptr : part_of(pinned, step.given).data();
 }
-void move_to_host(AllgatherCall& call, const Step& step, std::byte* pinned) {
+void move_to_host(AllgatherCall& call, const StagedStep& step, std::byte* pinned) {
   move_parts_to_host(call, step, pinned);
   call.region = nullptr;
 }
-void move_to_host(AlltoallCall& call, const Step& step, std::byte* pinned) {
+void move_to_host(AlltoallCall& call, const StagedStep& step, std::byte* pinned) {
   move_parts_to_host(call, step, pinned);
 }
-void move_to_host(ReducescatterCall& call, const Step& step, std::byte* pinned) {
+void move_to_host(ReducescatterCall& call, const StagedStep& step, std::byte* pinned) {
   move_parts_to_host(call, step, pinned);
   call.region = nullptr;
 }
@@ -70,14 +70,14 @@ struct Cut {
   }
 };
 
-Step step_of(const AllreduceCall& call, const Cut& cut) {
+StagedStep step_of(const AllreduceCall& call, const Cut& cut) {
   const ByteRange range = cut.piece(call.buffer.bytes);
   if (range.bytes == 0) return {};
   std::byte* const data = call.buffer.data() + range.offset;
   return {range.bytes, data, {0, range.bytes}, data, {0, range.bytes}};
 }
 
-Step step_of(const BroadcastCall& call, const Cut& cut) {
+StagedStep step_of(const BroadcastCall& call, const Cut& cut) {
   const ByteRange range = cut.piece(call.buffer.size());
   if (range.bytes == 0) return {};
   std::byte* const data = call.buffer.data() + range.offset;
@@ -86,16 +86,16 @@ Step step_of(const BroadcastCall& call, const Cut& cut) {
 }
 
 // A barrier has no bytes.
-Step step_of(const BarrierCall& /*call*/, const Cut& /*cut*/) { return {}; }
+StagedStep step_of(const BarrierCall& /*call*/, const Cut& /*cut*/) { return {}; }
 
 // The input is given in its place in the result.
-Step step_of(const AllgatherCall& call, const Cut& cut) {
+StagedStep step_of(const AllgatherCall& call, const Cut& cut) {
   const std::size_t bytes = call.output.size();
   const ByteRange own{sum(call.receive_bytes, cut.self), call.receive_bytes[cut.self]};
   return {bytes, call.input, own, call.output.data(), {0, bytes}};
 }
 
-Step step_of(const AlltoallCall& call, const Cut& /*cut*/) {
+StagedStep step_of(const AlltoallCall& call, const Cut& /*cut*/) {
   const std::size_t given = sum(call.send_bytes, call.send_bytes.size());
   const std::size_t output_at = (given + kLine - 1) / kLine * kLine;
   const std::size_t taken = call.output.size();
@@ -103,7 +103,7 @@ Step step_of(const AlltoallCall& call, const Cut& /*cut*/) {
 }
 
 // The result takes the place of this member's shard in the input.
-Step step_of(const ReducescatterCall& call, const Cut& cut) {
+StagedStep step_of(const ReducescatterCall& call, const Cut& cut) {
   const std::size_t given = sum(call.shard_bytes, call.shard_bytes.size());
   const ByteRange own{sum(call.shard_bytes, cut.self), call.shard_bytes[cut.self]};
   return {given, call.input, {0, given}, call.output.data(), own};
@@ -111,7 +111,7 @@ Step step_of(const ReducescatterCall& call, const Cut& cut) {
 
 }  // namespace
 
-Plan::Plan(const Call& call, int self, std::size_t piece_bytes)
+StagedPlan::StagedPlan(const Call& call, int self, std::size_t piece_bytes)
     : call_(call), self_(static_cast<std::size_t>(self)), absent_(is_absent(options_of(call), self)) {
   // An absent member does not know how many bytes there are.
   if (!options_of(call).absent.empty()) return;
@@ -121,13 +121,13 @@ Plan::Plan(const Call& call, int self, std::size_t piece_bytes)
   count_ = std::max((*bytes + piece_bytes_ - 1) / piece_bytes_, std::size_t{1});
 }
 
-Step Plan::operator[](std::uint64_t number) const {
+StagedStep StagedPlan::operator[](std::uint64_t number) const {
   if (absent_) return {};
   const Cut cut{self_, number, piece_bytes_};
   return std::visit([&cut](const auto& one) { return step_of(one, cut); }, call_);
 }
 
-Call Plan::on_host(const Step& step, std::byte* pinned) const {
+Call StagedPlan::on_host(const StagedStep& step, std::byte* pinned) const {
   Call host = call_;
   options_of(host).stream = nullptr;
   std::visit([&](auto& one) { move_to_host(one, step, pinned); }, host);

@@ -11,7 +11,7 @@ namespace roundelay::collective::staged {
 inline constexpr std::size_t kElement = 8;  // the size of the largest element
 
 // One call of the CPU's fabric. `given` and `result` are parts of its pinned memory.
-struct Step {
+struct StagedStep {
   std::size_t pinned = 0;  // the size of the pinned memory
   const std::byte* from =
       nullptr;  // memory on the device, which is copied down to `given` before; null: nothing is
@@ -21,18 +21,18 @@ struct Step {
 };
 
 // The steps of one call.
-class Plan {
+class StagedPlan {
  public:
   // `call` has been checked, and outlives it. `self` is this member's index in the group. `piece_bytes` is a
   // multiple of kElement.
-  Plan(const Call& call, int self, std::size_t piece_bytes);
-  Plan(Call&& call, int self, std::size_t piece_bytes) = delete;
+  StagedPlan(const Call& call, int self, std::size_t piece_bytes);
+  StagedPlan(Call&& call, int self, std::size_t piece_bytes) = delete;
 
   // Returns the number of steps, at least one. The same on all members.
   [[nodiscard]] std::uint64_t count() const { return count_; }
-  [[nodiscard]] Step operator[](std::uint64_t number) const;
+  [[nodiscard]] StagedStep operator[](std::uint64_t number) const;
   // Returns the call of the CPU's fabric for a step, in this pinned memory.
-  [[nodiscard]] Call on_host(const Step& step, std::byte* pinned) const;
+  [[nodiscard]] Call on_host(const StagedStep& step, std::byte* pinned) const;
 
  private:
   const Call& call_;

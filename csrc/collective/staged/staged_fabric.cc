@@ -5,7 +5,7 @@
 
 #include "collective/check.h"
 #include "collective/present.h"
-#include "collective/queued_pending.h"
+#include "collective/queued_call.h"
 #include "collective/single/gpu_single.h"
 #include "collective/staged/staged_run.h"
 
@@ -43,9 +43,9 @@ class StagedFabric final : public Fabric {
   [[nodiscard]] bool poisoned() const override {
     return !state_->poison.ok() || state_->resources.cpu.poisoned();
   }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
-  Result<std::unique_ptr<Pending>> start(const Call& call) override {
+  Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
     ROUNDELAY_RETURN_IF_ERROR(check_call(call, group()));
     if (options_of(call).stream == nullptr && !is_absent(options_of(call), group().index)) {

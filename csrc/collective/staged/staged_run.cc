@@ -43,7 +43,7 @@ Status StagedRun::fetch_all() {
   while (begun_ < plan_.count() && begun_ < over_ + PinnedBlocks::kPieces) {
     StartedStep started{plan_[begun_], nullptr, nullptr};
     if (started.step.pinned > 0) {
-      const Result<PinnedBlock*> block = resources_.blocks.take(started.step.pinned);
+      const Result<PinnedBlock*> block = resources_.blocks.acquire(started.step.pinned);
       if (!block.ok()) return block.status();
       if (*block == nullptr) return {};
       started.block = *block;
@@ -58,7 +58,7 @@ Status StagedRun::fetch_all() {
 
 // A barrier has no bytes, but it too waits for the work that is in the stream before it.
 Status StagedRun::fetch(StartedStep& started) {
-  const Step& step = started.step;
+  const StagedStep& step = started.step;
   const bool bytes = step.from != nullptr && step.given.bytes > 0;
   if (bytes) {
     ROUNDELAY_RETURN_IF_ERROR(resources_.runtime.copy(
@@ -113,7 +113,7 @@ Result<bool> StagedRun::begin(const StartedStep& started) {
 }
 
 Status StagedRun::send_up(const StartedStep& started) {
-  const Step& step = started.step;
+  const StagedStep& step = started.step;
   if (step.to == nullptr || step.result.bytes == 0) return {};
   ROUNDELAY_RETURN_IF_ERROR(resources_.runtime.copy(
       resources_.device, step.to, started.block->data() + step.result.offset, step.result.bytes, stream_));

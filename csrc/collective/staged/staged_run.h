@@ -47,7 +47,7 @@ class StagedRun {
 
  private:
   struct StartedStep {
-    Step step;
+    StagedStep step;
     PinnedBlock* block = nullptr;  // null: the step has no bytes
     GpuEventPtr done;              // reached when the bytes have come down; null: none have to
   };
@@ -63,12 +63,12 @@ class StagedRun {
   StagedResources& resources_;
   const Call& call_;
   const GpuStream stream_;
-  const Plan plan_;
-  std::deque<StartedStep> started_;     // steps that have begun and are not over
-  std::unique_ptr<Pending> crossing_;   // the CPU's call of the first one; null: its bytes come down
-  std::uint64_t begun_ = 0, over_ = 0;  // steps
-  std::uint64_t moves_ = 0;             // grows when a step begins, begins to cross, or ends
-  std::uint64_t moves_at_idle_ = 0;     // the value of moves_ at the last idle()
+  const StagedPlan plan_;
+  std::deque<StartedStep> started_;        // steps that have begun and are not over
+  std::unique_ptr<PendingCall> crossing_;  // the CPU's call of the first one; null: its bytes come down
+  std::uint64_t begun_ = 0, over_ = 0;     // steps
+  std::uint64_t moves_ = 0;                // grows when a step begins, begins to cross, or ends
+  std::uint64_t moves_at_idle_ = 0;        // the value of moves_ at the last idle()
 };
 
 }  // namespace roundelay::collective::staged

@@ -25,7 +25,7 @@ struct Tuning {
     double bandwidth = 0;  // bytes a second of one rank
     double gamma = 0;      // seconds of CPU time a byte
   };
-  // The algorithm of calls of so many bytes in groups of so many members and more.
+  // The algorithm of calls of at most `most_bytes` bytes in groups of at least `members` members.
   struct Choice {
     std::string level;
     Operation operation{};

@@ -5,7 +5,7 @@
 //   u_r = e_r + g_r                                            or, with local momentum, kernels::accumulate()
 //   norm[c] = sum over r of sum |u_r| in chunk c                an allreduce of one number for each chunk
 //   C = the K chunks with the largest norms, ties by index      the same on all ranks
-//   s_r = u_r, rounded to the type on the wire, in C
+//   s_r = u_r, rounded to the wire type, in C
 //   result = scale(sum over r of prescale(s_r)) in C, and 0 elsewhere
 //   e_r = u_r - s_r in C, and u_r elsewhere; momentum becomes 0 in C, unless masking is 0
 // quota.h has K. If K is all chunks, the bucket goes densely where it lies, without norms. With the norms of
@@ -79,7 +79,7 @@ class Csc final : public Technique {
   }
 
   Task run(Workspace& workspace, Bucket bucket) const override {
-    const Plan plan = plan_of(options_, shape_of(bucket), bucket.run);
+    const RunPlan plan = plan_of(options_, shape_of(bucket), bucket.run);
     return plan.in_place ? run_in_place(workspace, bucket) : run_by_message(workspace, bucket, plan);
   }
 
@@ -100,21 +100,22 @@ class Csc final : public Technique {
     return {residual, norms, norms + each, norms + 2 * each};
   }
   [[nodiscard]] ChunkMap map_in(const Bucket& bucket) const { return map_of(options_, shape_of(bucket)); }
-  [[nodiscard]] kernels::Kept kept_in(const Bucket& bucket) const;
+  [[nodiscard]] kernels::ResidualState kept_in(const Bucket& bucket) const;
   [[nodiscard]] std::span<float> norms_in(const Bucket& bucket) const;
   [[nodiscard]] std::span<std::uint32_t> indices_in(const Bucket& bucket, std::size_t chosen) const;
 
-  Status begin(Workspace& workspace, const Bucket& bucket, const Plan& plan, std::byte* message) const;
-  Status fill(Workspace& workspace, const Bucket& bucket, const Plan& plan, std::byte* message) const;
-  Status spread(Workspace& workspace, const Bucket& bucket, const Plan& plan, const std::byte* message) const;
+  Status begin(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, std::byte* message) const;
+  Status fill(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, std::byte* message) const;
+  Status scatter(Workspace& workspace, const Bucket& bucket, const RunPlan& plan,
+                 const std::byte* message) const;
   Task run_in_place(Workspace& workspace, Bucket bucket) const;
-  Task run_by_message(Workspace& workspace, Bucket bucket, Plan plan) const;
+  Task run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const;
 
   const Options options_;
   const std::string text_;
 };
 
-kernels::Kept Csc::kept_in(const Bucket& bucket) const {
+kernels::ResidualState Csc::kept_in(const Bucket& bucket) const {
   std::byte* const residual = bucket.state.data();
   std::byte* const momentum = residual + places(bucket.count, bucket.reduction.dtype).momentum;
   return {residual, has_momentum() ? momentum : nullptr, options_.momentum};
@@ -155,17 +156,17 @@ Status copy_dense(Arithmetic& math, const ChunkMap& map, Make make) {
 }
 
 // Takes the dense elements into the message, and the others into the residual, whose norms it computes.
-Status Csc::begin(Workspace& workspace, const Bucket& bucket, const Plan& plan, std::byte* message) const {
+Status Csc::begin(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, std::byte* message) const {
   Arithmetic& math = workspace.math();
   const ChunkMap map = map_in(bucket);
   std::byte* const values = bucket.buffer.data();
-  const kernels::Kept kept = kept_in(bucket);
+  const kernels::ResidualState kept = kept_in(bucket);
   const std::size_t size = size_of(plan.dtype), kept_size = size_of(residual_type(plan.dtype));
   if (plan.chunks_at > plan.dense_at) {
     workspace.span("dense elements");
     ROUNDELAY_RETURN_IF_ERROR(copy_dense(math, map, [&](const Slice& slice, std::size_t at) {
-      return kernels::GpuCopy{message + (plan.dense_at + at) * size_of(plan.wire),
-                              values + slice.first * size, slice.count, plan.wire, plan.dtype};
+      return kernels::GpuCopy{message + (plan.dense_at + at) * size_of(plan.wire_type),
+                              values + slice.first * size, slice.count, plan.wire_type, plan.dtype};
     }));
     ROUNDELAY_RETURN_IF_ERROR(copy_dense(math, map, [&](const Slice& slice, std::size_t) {
       return kernels::GpuCopy{values + slice.first * size, kept.residual + slice.first * kept_size,
@@ -191,25 +192,25 @@ Status Csc::begin(Workspace& workspace, const Bucket& bucket, const Plan& plan, 
   return math.copy({&along, 1});
 }
 
-Status Csc::fill(Workspace& workspace, const Bucket& bucket, const Plan& plan, std::byte* message) const {
+Status Csc::fill(Workspace& workspace, const Bucket& bucket, const RunPlan& plan, std::byte* message) const {
   if (plan.chosen == 0) return {};
   workspace.span("gather");
   const std::span<const std::uint32_t> indices = indices_in(bucket, plan.chosen);
-  const kernels::Kept kept = kept_in(bucket);
-  ROUNDELAY_RETURN_IF_ERROR(workspace.math().gather(message + plan.chunks_at * size_of(plan.wire),
-                                                    kept.residual, plan.chunking, indices, plan.wire));
+  const kernels::ResidualState kept = kept_in(bucket);
+  ROUNDELAY_RETURN_IF_ERROR(workspace.math().gather(message + plan.chunks_at * size_of(plan.wire_type),
+                                                    kept.residual, plan.chunking, indices, plan.wire_type));
   if (kept.momentum == nullptr || !options_.masking) return {};
   return workspace.math().clear_chunks(kept.momentum, plan.chunking, indices, residual_type(plan.dtype));
 }
 
 // Brings the sums to their places.
-Status Csc::spread(Workspace& workspace, const Bucket& bucket, const Plan& plan,
-                   const std::byte* message) const {
+Status Csc::scatter(Workspace& workspace, const Bucket& bucket, const RunPlan& plan,
+                    const std::byte* message) const {
   workspace.span("scatter");
   std::byte* const values = bucket.buffer.data();
-  ROUNDELAY_RETURN_IF_ERROR(workspace.math().scatter(values, plan.dtype,
-                                                     message + plan.chunks_at * size_of(plan.wire), plan.wire,
-                                                     plan.chunking, indices_in(bucket, plan.chosen)));
+  ROUNDELAY_RETURN_IF_ERROR(
+      workspace.math().scatter(values, plan.dtype, message + plan.chunks_at * size_of(plan.wire_type),
+                               plan.wire_type, plan.chunking, indices_in(bucket, plan.chosen)));
   if (plan.agreement == Agreement::kWith) {
     const std::span<float> norms = norms_in(bucket);
     const kernels::GpuCopy back{bytes_of(norms), message, norms.size(), DType::kFloat32, DType::kFloat32};
@@ -218,16 +219,16 @@ Status Csc::spread(Workspace& workspace, const Bucket& bucket, const Plan& plan,
   if (plan.chunks_at == plan.dense_at) return {};
   return copy_dense(workspace.math(), map_in(bucket), [&](const Slice& slice, std::size_t at) {
     return kernels::GpuCopy{values + slice.first * size_of(plan.dtype),
-                            message + (plan.dense_at + at) * size_of(plan.wire), slice.count, plan.dtype,
-                            plan.wire};
+                            message + (plan.dense_at + at) * size_of(plan.wire_type), slice.count, plan.dtype,
+                            plan.wire_type};
   });
 }
 
-Task Csc::run_by_message(Workspace& workspace, Bucket bucket, Plan plan) const {
+Task Csc::run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const {
   Arithmetic& math = workspace.math();
   const std::span<float> norms = norms_in(bucket);
   const std::span<std::uint32_t> indices = indices_in(bucket, plan.chosen);
-  const Result<std::byte*> memory = workspace.scratch(plan.room * size_of(plan.wire));
+  const Result<std::byte*> memory = workspace.scratch(plan.room * size_of(plan.wire_type));
   if (!memory.ok()) co_return memory.status();
   std::byte* const message = *memory;
 
@@ -246,10 +247,10 @@ Task Csc::run_by_message(Workspace& workspace, Bucket bucket, Plan plan) const {
   if (!bad.ok()) co_return bad;
   if (plan.sent > 0) {
     AllreduceCall& sum = call.emplace<AllreduceCall>(
-        allreduce_of({message, 0, plan.sent * size_of(plan.wire)}, bucket, workspace));
-    sum.dtype = plan.wire;
+        allreduce_of({message, 0, plan.sent * size_of(plan.wire_type)}, bucket, workspace));
+    sum.dtype = plan.wire_type;
     co_await Calling(workspace.fabric(), call, "allreduce");
-    bad = spread(workspace, bucket, plan, message);
+    bad = scatter(workspace, bucket, plan, message);
     if (!bad.ok()) co_return bad;
   }
   if (plan.agreement == Agreement::kAfter) {
@@ -303,9 +304,9 @@ TechniquePtr make(std::span<const Value> values, const std::string& text) {
   options.masking = whole(4) == 1;
   options.momentum = {std::get<double>(values[5]), whole(6) == 1};
   options.by_last_norms = std::get<std::string_view>(values[7]) == "previous";
-  const std::string_view wire = std::get<std::string_view>(values[8]);
-  if (wire == "fp16") options.wire = DType::kFloat16;
-  if (wire == "bf16") options.wire = DType::kBFloat16;
+  const std::string_view wire_type = std::get<std::string_view>(values[8]);
+  if (wire_type == "fp16") options.wire_type = DType::kFloat16;
+  if (wire_type == "bf16") options.wire_type = DType::kBFloat16;
   return std::make_shared<const Csc>(std::move(options), text);
 }
 

@@ -10,12 +10,12 @@ namespace {
 // Computes the number of chunks that go in each run.
 class Quotas {
  public:
-  // Momentum would change what goes densely, another type on the wire needs a message, and a bucket of halves
-  // has no place for what the rounding of a residual loses.
-  Quotas(const Options& options, std::size_t lossy, DType dtype, DType wire)
+  // Momentum would change what goes densely, another wire type needs a message, and a bucket of halves has no
+  // place for what the rounding of a residual loses.
+  Quotas(const Options& options, std::size_t lossy, DType dtype, DType wire_type)
       : options_(options),
         lossy_(lossy),
-        may_stay_(wire == dtype && options.momentum.factor == 0 &&
+        may_stay_(wire_type == dtype && options.momentum.factor == 0 &&
                   (kernels::residual_type(dtype) == dtype || options.share == share_of(1) || lossy == 0)) {}
   [[nodiscard]] std::size_t in(std::uint64_t run) const {
     return quota(options_.share, options_.before, lossy_, run);
@@ -38,14 +38,15 @@ std::size_t chosen_in(const Options& options, const BucketShape& shape, std::uin
   return quota(options.share, options.before, map_of(options, shape).lossy_chunks(), run);
 }
 
-Plan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run) {
+RunPlan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run) {
   const ChunkMap map = map_of(options, shape);
-  const DType wire = shape.dtype == DType::kFloat32 ? options.wire.value_or(shape.dtype) : shape.dtype;
-  const Quotas quotas(options, map.lossy_chunks(), shape.dtype, wire);
-  Plan plan{};
+  const DType wire_type =
+      shape.dtype == DType::kFloat32 ? options.wire_type.value_or(shape.dtype) : shape.dtype;
+  const Quotas quotas(options, map.lossy_chunks(), shape.dtype, wire_type);
+  RunPlan plan{};
   plan.chunking = chunking_of(options, shape.count);
   plan.dtype = shape.dtype;
-  plan.wire = wire;
+  plan.wire_type = wire_type;
   plan.chosen = quotas.in(run);
   plan.in_place = quotas.in_place(run);
   plan.by_last = quotas.by_last(run);
@@ -56,7 +57,7 @@ Plan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run
   if (plan.chosen > 0 && !plan.by_last) {
     plan.agreement = Agreement::kBefore;
   } else {
-    plan.agreement = wire == DType::kFloat32 && elements > 0 ? Agreement::kWith : Agreement::kAfter;
+    plan.agreement = wire_type == DType::kFloat32 && elements > 0 ? Agreement::kWith : Agreement::kAfter;
   }
   plan.dense_at = plan.agreement == Agreement::kWith ? plan.chunking.chunks() : 0;
   plan.chunks_at = plan.dense_at + dense;

@@ -18,9 +18,9 @@ struct Options {
   std::vector<std::uint32_t> dense;  // indices of the bucket's parameters that go densely, ascending
   std::uint64_t share = 0;           // the share of the chunks to send, in units of 2^-32 (quota.h)
   kernels::LocalMomentum momentum;
-  bool masking = true;         // the momentum becomes zero where it was sent
-  bool by_last_norms = false;  // the norms of the last run choose the chunks
-  std::optional<DType> wire;   // the type in which fp32 elements travel; none: their own
+  bool masking = true;             // the momentum becomes zero where it was sent
+  bool by_last_norms = false;      // the norms of the last run choose the chunks
+  std::optional<DType> wire_type;  // the type in which fp32 elements travel; none: their own
 };
 
 // The time at which the ranks agree on the norms of a run that is not in place. They always do: a norm that
@@ -31,15 +31,15 @@ enum class Agreement : std::uint8_t {
   kAfter    // they travel after the message, because it has another type, or there is none
 };
 
-struct Plan {
+struct RunPlan {
   Chunking chunking;
-  DType dtype, wire;
+  DType dtype, wire_type;
   std::size_t chosen;   // the number of chunks to send
   bool in_place;        // all chunks go, where they lie, and there is no message
   bool by_last;         // the norms of the last run choose
   Agreement agreement;  // has no meaning for a run in place
   // The message has norms (if they go with it), dense elements and chunks. The dense elements and the chunks
-  // begin here, in elements of `wire`.
+  // begin here, in elements of `wire_type`.
   std::size_t dense_at, chunks_at;
   std::size_t room;   // elements of the message's memory, which has room for whole chunks
   std::size_t sent;   // elements of the message that travel: its last chunk may be short
@@ -47,7 +47,7 @@ struct Plan {
 };
 
 // Returns the plan of run number `run` (Bucket::run) of a bucket with this shape.
-[[nodiscard]] Plan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run);
+[[nodiscard]] RunPlan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run);
 // Returns how many chunks that run sends.
 [[nodiscard]] std::size_t chosen_in(const Options& options, const BucketShape& shape, std::uint64_t run);
 

@@ -11,7 +11,7 @@ using collective::Task;
 
 class Half final : public Technique {
  public:
-  Half(DType wire, std::string text) : wire_(wire), text_(std::move(text)) {}
+  Half(DType wire_type, std::string text) : wire_type_(wire_type), text_(std::move(text)) {}
 
   std::string_view name() const override { return "half"; }
   std::string text() const override { return text_; }
@@ -23,8 +23,8 @@ class Half final : public Technique {
   std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
 
   Task run(Workspace& workspace, Bucket bucket) const override {
-    return size_of(bucket.reduction.dtype) > size_of(wire_) ? run_cast(workspace, bucket)
-                                                            : run_dense(workspace, bucket);
+    return size_of(bucket.reduction.dtype) > size_of(wire_type_) ? run_cast(workspace, bucket)
+                                                                 : run_dense(workspace, bucket);
   }
 
   Status give_back(Workspace&, const Bucket&) const override { return {}; }  // it keeps nothing back
@@ -40,7 +40,7 @@ class Half final : public Technique {
     Arithmetic& math = workspace.math();
     std::byte* const values = bucket.buffer.data();
     const DType dtype = bucket.reduction.dtype;
-    const std::size_t bytes = bucket.count * size_of(wire_);
+    const std::size_t bytes = bucket.count * size_of(wire_type_);
     const Result<std::byte*> message = workspace.scratch(bytes);
     if (!message.ok()) co_return message.status();
 
@@ -48,20 +48,20 @@ class Half final : public Technique {
     Status bad;
     if (!bucket.reduction.prescale.identity())
       bad = math.scale(values, bucket.count, dtype, bucket.reduction.prescale);
-    const kernels::GpuCopy in{*message, values, bucket.count, wire_, dtype};
+    const kernels::GpuCopy in{*message, values, bucket.count, wire_type_, dtype};
     if (bad.ok()) bad = math.copy({&in, 1});
     if (!bad.ok()) co_return bad;
 
     collective::AllreduceCall sum = allreduce_of({*message, 0, bytes}, bucket, workspace);
-    sum.dtype = wire_;
+    sum.dtype = wire_type_;
     sum.prescale = {};
     collective::Call call = sum;
     co_await Calling(workspace.fabric(), call);
-    const kernels::GpuCopy out{values, *message, bucket.count, dtype, wire_};
+    const kernels::GpuCopy out{values, *message, bucket.count, dtype, wire_type_};
     co_return math.copy({&out, 1});
   }
 
-  const DType wire_;
+  const DType wire_type_;
   const std::string text_;
 };
 

@@ -19,7 +19,7 @@ struct Options {
   std::vector<std::uint32_t> columns;  // the width of each parameter's matrix; 0: the parameter goes densely
   std::size_t rank = 1;                // the highest rank of an approximation
   std::uint64_t seed = 0;              // gives the random right factors with which the first run begins
-  std::optional<DType> wire;           // the type in which fp32 elements travel; none: their own
+  std::optional<DType> wire_type;      // the type in which fp32 elements travel; none: their own
 };
 
 // A part of a matrix: `rows` rows from number `row` on, of each `columns` elements from number `column` on.
@@ -53,7 +53,7 @@ struct Matrix {
   }
 };
 
-struct Layout {
+struct FactorLayout {
   std::vector<Matrix> matrices;
   std::vector<Slice> dense;         // the parameters that go densely
   std::size_t dense_elements = 0;   // the number of their elements
@@ -62,8 +62,8 @@ struct Layout {
 
 // Returns the layout of a bucket with this shape. Precondition: the number of columns divides the number of a
 // parameter's elements. A matrix never has a higher rank than it has rows or columns.
-[[nodiscard]] inline Layout layout_of(const Options& options, const BucketShape& shape) {
-  Layout layout;
+[[nodiscard]] inline FactorLayout layout_of(const Options& options, const BucketShape& shape) {
+  FactorLayout layout;
   for (std::size_t i = 0; i < shape.parameters.size(); ++i) {
     const Slice& slice = shape.parameters[i];
     const std::size_t columns = options.columns[i];

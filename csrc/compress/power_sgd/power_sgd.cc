@@ -15,8 +15,8 @@
 // are u without that part: the sums of results and residuals are those of the gradients, within rounding.
 //
 // P's scale does not matter, since it becomes orthonormal, so both messages are reduced as the gradients
-// would be. If the wire or the bucket has a half type, messages are rounded, and the residual keeps what the
-// rounding takes from P Q^T. Matrices of half buckets are added up in the node as averages, so that
+// would be. If the wire type or the bucket's is a half type, messages are rounded, and the residual keeps
+// what the rounding takes from P Q^T. Matrices of half buckets are added up in the node as averages, so that
 // they do not overflow.
 //
 // Q is scaled to columns of length 1 before the next step, and a column that is zero is drawn anew: a matrix
@@ -124,9 +124,9 @@ TechniquePtr make(std::span<const Value> values, const std::string& text) {
   options.columns = std::get<std::vector<std::uint32_t>>(values[0]);
   options.rank = static_cast<std::size_t>(std::get<std::int64_t>(values[1]));
   options.seed = static_cast<std::uint64_t>(std::get<std::int64_t>(values[2]));
-  const std::string_view wire = std::get<std::string_view>(values[3]);
-  if (wire == "fp16") options.wire = DType::kFloat16;
-  if (wire == "bf16") options.wire = DType::kBFloat16;
+  const std::string_view wire_type = std::get<std::string_view>(values[3]);
+  if (wire_type == "fp16") options.wire_type = DType::kFloat16;
+  if (wire_type == "bf16") options.wire_type = DType::kBFloat16;
   return std::make_shared<const PowerSgd>(std::move(options), text);
 }
 

@@ -13,8 +13,8 @@ using kernels::Vectors;
 
 // Returns what the reduction makes of a sum of one.
 double scale_of(const collective::Reduction& how) {
-  const auto of = [](Scale scale) { return scale.factor / static_cast<double>(scale.divisor); };
-  return of(how.prescale) * of(how.scale);
+  const auto value_of = [](Scale scale) { return scale.factor / static_cast<double>(scale.divisor); };
+  return value_of(how.prescale) * value_of(how.scale);
 }
 
 // Calls use(block) until it fails.
@@ -36,7 +36,7 @@ Run::Run(const Options& options, Workspace& workspace, const Bucket& bucket)
       layout_(layout_of(options, {bucket.count, bucket.reduction.dtype, bucket.parameters})),
       dtype_(bucket.reduction.dtype),
       real_(kernels::residual_type(dtype_)),
-      wire_(dtype_ == DType::kFloat32 ? options.wire.value_or(dtype_) : dtype_),
+      wire_type_(dtype_ == DType::kFloat32 ? options.wire_type.value_or(dtype_) : dtype_),
       place_(place_in(workspace)),
       shard_(shard_of(bucket.count, place_)),
       weight_(dtype_ == real_ ? 1 : place_.members) {
@@ -46,11 +46,11 @@ Run::Run(const Options& options, Workspace& workspace, const Bucket& bucket)
 
 Result<Run> Run::make(const Options& options, Workspace& workspace, const Bucket& bucket) {
   Run run(options, workspace, bucket);
-  const Layout& layout = run.layout_;
+  const FactorLayout& layout = run.layout_;
   const Result<std::byte*> factors = workspace.scratch((layout.left + layout.right) * size_of(run.real_));
   if (!factors.ok()) return factors.status();
   const std::size_t longest = std::max(layout.dense_elements + layout.left, layout.right);
-  const Result<std::byte*> message = workspace.scratch(longest * size_of(run.wire_));
+  const Result<std::byte*> message = workspace.scratch(longest * size_of(run.wire_type_));
   if (!message.ok()) return message.status();
   run.factors_ = *factors;
   run.message_ = *message;
@@ -58,8 +58,9 @@ Result<Run> Run::make(const Options& options, Workspace& workspace, const Bucket
 }
 
 collective::AllreduceCall Run::sum_of(std::size_t elements, const Workspace& workspace) const {
-  collective::AllreduceCall call = allreduce_of({message_, 0, elements * size_of(wire_)}, bucket_, workspace);
-  call.dtype = wire_;
+  collective::AllreduceCall call =
+      allreduce_of({message_, 0, elements * size_of(wire_type_)}, bucket_, workspace);
+  call.dtype = wire_type_;
   return call;
 }
 
@@ -69,21 +70,21 @@ Status Run::copy_dense(bool back) const {
   std::byte* sent = message_;
   for (const Slice& slice : layout_.dense) {
     std::byte* const own = bucket_.buffer.data() + slice.first * size_of(dtype_);
-    ROUNDELAY_RETURN_IF_ERROR(copies.add(back ? GpuCopy{own, sent, slice.count, dtype_, wire_}
-                                              : GpuCopy{sent, own, slice.count, wire_, dtype_}));
-    sent += slice.count * size_of(wire_);
+    ROUNDELAY_RETURN_IF_ERROR(copies.add(back ? GpuCopy{own, sent, slice.count, dtype_, wire_type_}
+                                              : GpuCopy{sent, own, slice.count, wire_type_, dtype_}));
+    sent += slice.count * size_of(wire_type_);
   }
   return copies.end();
 }
 
 // Copies `count` factors to the message, after its first `before` elements.
 Status Run::send(const std::byte* factors, std::size_t count, std::size_t before) const {
-  const GpuCopy item{message_ + before * size_of(wire_), factors, count, wire_, real_};
+  const GpuCopy item{message_ + before * size_of(wire_type_), factors, count, wire_type_, real_};
   return math_.copy({&item, 1});
 }
 
 Status Run::receive(std::byte* factors, std::size_t count, std::size_t before) const {
-  const GpuCopy item{factors, message_ + before * size_of(wire_), count, real_, wire_};
+  const GpuCopy item{factors, message_ + before * size_of(wire_type_), count, real_, wire_type_};
   return math_.copy({&item, 1});
 }
 

@@ -61,9 +61,9 @@ class Run {
   const Options& options_;
   Arithmetic& math_;
   const Bucket bucket_;
-  const Layout layout_;
+  const FactorLayout layout_;
   const DType dtype_, real_,
-      wire_;  // the types of the bucket's elements, of residual and factors, of messages
+      wire_type_;  // the types of the bucket's elements, of residual and factors, of messages
   const Place place_;
   const Slice shard_;          // the elements that this rank works on
   const std::int64_t weight_;  // divides a node's sums in the bucket, lest halves overflow

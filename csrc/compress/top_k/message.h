@@ -15,24 +15,25 @@ namespace roundelay::compress::top_k {
 // lie side by side. `dense`: the number of dense elements.
 class MessageLayout {
  public:
-  MessageLayout(std::size_t dense, DType wire, const kernels::IndexForm& form)
-      : wire_(wire),
+  MessageLayout(std::size_t dense, DType wire_type, const kernels::IndexForm& form)
+      : wire_type_(wire_type),
         form_(form),
-        pairs_at_(kDenseAt + dense * size_of(wire)),
-        indices_at_((pairs_at_ + form.count * size_of(wire) + 3) / 4 * 4),
+        pairs_at_(kDenseAt + dense * size_of(wire_type)),
+        indices_at_((pairs_at_ + form.count * size_of(wire_type) + 3) / 4 * 4),
         bytes_((indices_at_ + form.bytes() + 7) / 8 * 8) {}
 
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] static float* overflow(std::byte* message) { return reinterpret_cast<float*>(message); }
   [[nodiscard]] static std::byte* dense(std::byte* message) { return message + kDenseAt; }
   [[nodiscard]] kernels::Pairs pairs(std::byte* message) const {
-    return kernels::pairs_at(overflow(message), message + pairs_at_, message + indices_at_, wire_, form_);
+    return kernels::pairs_at(overflow(message), message + pairs_at_, message + indices_at_, wire_type_,
+                             form_);
   }
 
  private:
   static constexpr std::size_t kDenseAt = 8;
 
-  DType wire_;
+  DType wire_type_;
   kernels::IndexForm form_;
   std::size_t pairs_at_, indices_at_, bytes_;
 };

@@ -32,9 +32,10 @@ Lossy lossy_of(const ChunkMap& map, const Slice& shard) {
 
 }  // namespace
 
-Plan plan_of(const Options& options, const BucketShape& shape, Place place, std::uint64_t run) {
+RunPlan plan_of(const Options& options, const BucketShape& shape, Place place, std::uint64_t run) {
   const ChunkMap map(shape.count, shape.parameters, 1, options.dense);
-  const DType wire = shape.dtype == DType::kFloat32 ? options.wire.value_or(shape.dtype) : shape.dtype;
+  const DType wire_type =
+      shape.dtype == DType::kFloat32 ? options.wire_type.value_or(shape.dtype) : shape.dtype;
   const Slice shard = shard_of(shape.count, place);
   std::vector<Slice> dense;
   std::size_t dense_count = 0;
@@ -45,10 +46,11 @@ Plan plan_of(const Options& options, const BucketShape& shape, Place place, std:
   });
   const Lossy lossy = lossy_of(map, shard);
   const std::size_t chosen = quota(options.share, options.before + lossy.before, lossy.within, run);
-  const MessageLayout message(dense_count, wire, {shard.count, chosen, options.short_indices});
-  // Momentum would change what goes densely, and another type on the wire needs a message.
-  const bool in_place = options.share == share_of(1) && options.momentum.factor == 0 && wire == shape.dtype;
-  return {shape.dtype,  wire,        shard,  std::move(dense), dense_count,
+  const MessageLayout message(dense_count, wire_type, {shard.count, chosen, options.short_indices});
+  // Momentum would change what goes densely, and another wire type needs a message.
+  const bool in_place =
+      options.share == share_of(1) && options.momentum.factor == 0 && wire_type == shape.dtype;
+  return {shape.dtype,  wire_type,   shard,  std::move(dense), dense_count,
           lossy.within, lossy.first, chosen, in_place,         message};
 }
 

@@ -23,21 +23,21 @@ struct Options {
   std::vector<std::uint32_t> dense;  // indices of the bucket's parameters that go densely
   std::uint64_t share = 0;           // the share of lossy elements to send, in units of 2^-32 (quota.h)
   kernels::LocalMomentum momentum;
-  bool masking = true;        // the momentum becomes zero where it was sent
-  std::optional<DType> wire;  // the type in which fp32 elements travel; none: their own
+  bool masking = true;             // the momentum becomes zero where it was sent
+  std::optional<DType> wire_type;  // the type in which fp32 elements travel; none: their own
   kernels::TopKRule rule;
   bool short_indices = false;  // the short form of indices (message.h)
 };
 
-struct Plan {
-  DType dtype, wire;         // the types of the bucket's elements, and of those in messages
+struct RunPlan {
+  DType dtype, wire_type;    // the types of the bucket's elements, and of those in messages
   Slice shard;               // this rank's elements in the bucket
   std::vector<Slice> dense;  // the shard's elements that go densely; first: counted from the shard's first
   std::size_t dense_count;   // the number of these
   std::size_t lossy;         // the number of the shard's lossy elements; padding is neither dense nor lossy
   std::size_t first;         // index of the first lossy element, counted from the shard's first
   std::size_t chosen;        // the number of lossy elements to send
-  bool in_place;             // nothing is kept back or cast: a dense reduction of the bucket does the same
+  bool in_place;  // nothing goes into the residual and nothing is cast: a dense reduction does the same
   MessageLayout message;
 
   // Returns whether the shard has something to send.
@@ -45,6 +45,7 @@ struct Plan {
 };
 
 // Returns the plan of the rank at `place` in its node for run number `run` (Bucket::run).
-[[nodiscard]] Plan plan_of(const Options& options, const BucketShape& shape, Place place, std::uint64_t run);
+[[nodiscard]] RunPlan plan_of(const Options& options, const BucketShape& shape, Place place,
+                              std::uint64_t run);
 
 }  // namespace roundelay::compress::top_k

@@ -15,7 +15,7 @@ T* as(std::byte* memory) {
 
 }  // namespace
 
-kernels::Kept Shard::kept() const {
+kernels::ResidualState Shard::kept() const {
   std::byte* const residual = bucket_.state.data();
   const bool moves = options_.momentum.factor != 0;
   return {residual, moves ? residual + bucket_.state.size() / 2 : nullptr, options_.momentum};
@@ -36,8 +36,8 @@ Status Shard::take_dense(std::byte* to) const {
   Copies copies(workspace_.math());
   for (const Slice& slice : plan_.dense) {
     const std::byte* const from = values() + slice.first * size_of(plan_.dtype);
-    ROUNDELAY_RETURN_IF_ERROR(copies.add({to, from, slice.count, plan_.wire, plan_.dtype}));
-    to += slice.count * size_of(plan_.wire);
+    ROUNDELAY_RETURN_IF_ERROR(copies.add({to, from, slice.count, plan_.wire_type, plan_.dtype}));
+    to += slice.count * size_of(plan_.wire_type);
   }
   ROUNDELAY_RETURN_IF_ERROR(copies.end());
   for (const Slice& slice : plan_.dense) {
@@ -93,7 +93,7 @@ Status Shard::fill(std::byte* message) const {
   ROUNDELAY_RETURN_IF_ERROR(accumulate(MessageLayout::overflow(message)));
   const Result<std::span<std::int64_t>> indices = choose();
   if (!indices.ok()) return indices.status();
-  kernels::Kept from = kept();
+  kernels::ResidualState from = kept();
   if (!options_.masking) from.momentum = nullptr;  // it goes on
   return workspace_.math().take_pairs(plan_.message.pairs(message), from, *indices);
 }
@@ -119,7 +119,7 @@ Status Shard::add(std::byte* message, const Sums& sums) const {
   const Scale prescale = bucket_.reduction.prescale;
   if (plan_.dense_count > 0) {
     const kernels::GpuCopy widened{sums.wide, MessageLayout::dense(message), plan_.dense_count, type(),
-                                   plan_.wire};
+                                   plan_.wire_type};
     ROUNDELAY_RETURN_IF_ERROR(math.copy({&widened, 1}));
     if (!prescale.identity())
       ROUNDELAY_RETURN_IF_ERROR(math.scale(sums.wide, plan_.dense_count, type(), prescale));

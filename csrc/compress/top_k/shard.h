@@ -14,7 +14,7 @@ namespace roundelay::compress::top_k {
 // Workspace::scratch() and of Arithmetic.
 class Shard {
  public:
-  Shard(const Options& options, const Plan& plan, Workspace& workspace, const Bucket& bucket)
+  Shard(const Options& options, const RunPlan& plan, Workspace& workspace, const Bucket& bucket)
       : options_(options), plan_(plan), workspace_(workspace), bucket_(bucket) {}
 
   // Precondition: the shard has the sums over the node. Adds them to the residual, moves the largest elements
@@ -35,7 +35,7 @@ class Shard {
     return bucket_.buffer.data() + plan_.shard.first * size_of(plan_.dtype);
   }
   [[nodiscard]] DType type() const { return kernels::residual_type(plan_.dtype); }
-  [[nodiscard]] kernels::Kept kept() const;
+  [[nodiscard]] kernels::ResidualState kept() const;
   [[nodiscard]] Result<std::byte*> zeros(std::size_t count) const;
   [[nodiscard]] Status take_dense(std::byte* to) const;
   [[nodiscard]] Status accumulate(float* overflow) const;
@@ -45,7 +45,7 @@ class Shard {
   [[nodiscard]] Status put_dense(const Sums& sums) const;
 
   const Options& options_;
-  const Plan& plan_;
+  const RunPlan& plan_;
   Workspace& workspace_;
   const Bucket& bucket_;
 };

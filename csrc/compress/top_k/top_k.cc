@@ -6,7 +6,7 @@
 //   y = the sum of g over the node                       a reduce-scatter in the node
 //   u = e + y                                            or, with local momentum, kernels::accumulate()
 //   I = k indices of large |u| (kernels/top_k.h)         each node has others
-//   s = u at I, rounded to the type on the wire
+//   s = u at I, rounded to the wire type
 //   z = scale(sum over the nodes of prescale(s at I))    a gather between the nodes; added in their order
 //   result = the shards of z                             an all-gather in the node
 //   e = u - s at I, and u elsewhere                      the momentum becomes 0 at I, unless masking is 0
@@ -14,7 +14,7 @@
 // different numbers of ranks), each rank counts as a node, and its shard is the whole bucket.
 //
 // quota.h has k: over all shards and buckets of a pool a run sends `density` of the elements, within one.
-// With density 1 the bucket goes densely where it lies, unless there is momentum or another type on the wire.
+// With density 1 the bucket goes densely where it lies, unless there is momentum or another wire type.
 //
 // If a node's sum is divided (an average), so is what the residual keeps: it has the units of the mean over
 // the node. Parameters that always go densely travel in the same message, as values without indices. An
@@ -90,8 +90,8 @@ class TopK final : public Technique {
     return options_.momentum.factor != 0 ? 2 * residual : residual;
   }
   Task run(Workspace& workspace, Bucket bucket) const override {
-    Plan plan = plan_of(options_, {bucket.count, bucket.reduction.dtype, bucket.parameters},
-                        place_in(workspace), bucket.run);
+    RunPlan plan = plan_of(options_, {bucket.count, bucket.reduction.dtype, bucket.parameters},
+                           place_in(workspace), bucket.run);
     return plan.in_place ? run_in_place(workspace, bucket)
                          : run_by_message(workspace, bucket, std::move(plan));
   }
@@ -99,7 +99,7 @@ class TopK final : public Technique {
 
  private:
   Task run_in_place(Workspace& workspace, Bucket bucket) const;
-  Task run_by_message(Workspace& workspace, Bucket bucket, Plan plan) const;
+  Task run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const;
 
   const Options options_;
   const std::string text_;
@@ -140,7 +140,7 @@ Task TopK::run_in_place(Workspace& workspace, Bucket bucket) const {
   co_return Status{};
 }
 
-Task TopK::run_by_message(Workspace& workspace, Bucket bucket, Plan plan) const {
+Task TopK::run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const {
   Fabric* const node = workspace.node();
   const Place place = place_in(workspace);
   const LevelScales scales = collective::scales_of_levels(bucket.reduction, place.members);
@@ -212,8 +212,8 @@ TechniquePtr make(std::span<const Value> values, const std::string& text) {
   options.rule.samplings = static_cast<int>(whole(7));
   options.rule.seed = static_cast<std::uint64_t>(whole(8));
   options.rule.how = word(9) == "mstopk" ? kernels::Selection::kMsTopK : kernels::Selection::kRadix;
-  if (word(10) == "fp16") options.wire = DType::kFloat16;
-  if (word(10) == "bf16") options.wire = DType::kBFloat16;
+  if (word(10) == "fp16") options.wire_type = DType::kFloat16;
+  if (word(10) == "bf16") options.wire_type = DType::kBFloat16;
   return std::make_shared<const TopK>(std::move(options), text);
 }
 

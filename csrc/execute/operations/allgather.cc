@@ -6,18 +6,18 @@ namespace {
 std::string check_allgather(const submit::Entry& entry, const Group&) { return needs_dimensions(entry); }
 
 Status prepare_allgather(DeviceBuffers& buffers, const Batch& batch, collective::AllgatherCall& call) {
-  const Piece& piece = batch.pieces.front();
-  const std::size_t row = row_bytes(piece.shape(), piece.dtype());
+  const BatchTensor& tensor = batch.tensors.front();
+  const std::size_t row = row_bytes(tensor.shape(), tensor.dtype());
   std::int64_t rows = 0;
   call.receive_bytes.reserve(batch.extents.size());
   for (const std::int64_t extent : batch.extents) {
     rows += extent;
     call.receive_bytes.push_back(static_cast<std::size_t>(extent) * row);
   }
-  const Result<ByteSpan> output = memory_for_rows(buffers, piece, rows);
+  const Result<ByteSpan> output = memory_for_rows(buffers, tensor, rows);
   if (!output.ok()) return output.status();
   call.stream = buffers.stream();
-  call.input = piece.tensor().input;
+  call.input = tensor.memory().input;
   call.output = *output;
   return {};
 }

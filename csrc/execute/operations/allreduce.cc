@@ -31,9 +31,9 @@ struct Work {
 };
 
 void scatter(const Batch& batch, collective::ScatterList& list, AllreduceCall& call) {
-  list.reserve(batch.pieces.size());
-  for (const Piece& piece : batch.pieces) {
-    const submit::Part& part = piece.tensor();
+  list.reserve(batch.tensors.size());
+  for (const BatchTensor& tensor : batch.tensors) {
+    const submit::Part& part = tensor.memory();
     list.add({part.input, part.output, part.bytes()});
   }
   call.scattered = &list;
@@ -41,7 +41,7 @@ void scatter(const Batch& batch, collective::ScatterList& list, AllreduceCall& c
 }
 
 Status prepare_in_place(DeviceBuffers& buffers, const Batch& batch, AllreduceCall& call) {
-  const submit::Part& part = batch.pieces.front().tensor();
+  const submit::Part& part = batch.tensors.front().memory();
   if (part.input != part.output) {
     ROUNDELAY_RETURN_IF_ERROR(buffers.copy(part.output, part.input, part.bytes()));
   }
@@ -51,15 +51,15 @@ Status prepare_in_place(DeviceBuffers& buffers, const Batch& batch, AllreduceCal
 
 Status pack(DeviceBuffers& buffers, Batch& batch, negotiate::FusionLayout& layout, AllreduceCall& call) {
   std::vector<std::size_t> sizes;
-  sizes.reserve(batch.pieces.size());
-  for (const Piece& piece : batch.pieces) sizes.push_back(piece.bytes());
+  sizes.reserve(batch.tensors.size());
+  for (const BatchTensor& tensor : batch.tensors) sizes.push_back(tensor.bytes());
   layout = negotiate::make_fusion_layout(sizes);
   const Result<std::byte*> buffer = buffers.fusion_buffer(layout.bytes);
   if (!buffer.ok()) return buffer.status();
   std::vector<PackItem> items;
   items.reserve(sizes.size());
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    items.push_back({batch.pieces[i].tensor().input, layout.slots[i]});
+    items.push_back({batch.tensors[i].memory().input, layout.slots[i]});
   }
   batch.fusion = *buffer;
   call.buffer = {*buffer, 0, layout.bytes};
@@ -67,26 +67,26 @@ Status pack(DeviceBuffers& buffers, Batch& batch, negotiate::FusionLayout& layou
 }
 
 Status prepare_allreduce(DeviceBuffers& buffers, Batch& batch, Work& work, AllreduceCall& call) {
-  call.dtype = batch.pieces.front().dtype();
+  call.dtype = batch.tensors.front().dtype();
   call.stream = buffers.stream();
   collective::Fabric& fabric = buffers.fabric();
   set_reduction(call, batch.request(), fabric.group().size());
-  const bool in_region = batch.pieces.front().tensor().region != nullptr;
+  const bool in_region = batch.tensors.front().memory().region != nullptr;
   const bool scatters = fabric.capabilities().scattered && call.reduce_op != ReduceOp::kAdasum && !in_region;
   if (scatters) {
     scatter(batch, work.scattered, call);
     return {};
   }
-  return batch.pieces.size() == 1 ? prepare_in_place(buffers, batch, call)
-                                  : pack(buffers, batch, work.layout, call);
+  return batch.tensors.size() == 1 ? prepare_in_place(buffers, batch, call)
+                                   : pack(buffers, batch, work.layout, call);
 }
 
 Status unpack(DeviceBuffers& buffers, const Batch& batch, const negotiate::FusionLayout& layout) {
   if (batch.fusion == nullptr) return {};
   std::vector<UnpackItem> items;
-  items.reserve(batch.pieces.size());
-  for (std::size_t i = 0; i < batch.pieces.size(); ++i) {
-    items.push_back({batch.pieces[i].tensor().output, layout.slots[i]});
+  items.reserve(batch.tensors.size());
+  for (std::size_t i = 0; i < batch.tensors.size(); ++i) {
+    items.push_back({batch.tensors[i].memory().output, layout.slots[i]});
   }
   return buffers.unpack(items, batch.fusion);
 }
@@ -105,7 +105,7 @@ collective::Task run_allreduce(DeviceBuffers& buffers, Batch& batch) {
 bool goes_over_levels(const Batch& batch, int members) {
   if (batch.steps != &kAllreduceSteps || batch.on_gpu() || !batch.absent.empty()) return false;
   AllreduceCall call;
-  call.dtype = batch.pieces.front().dtype();
+  call.dtype = batch.tensors.front().dtype();
   set_reduction(call, batch.request(), members);
   return collective::levels::fits(call);
 }

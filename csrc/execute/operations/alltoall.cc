@@ -49,18 +49,18 @@ void exchange_counts(const Batch& batch, const Rows& sent, Rows& received, colle
 }
 
 // Makes the call of the counts that of the rows.
-Status exchange_rows(DeviceBuffers& buffers, const Piece& piece, const Rows& sent, const Rows& received,
-                     collective::AlltoallCall& call) {
-  const std::size_t row = row_bytes(piece.shape(), piece.dtype());
+Status exchange_rows(DeviceBuffers& buffers, const BatchTensor& tensor, const Rows& sent,
+                     const Rows& received, collective::AlltoallCall& call) {
+  const std::size_t row = row_bytes(tensor.shape(), tensor.dtype());
   for (std::size_t member = 0; member < sent.size(); ++member) {
     call.send_bytes[member] = static_cast<std::size_t>(sent[member]) * row;
     call.receive_bytes[member] = static_cast<std::size_t>(received[member]) * row;
   }
   const std::int64_t rows = std::accumulate(received.begin(), received.end(), std::int64_t{0});
-  const Result<ByteSpan> output = memory_for_rows(buffers, piece, rows);
+  const Result<ByteSpan> output = memory_for_rows(buffers, tensor, rows);
   if (!output.ok()) return output.status();
   call.stream = buffers.stream();
-  call.input = piece.tensor().input;
+  call.input = tensor.memory().input;
   call.output = *output;
   return {};
 }
@@ -73,7 +73,7 @@ collective::Task run_alltoall(DeviceBuffers& buffers, Batch& batch) {
   exchange_counts(batch, sent, received, call);
   co_await collective::Calling(buffers.host_fabric(), call);
   Status ready =
-      exchange_rows(buffers, batch.pieces.front(), sent, received, std::get<collective::AlltoallCall>(call));
+      exchange_rows(buffers, batch.tensors.front(), sent, received, std::get<collective::AlltoallCall>(call));
   if (!ready.ok()) co_return ready;
   co_await collective::Calling(buffers.fabric(), call);
   batch.entries.front()->results->set_received_splits(std::move(received));

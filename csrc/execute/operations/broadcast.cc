@@ -14,7 +14,7 @@ std::string check_broadcast(const submit::Entry& entry, const Group& group) {
 
 Status prepare_broadcast(DeviceBuffers& buffers, const Batch& batch, collective::BroadcastCall& call) {
   const Group& group = buffers.fabric().group();
-  const submit::Part& part = batch.pieces.front().tensor();
+  const submit::Part& part = batch.tensors.front().memory();
   const auto root = std::find(group.ranks.begin(), group.ranks.end(), batch.request().root);
   call.root = static_cast<int>(root - group.ranks.begin());
   if (call.root == group.index && part.input != part.output) {

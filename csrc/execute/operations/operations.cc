@@ -59,10 +59,10 @@ std::vector<std::int64_t> with_rows(std::vector<std::int64_t> shape, std::int64_
   return shape;
 }
 
-Result<ByteSpan> memory_for_rows(DeviceBuffers& buffers, const Piece& piece, std::int64_t rows) {
-  const Result<std::byte*> memory = buffers.result(piece, with_rows(piece.shape(), rows));
+Result<ByteSpan> memory_for_rows(DeviceBuffers& buffers, const BatchTensor& tensor, std::int64_t rows) {
+  const Result<std::byte*> memory = buffers.result(tensor, with_rows(tensor.shape(), rows));
   if (!memory.ok()) return memory.status();
-  return ByteSpan(*memory, static_cast<std::size_t>(rows) * row_bytes(piece.shape(), piece.dtype()));
+  return ByteSpan(*memory, static_cast<std::size_t>(rows) * row_bytes(tensor.shape(), tensor.dtype()));
 }
 
 std::string needs_dimensions(const submit::Entry& entry) {

@@ -50,8 +50,7 @@ collective::Task run_technique(DeviceBuffers& buffers, Batch& batch);
 // Returns what is wrong with this rank's arguments of an agreement. Empty: nothing. Any thread.
 std::string wrong_with_agreement(const submit::Entry& entry, const Group& group);
 
-// The operations share the rest.
-// Returns the output of a tensor, which may lie in a region.
+// The operations share the functions below. Returns the output of a tensor, which may lie in a region.
 collective::Buffer buffer_of(const wire::Request& request, const submit::Part& part);
 // Returns the bytes of one row, which has all dimensions but the first. `shape` has a first dimension.
 std::size_t row_bytes(const std::vector<std::int64_t>& shape, DType dtype);
@@ -78,10 +77,10 @@ Kind& new_call(collective::Call& call, const Batch& batch) {
   return made;
 }
 // Returns whether the batch is an allreduce that goes over the levels of a fabric with more than one, in a
-// group of so many members.
+// group of `members` members.
 bool goes_over_levels(const Batch& batch, int members);
-// Returns the memory for the result of a piece, which has so many rows. Errors: those of DeviceBuffers.
-Result<ByteSpan> memory_for_rows(DeviceBuffers& buffers, const Piece& piece, std::int64_t rows);
+// Returns the memory for the result of a tensor, which has `rows` rows. Errors: those of DeviceBuffers.
+Result<ByteSpan> memory_for_rows(DeviceBuffers& buffers, const BatchTensor& tensor, std::int64_t rows);
 
 // Sets the call's operator and factors. An average is a sum with the divisor `members`, the size of the
 // group. With factors it is Horovod's average: the second factor is divided instead.

@@ -23,22 +23,22 @@ std::string check_reducescatter(const submit::Entry& entry, const Group&) {
 Status prepare_reducescatter(DeviceBuffers& buffers, const Batch& batch,
                              collective::ReducescatterCall& call) {
   const Group& group = buffers.fabric().group();
-  const Piece& piece = batch.pieces.front();
-  const std::size_t row = row_bytes(piece.shape(), piece.dtype());
-  const std::int64_t rows = piece.shape().front();
+  const BatchTensor& tensor = batch.tensors.front();
+  const std::size_t row = row_bytes(tensor.shape(), tensor.dtype());
+  const std::int64_t rows = tensor.shape().front();
   const auto rows_of = [&](int member) {
     return rows / group.size() + (member < rows % group.size() ? 1 : 0);
   };
-  call.dtype = piece.dtype();
+  call.dtype = tensor.dtype();
   set_reduction(call, batch.request(), group.size());
   call.shard_bytes.reserve(group.ranks.size());
   for (int member = 0; member < group.size(); ++member) {
     call.shard_bytes.push_back(static_cast<std::size_t>(rows_of(member)) * row);
   }
-  const Result<ByteSpan> output = memory_for_rows(buffers, piece, rows_of(group.index));
+  const Result<ByteSpan> output = memory_for_rows(buffers, tensor, rows_of(group.index));
   if (!output.ok()) return output.status();
   call.stream = buffers.stream();
-  call.input = piece.tensor().input;
+  call.input = tensor.memory().input;
   call.output = *output;
   return {};
 }

@@ -27,7 +27,7 @@ class WorkspaceUse {
 };
 
 compress::Bucket bucket_of(const Batch& batch, int members) {
-  const submit::Part& part = batch.pieces.front().tensor();
+  const submit::Part& part = batch.tensors.front().memory();
   const compress::BucketTechnique& technique = *batch.entries.front()->technique;
   compress::Bucket bucket;
   bucket.buffer = buffer_of(batch.request(), part);

@@ -19,7 +19,7 @@ inline constexpr std::size_t kBlock = 512;  // elements; 4 KiB of doubles
 
 using Parts = std::span<const void* const>;
 
-// The sums of one block of elements. take() adds elements [from, to) of a part's block; kFirst: the part is
+// The sums of one block of elements. add() adds elements [from, to) of a part's block; kFirst: the part is
 // the first one and sets the sums. finish() scales the sums by `by` (arithmetic.h), rounds and writes them.
 // scale() prescales a part's block.
 //
@@ -31,7 +31,7 @@ struct RealSum {
   using Real = R;
 
   template <bool kFirst>
-  [[gnu::always_inline]] void take(const std::byte* part, std::size_t from, std::size_t to) {
+  [[gnu::always_inline]] void add(const std::byte* part, std::size_t from, std::size_t to) {
     for (std::size_t i = from; i < to; ++i) {
       const Real value = static_cast<Real>(E::operand(load<Stored>(part + i * sizeof(Stored))));
       sum[i] = kFirst ? value : sum[i] + value;
@@ -58,7 +58,7 @@ struct CompensatedSum {
   using Real = double;
 
   template <bool kFirst>
-  [[gnu::always_inline]] void take(const std::byte* part, std::size_t from, std::size_t to) {
+  [[gnu::always_inline]] void add(const std::byte* part, std::size_t from, std::size_t to) {
     for (std::size_t i = from; i < to; ++i) {
       const auto value = load<double>(part + i * sizeof(double));
       const Compensated both = kFirst ? Compensated{value, 0.0} : Compensated{high[i], low[i]}.plus(value);
@@ -100,7 +100,7 @@ struct IntegerSum {
   using Stored = typename Element<kType>::Stored;
 
   template <bool kFirst>
-  [[gnu::always_inline]] void take(const std::byte* part, std::size_t from, std::size_t to) {
+  [[gnu::always_inline]] void add(const std::byte* part, std::size_t from, std::size_t to) {
     for (std::size_t i = from; i < to; ++i) {
       const auto value = static_cast<std::int64_t>(load<Stored>(part + i * sizeof(Stored)));
       sum[i] = kFirst ? value : SumOp{}(sum[i], value);
@@ -197,8 +197,8 @@ template <typename Sum>
     };
     std::byte* const to = destination + offset;
     if (average && average_two(to, block_of(parts.front()), block_of(parts.back()), length)) continue;
-    sum.template take<true>(block_of(parts.front()), 0, length);
-    for (const void* part : parts.subspan(1)) sum.template take<false>(block_of(part), 0, length);
+    sum.template add<true>(block_of(parts.front()), 0, length);
+    for (const void* part : parts.subspan(1)) sum.template add<false>(block_of(part), 0, length);
     finish(sum, to, length, scale);
     if (scale.factor != 1.0) Sum::scale(to, to, length, scale);
   }

@@ -45,23 +45,23 @@ std::size_t rank_in_sample(double expected) {
 }
 
 // Values that are not finite count as zeros, which change no sum.
-Spread finite_spread(const Table& table, std::span<const float> values) {
-  Spread spread;
+MagnitudeStatistics finite_statistics(const Table& table, std::span<const float> values) {
+  MagnitudeStatistics statistics;
   double sum = 0;
   std::vector<float> finite(kMagnitudeBlock);
   for_each_block(values, [&](std::span<const float> block, std::size_t /*first*/) {
     std::transform(block.begin(), block.end(), finite.begin(), [&](float value) {
       const bool infinite = magnitude_of(value) == kInfinite;
-      spread.infinite += infinite ? 1 : 0;
+      statistics.infinite += infinite ? 1 : 0;
       return infinite ? 0.0F : value;
     });
     const MagnitudeSum found = table.magnitude_sum(finite.data(), block.size());
     sum += found.sum;
-    spread.most = std::max(spread.most, static_cast<double>(number_of(found.most)));
+    statistics.most = std::max(statistics.most, static_cast<double>(number_of(found.most)));
   });
-  const std::size_t count = values.size() - spread.infinite;
-  if (count > 0) spread.mean = sum / static_cast<double>(count);
-  return spread;
+  const std::size_t count = values.size() - statistics.infinite;
+  if (count > 0) statistics.mean = sum / static_cast<double>(count);
+  return statistics;
 }
 
 }  // namespace
@@ -115,7 +115,7 @@ Candidates likely_candidates(const Table& table, std::span<const float> values, 
   return found && found->values().size() > k ? *std::move(found) : all;
 }
 
-Spread spread_of(const Table& table, std::span<const float> values) {
+MagnitudeStatistics statistics_of(const Table& table, std::span<const float> values) {
   double sum = 0;
   Magnitude most = 0;
   for_each_block(values, [&](std::span<const float> block, std::size_t /*first*/) {
@@ -123,7 +123,7 @@ Spread spread_of(const Table& table, std::span<const float> values) {
     sum += found.sum;
     most = std::max(most, found.most);
   });
-  if (most == kInfinite) return finite_spread(table, values);
+  if (most == kInfinite) return finite_statistics(table, values);
   return {sum / static_cast<double>(values.size()), static_cast<double>(number_of(most)), 0};
 }
 

@@ -64,6 +64,6 @@ class Candidates {
 Candidates likely_candidates(const Table& table, std::span<const float> values, std::size_t k);
 
 // Returns the mean and the maximum of all values.
-Spread spread_of(const Table& table, std::span<const float> values);
+MagnitudeStatistics statistics_of(const Table& table, std::span<const float> values);
 
 }  // namespace roundelay::kernels

@@ -103,8 +103,8 @@ template <typename Real, typename How>
 
 // Works on blocks whose values fit into the first-level cache in the residual's type.
 template <DType kType, typename How, typename Widen>
-[[gnu::always_inline]] inline float accumulate_loop(const Kept& kept, std::byte* values, std::size_t count,
-                                                    How how, Widen widen) {
+[[gnu::always_inline]] inline float accumulate_loop(const ResidualState& kept, std::byte* values,
+                                                    std::size_t count, How how, Widen widen) {
   using Real = ResidualOf<kType>;
   constexpr std::size_t kSize = sizeof(typename Element<kType>::Stored);
   alignas(64) double sum[kNormSums] = {};
@@ -127,8 +127,8 @@ template <DType kType, typename How, typename Widen>
 
 // Chooses the kind of momentum.
 template <DType kType, typename Widen>
-[[gnu::always_inline]] inline float accumulate_any(const Kept& kept, std::byte* values, std::size_t count,
-                                                   Widen widen) {
+[[gnu::always_inline]] inline float accumulate_any(const ResidualState& kept, std::byte* values,
+                                                   std::size_t count, Widen widen) {
   using Real = ResidualOf<kType>;
   const auto factor = static_cast<Real>(kept.how.factor);
   if (kept.momentum == nullptr) return accumulate_loop<kType>(kept, values, count, WithoutMomentum{}, widen);

@@ -31,8 +31,8 @@ void give_back(void* values, void* residual, std::size_t count, DType dtype) {
   move(best_table().give_back[index_of(dtype)], values, residual, count);
 }
 
-void take(void* sent, void* residual, std::size_t count, DType dtype) {
-  move(best_table().take[index_of(dtype)], sent, residual, count);
+void take_rounded(void* sent, void* residual, std::size_t count, DType dtype) {
+  move(best_table().take_rounded[index_of(dtype)], sent, residual, count);
 }
 
 float norm(const void* values, std::size_t count, DType dtype) {
@@ -41,12 +41,12 @@ float norm(const void* values, std::size_t count, DType dtype) {
   return function(static_cast<const std::byte*>(values), count);
 }
 
-Kept chunk_of(const Kept& kept, Chunking of, std::size_t index, DType dtype) {
+ResidualState chunk_of(const ResidualState& kept, Chunking of, std::size_t index, DType dtype) {
   const std::size_t first = index * of.chunk * size_of(residual_type(dtype));
   return {kept.residual + first, kept.momentum == nullptr ? nullptr : kept.momentum + first, kept.how};
 }
 
-float accumulate(const Kept& kept, void* values, std::size_t count, DType dtype) {
+float accumulate(const ResidualState& kept, void* values, std::size_t count, DType dtype) {
   const AccumulateFunction function = best_table().accumulate[index_of(dtype)];
   assert(function != nullptr);
   return function(kept, static_cast<std::byte*>(values), count);
@@ -64,7 +64,7 @@ void select_largest(std::uint32_t* indices, std::size_t keep, const float* norms
   LargestShared<1> shared;
   const Largest work{indices, static_cast<std::uint32_t>(keep), norms, static_cast<std::uint32_t>(count)};
   using Steps = LargestSteps<1, PlainCounter>;
-  for (int step = 0; step < Steps::kSteps; ++step) Steps(work, shared, 0).take(step);
+  for (int step = 0; step < Steps::kSteps; ++step) Steps(work, shared, 0).run(step);
 }
 
 }  // namespace roundelay::kernels

@@ -87,12 +87,12 @@ struct Sum : RealSum<DType::kFloat16, float> {
   using Portable = RealSum<DType::kFloat16, float>;
 
   template <bool kFirst>
-  ROUNDELAY_AVX2 void take(const std::byte* part, std::size_t from, std::size_t to) {
+  ROUNDELAY_AVX2 void add(const std::byte* part, std::size_t from, std::size_t to) {
     for (; from + kLanes <= to; from += kLanes) {
       const __m256 value = load_halves(part + from * 2);
       _mm256_store_ps(sum + from, kFirst ? value : _mm256_add_ps(_mm256_load_ps(sum + from), value));
     }
-    Portable::take<kFirst>(part, from, to);
+    Portable::add<kFirst>(part, from, to);
   }
   template <typename By>
   ROUNDELAY_AVX2 void finish(std::byte* destination, std::size_t from, std::size_t to, By by) const {
@@ -127,7 +127,7 @@ ROUNDELAY_AVX2 inline void narrow(std::byte* halves, const std::byte* floats, st
   for (; i < count; ++i) store(halves + i * 2, float_to_half(load<float>(floats + i * 4)));
 }
 
-ROUNDELAY_AVX2 inline void take(std::byte* sent, std::byte* residual, std::size_t count) {
+ROUNDELAY_AVX2 inline void take_rounded(std::byte* sent, std::byte* residual, std::size_t count) {
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     auto* const kept = reinterpret_cast<float*>(residual + i * 4);
@@ -146,7 +146,7 @@ struct WidenHalves {
   }
 };
 
-ROUNDELAY_AVX2 inline float accumulate(const Kept& kept, std::byte* values, std::size_t count) {
+ROUNDELAY_AVX2 inline float accumulate(const ResidualState& kept, std::byte* values, std::size_t count) {
   return accumulate_any<DType::kFloat16>(kept, values, count, WidenHalves{});
 }
 

@@ -45,7 +45,7 @@ class BlockElements {
     std::memcpy(to, &wide, count * sizeof(Real));
   }
   // Sets `to` to elements of U, from number `at` on.
-  [[gnu::always_inline]] void take(Wide& to, std::size_t at, std::size_t count) const {
+  [[gnu::always_inline]] void read(Wide& to, std::size_t at, std::size_t count) const {
     values(to, at, count);
     to *= weight_;
     if (residual_ == nullptr) return;
@@ -108,7 +108,7 @@ template <DType kType, std::size_t kCount>
     each_wide<kWidth>(
         from, to, [&](std::size_t column, std::size_t count) __attribute__((always_inline)) {
           Wide own, vector;
-          elements.take(own, row * block.stride + column, count);
+          elements.read(own, row * block.stride + column, count);
           for (std::size_t j = 0; j < kCount; ++j) {
             Elements::read(vector, element<Real>(block.right, k + j, column), count);
             sums[j] += own * vector;
@@ -135,7 +135,7 @@ template <DType kType, std::size_t kRows>
       from, to, [&](std::size_t column, std::size_t count) __attribute__((always_inline)) {
         Wide own[kRows];
         for (std::size_t i = 0; i < kRows; ++i)
-          elements.take(own[i], (row + i) * block.stride + column, count);
+          elements.read(own[i], (row + i) * block.stride + column, count);
         for (std::size_t k = 0; k < block.right.count; ++k) {
           Wide sum = own[0] * load<Real>(element<Real>(block.left, k, row));
           for (std::size_t i = 1; i < kRows; ++i)
@@ -196,7 +196,7 @@ template <DType kType>
           }
           const std::size_t at = row * block.stride + column;
           if (block.residual != nullptr) {
-            elements.take(own, at, count);
+            elements.read(own, at, count);
             elements.keep(at, own - sum * part, count);
           }
           elements.set_value(at, sum, count);

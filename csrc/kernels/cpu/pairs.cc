@@ -29,7 +29,7 @@ void write_indices(const Pairs& pairs, std::span<const std::int64_t> indices) {
 }
 
 template <typename Real>
-void take_values(const Pairs& pairs, const Kept& kept, std::span<const std::int64_t> indices) {
+void take_values(const Pairs& pairs, const ResidualState& kept, std::span<const std::int64_t> indices) {
   const auto place = [](std::byte* array, std::int64_t index) {
     return array + static_cast<std::size_t>(index) * sizeof(Real);
   };
@@ -37,7 +37,7 @@ void take_values(const Pairs& pairs, const Kept& kept, std::span<const std::int6
   for (std::size_t begin = 0; begin < indices.size(); begin += kGroup) {
     const auto group = indices.subspan(begin, std::min(kGroup, indices.size() - begin));
     for (std::size_t i = 0; i < group.size(); ++i) values[i] = load<Real>(place(kept.residual, group[i]));
-    take(pairs.values + begin * size_of(pairs.type), values.data(), group.size(), pairs.type);
+    take_rounded(pairs.values + begin * size_of(pairs.type), values.data(), group.size(), pairs.type);
     for (std::size_t i = 0; i < group.size(); ++i) store(place(kept.residual, group[i]), values[i]);
     if (kept.momentum == nullptr) continue;
     for (const std::int64_t index : group) store(place(kept.momentum, index), Real{0});
@@ -100,7 +100,7 @@ bool add_values(std::byte* sums, const Pairs& pairs, Scale prescale) {
 
 }  // namespace
 
-void take_pairs(const Pairs& pairs, const Kept& kept, std::span<const std::int64_t> indices) {
+void take_pairs(const Pairs& pairs, const ResidualState& kept, std::span<const std::int64_t> indices) {
   write_indices(pairs, indices);
   if (residual_type(pairs.type) == DType::kFloat64) {
     take_values<double>(pairs, kept, indices);

@@ -13,7 +13,7 @@
 
 namespace roundelay::kernels {
 
-// collect() may write so many elements beyond those that it keeps.
+// The number of elements that collect() may write beyond those that it keeps.
 inline constexpr std::size_t kCollectSlack = 16;
 
 // Copies the values whose magnitudes are in the range, from the element `begin` on, and their positions if

@@ -37,7 +37,7 @@ using CountFunction = void (*)(const float* values, std::size_t count, std::span
                                std::uint64_t* counts);
 // Adds up at most kMagnitudeBlock values. The sum means nothing if `most` is not finite.
 using MagnitudeSumFunction = MagnitudeSum (*)(const float* values, std::size_t count);
-using AccumulateFunction = float (*)(const Kept& kept, std::byte* values, std::size_t count);
+using AccumulateFunction = float (*)(const ResidualState& kept, std::byte* values, std::size_t count);
 using ProjectFunction = void (*)(const LowRankBlock& block);
 using ExpandFunction = void (*)(const LowRankBlock& block, double share);
 
@@ -56,7 +56,7 @@ struct Table {
   std::array<DotsFunction, kDTypeCount> dots{};           // fp32 and fp64 only
   std::array<CombineFunction, kDTypeCount> combine{};     // fp32 and fp64 only
   // Floating types only.
-  std::array<ResidualFunction, kDTypeCount> keep{}, give_back{}, take{};
+  std::array<ResidualFunction, kDTypeCount> keep{}, give_back{}, take_rounded{};
   std::array<NormFunction, kDTypeCount> norm{};
   std::array<AccumulateFunction, kDTypeCount> accumulate{};
   std::array<ProjectFunction, kDTypeCount> project{}, project_back{};

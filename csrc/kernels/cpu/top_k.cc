@@ -44,7 +44,7 @@ void bisect(Bisection& bisection, const Table& table, std::span<const float> can
     counts.fill(above);
     const std::span<const float> values = narrowed.values();
     table.count(values.data(), values.size(), thresholds, counts.data());
-    bisection.take(counts);
+    bisection.narrow(counts);
     const Reached& low = bisection.below();
     const Reached& high = bisection.above();
     if (low.count == 0 || low.count - high.count > values.size() / 2) continue;
@@ -105,9 +105,9 @@ Cut radix_cut(const Table& table, const Candidates& candidates, std::uint64_t k)
 
 Cut mstopk_cut(const Table& table, std::span<const float> values, Candidates& candidates,
                const TopKRule& rule, std::uint64_t k) {
-  const Spread spread = spread_of(table, values);
-  if (spread.infinite > k) return {kInfinite + 1, kInfinite, 0, k};
-  Bisection bisection(spread, k, rule.samplings);
+  const MagnitudeStatistics statistics = statistics_of(table, values);
+  if (statistics.infinite > k) return {kInfinite + 1, kInfinite, 0, k};
+  Bisection bisection(statistics, k, rule.samplings);
   const Bisection at_first = bisection;
   bisect(bisection, table, candidates.values());
   if (bisection.cut(rule.seed).band < candidates.floor()) {

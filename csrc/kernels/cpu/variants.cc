@@ -49,7 +49,7 @@ namespace {
       give_back_loop<kType>(values, residual, count);                                                       \
     }                                                                                                       \
     template <DType kType>                                                                                  \
-    attribute static void take(std::byte* sent, std::byte* residual, std::size_t count) {                   \
+    attribute static void take_rounded(std::byte* sent, std::byte* residual, std::size_t count) {           \
       take_loop<kType>(sent, residual, count);                                                              \
     }                                                                                                       \
     template <DType kType>                                                                                  \
@@ -57,7 +57,7 @@ namespace {
       return norm_loop<kType>(values, count);                                                               \
     }                                                                                                       \
     template <DType kType>                                                                                  \
-    attribute static float accumulate(const Kept& kept, std::byte* values, std::size_t count) {             \
+    attribute static float accumulate(const ResidualState& kept, std::byte* values, std::size_t count) {    \
       return accumulate_any<kType>(kept, values, count, WidenElements<kType>{});                            \
     }                                                                                                       \
     template <DType kType>                                                                                  \
@@ -117,7 +117,7 @@ constexpr void fill_floating(Table& table) {
   fill<Variant, kType>(table);
   table.keep[index_of(kType)] = &Variant::template keep<kType>;
   table.give_back[index_of(kType)] = &Variant::template give_back<kType>;
-  table.take[index_of(kType)] = &Variant::template take<kType>;
+  table.take_rounded[index_of(kType)] = &Variant::template take_rounded<kType>;
   table.norm[index_of(kType)] = &Variant::template norm<kType>;
   table.accumulate[index_of(kType)] = &Variant::template accumulate<kType>;
   table.project[index_of(kType)] = &Variant::template project<kType>;
@@ -165,7 +165,7 @@ constexpr Table make_x86_table(std::string_view name, CollectFunction collect) {
   row[index_of(ReduceOp::kProduct)] = &f16c::reduce<ProductOp>;
   table.scale[index_of(DType::kFloat16)] = &f16c::scale;
   table.sum_parts[index_of(DType::kFloat16)] = &f16c::sum_parts;
-  table.take[index_of(DType::kFloat16)] = &f16c::take;
+  table.take_rounded[index_of(DType::kFloat16)] = &f16c::take_rounded;
   table.accumulate[index_of(DType::kFloat16)] = &f16c::accumulate;
   table.half_to_float = &f16c::widen;
   table.float_to_half = &f16c::narrow;

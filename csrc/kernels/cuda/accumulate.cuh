@@ -10,7 +10,7 @@ namespace roundelay::kernels::cuda {
 // pack, in the residual's type. It loads kAhead packs before it stores the first.
 struct AccumulateWork {
   float* norms;
-  Kept kept;
+  ResidualState kept;
   std::byte* values;
   Chunking of;
 };
@@ -96,7 +96,7 @@ ROUNDELAY_DEVICE void accumulate_range(double* sum, int thread, const Accumulate
   for (int i = 0; i < kPack; ++i) sum[thread * kPack + i] = part[i];
 }
 
-// All threads take step 0, then all take step 1, and so on, kNormSteps steps. `sum` is the block's, kNormSums
+// All threads run step 0, then all run step 1, and so on, kNormSteps steps. `sum` is the block's, kNormSums
 // numbers.
 template <DType kType>
 ROUNDELAY_DEVICE void accumulate_step(int step, int thread, const AccumulateWork& work, double* sum,
@@ -104,7 +104,7 @@ ROUNDELAY_DEVICE void accumulate_step(int step, int thread, const AccumulateWork
   using Real = ResidualOf<kType>;
   if (step == 0) {
     const std::uint64_t begin = block * work.of.chunk;
-    const Kept& kept = work.kept;
+    const ResidualState& kept = work.kept;
     const AccumulatedChunk chunk{kept.residual + begin * sizeof(Real),
                                  kept.momentum == nullptr ? nullptr : kept.momentum + begin * sizeof(Real),
                                  work.values + begin * sizeof(Stored<kType>), work.of.size(block)};

@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kSelectThreads) select_kernel(const __grid_con
   __shared__ SelectSteps::Shared shared;
   SelectSteps steps(work, shared, threadIdx.x);
   for (int step = 0; step < SelectSteps::kSteps; ++step) {
-    steps.take(step);
+    steps.run(step);
     __syncthreads();
   }
 }
@@ -85,8 +85,8 @@ Status CudaKernels::give_back(int device, std::byte* values, std::byte* residual
   });
 }
 
-Status CudaKernels::accumulate(int device, float* norms, const Kept& kept, std::byte* values, Chunking of,
-                               DType dtype, GpuStream stream) {
+Status CudaKernels::accumulate(int device, float* norms, const ResidualState& kept, std::byte* values,
+                               Chunking of, DType dtype, GpuStream stream) {
   return with_floating(dtype, [&]<DType kType>() {
     return launch(device, accumulate_kernel<kType>, of.chunks(), kKeptThreads<kType>,
                   AccumulateWork{norms, kept, values, of}, stream);

@@ -13,7 +13,8 @@ namespace roundelay::kernels::cuda {
 inline constexpr int kChunkThreads = 256;
 inline constexpr int kSelectThreads = 1024;
 
-// Each of the next four types moves one element: as keep, give_back or take of kernels/chunks.h, or casts it.
+// Each of the next four types moves one element: as keep, give_back or take_rounded of kernels/chunks.h, or
+// casts it.
 template <DType kType>
 struct Keep {
   ROUNDELAY_DEVICE static void apply(std::byte* residual, std::byte* value) {
@@ -106,10 +107,10 @@ struct ChunkWork {
 
 // The elements of one block of threads.
 struct ChunkPlace {
-  std::uint64_t dense;   // the index of the first one in the dense array
-  std::uint64_t spread;  // its index in the whole array
-  std::uint64_t places;  // the number of elements in the dense array
-  std::uint64_t exist;   // how many of these the chunk has: the last chunk may be shorter
+  std::uint64_t dense;     // the index of the first one in the dense array
+  std::uint64_t in_whole;  // its index in the whole array
+  std::uint64_t places;    // the number of elements in the dense array
+  std::uint64_t exist;     // how many of these the chunk has: the last chunk may be shorter
 };
 
 ROUNDELAY_DEVICE ChunkPlace place_of(const ChunkWork& work, std::uint64_t block) {
@@ -128,7 +129,7 @@ ROUNDELAY_DEVICE void gather_block(Thread thread, const ChunkWork& work, std::ui
   for (std::uint64_t i = thread.index; i < place.places; i += thread.count) {
     std::byte* const to = work.to + (place.dense + i) * sizeof(Stored<How::kTo>);
     if (i < place.exist) {
-      How::apply(to, work.from + (place.spread + i) * sizeof(Stored<How::kFrom>));
+      How::apply(to, work.from + (place.in_whole + i) * sizeof(Stored<How::kFrom>));
     } else {
       store_one<true>(to, Stored<How::kTo>{});
     }
@@ -139,7 +140,7 @@ template <DType kTo, DType kFrom>
 ROUNDELAY_DEVICE void scatter_block(Thread thread, const ChunkWork& work, std::uint64_t block) {
   const ChunkPlace place = place_of(work, block);
   for (std::uint64_t i = thread.index; i < place.exist; i += thread.count) {
-    Cast<kTo, kFrom>::apply(work.to + (place.spread + i) * sizeof(Stored<kTo>),
+    Cast<kTo, kFrom>::apply(work.to + (place.in_whole + i) * sizeof(Stored<kTo>),
                             work.from + (place.dense + i) * sizeof(Stored<kFrom>));
   }
 }
@@ -148,7 +149,7 @@ template <DType kType>
 ROUNDELAY_DEVICE void clear_block(Thread thread, const ChunkWork& work, std::uint64_t block) {
   const ChunkPlace place = place_of(work, block);
   for (std::uint64_t i = thread.index; i < place.exist; i += thread.count)
-    store_one<true>(work.to + (place.spread + i) * sizeof(Stored<kType>), Stored<kType>{});
+    store_one<true>(work.to + (place.in_whole + i) * sizeof(Stored<kType>), Stored<kType>{});
 }
 
 // Norms: block b computes the norm of chunk b. A thread has the partial sums of adjacent elements, one load
@@ -163,7 +164,7 @@ template <DType kType>
 inline constexpr int kNormPack = pack_elements(sizeof(Stored<kType>), 1);
 template <DType kType>
 inline constexpr int kNormThreads = kNormSums / kNormPack<kType>;
-// All threads take step 0, then all take step 1, and so on.
+// All threads run step 0, then all run step 1, and so on.
 inline constexpr int kNormSteps = 11;
 static_assert(kNormSums == 1 << (kNormSteps - 2));
 

@@ -70,7 +70,7 @@ ROUNDELAY_DEVICE Stored<kType> result(typename Element<kType>::Wide value) {
 
 // The bit fields of a floating type: the sign, the exponent, kFraction bits of fraction.
 template <DType kType>
-struct Layout {
+struct FloatFormat {
   using Bits =
       std::conditional_t<sizeof(Stored<kType>) == 8, std::uint64_t,
                          std::conditional_t<sizeof(Stored<kType>) == 4, std::uint32_t, std::uint16_t>>;
@@ -91,8 +91,8 @@ struct Layout {
 // NaN, the arithmetic has made one, and this returns kMade.
 template <DType kTo, DType kFrom>
 ROUNDELAY_DEVICE Stored<kTo> nan_from(Stored<kFrom> value) {
-  using To = Layout<kTo>;
-  using From = Layout<kFrom>;
+  using To = FloatFormat<kTo>;
+  using From = FloatFormat<kFrom>;
   const auto bits = std::bit_cast<typename From::Bits>(value);
   if ((bits & From::kMagnitudeBits) <= From::kInfinity) return std::bit_cast<Stored<kTo>>(To::kMade);
   const auto payload = static_cast<std::uint64_t>(bits & From::kFractionBits) << (52 - From::kFraction);

@@ -15,8 +15,8 @@ class CudaKernels final : public GpuKernels {
               GpuStream stream) override;
   Status give_back(int device, std::byte* values, std::byte* residual, std::size_t count, DType dtype,
                    GpuStream stream) override;
-  Status accumulate(int device, float* norms, const Kept& kept, std::byte* values, Chunking of, DType dtype,
-                    GpuStream stream) override;
+  Status accumulate(int device, float* norms, const ResidualState& kept, std::byte* values, Chunking of,
+                    DType dtype, GpuStream stream) override;
   Status mark_overflow(int device, std::byte* value, DType dtype, const float* norms, std::size_t count,
                        GpuStream stream) override;
   Status norms(int device, float* norms, const std::byte* from, Chunking of, DType dtype,
@@ -34,8 +34,8 @@ class CudaKernels final : public GpuKernels {
   Status top_k(int device, std::span<const float> values, const TopKRule& rule, std::span<float> chosen,
                std::span<std::int64_t> indices, std::byte* scratch, GpuStream stream) override;
   std::size_t top_k_scratch(std::size_t count) const override;
-  Status take_pairs(int device, const Pairs& pairs, const Kept& kept, std::span<const std::int64_t> indices,
-                    GpuStream stream) override;
+  Status take_pairs(int device, const Pairs& pairs, const ResidualState& kept,
+                    std::span<const std::int64_t> indices, GpuStream stream) override;
   Status add_pairs(int device, std::byte* sums, const Pairs& pairs, Scale prescale,
                    GpuStream stream) override;
 };

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kChunkThreads) add_pairs_kernel(const __grid_c
 
 }  // namespace
 
-Status CudaKernels::take_pairs(int device, const Pairs& pairs, const Kept& kept,
+Status CudaKernels::take_pairs(int device, const Pairs& pairs, const ResidualState& kept,
                                std::span<const std::int64_t> indices, GpuStream stream) {
   const TakePairsWork work{pairs, kept, indices.data()};
   return with_floating(pairs.type, [&]<DType kType>() {

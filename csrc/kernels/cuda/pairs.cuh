@@ -14,7 +14,7 @@ namespace roundelay::kernels::cuda {
 // A launch that moves elements of a residual into a message.
 struct TakePairsWork {
   Pairs pairs;
-  Kept kept;
+  ResidualState kept;
   const std::int64_t* indices;
 
   // Returns the number of threads' turns: each one has a pair, and the end of a block.

@@ -7,8 +7,7 @@
 
 namespace roundelay::kernels::cuda {
 
-// Memory that the threads share. Each thread sets its number; then all take step 0, all take step 1, and so
-// on.
+// Memory that the threads share. Each thread sets its number; then all run step 0, all run step 1, and so on.
 template <typename T, int kThreads>
 class Scan {
  public:
@@ -16,7 +15,7 @@ class Scan {
   static_assert(kThreads == 1 << kSteps);
 
   ROUNDELAY_DEVICE void set(int thread, T number) { sums_[0][thread] = number; }
-  ROUNDELAY_DEVICE void take(int step, int thread) {
+  ROUNDELAY_DEVICE void run(int step, int thread) {
     const T* const from = sums_[step % 2];
     const int distance = 1 << step;
     sums_[(step + 1) % 2][thread] =

@@ -2,9 +2,9 @@
 // compile it without CUDA.
 //
 // Launches follow each other in one stream. The first one, for MSTopK only, computes the mean and the maximum
-// of the values (spreads). Then one block begins the search. Each round has two launches: one counts how many
-// magnitudes reach 16 thresholds, and in the other one thread takes the search on. The host enqueues as many
-// rounds as there may be; those after the search's end do nothing.
+// of the values (statistics). Then one block begins the search. Each round has two launches: one counts how
+// many magnitudes reach 16 thresholds, and in the other one thread takes the search on. The host enqueues as
+// many rounds as there may be; those after the search's end do nothing.
 #pragma once
 
 #include <cstddef>
@@ -19,57 +19,58 @@
 namespace roundelay::kernels::cuda {
 
 // The finite magnitudes of a block of kMagnitudeBlock values, and how many of its values are not finite.
-struct BlockSpread {
+struct BlockStatistics {
   double sum;
   Magnitude most;
   std::uint32_t infinite;
 };
 
-struct SpreadWork {
-  BlockSpread* spreads;
+struct StatisticsWork {
+  BlockStatistics* statistics;
   const float* values;
   std::uint64_t count;
 };
 
-// Block b makes spread b, a thread for each partial sum. All threads take step 0, then all take step 1, and
-// so on: the last one writes, and those between halve the number of the sums.
-inline constexpr int kSpreadThreads = kMagnitudeSums;
-inline constexpr int kSpreadSteps = 7;
-static_assert(kSpreadThreads == 1 << (kSpreadSteps - 2));
-struct SpreadShared {
-  BlockSpread of[kSpreadThreads];
+// Block b computes statistics number b, a thread for each partial sum. All threads run step 0, then all run
+// step 1, and so on: the last one writes, and those between halve the number of the sums.
+inline constexpr int kStatisticsThreads = kMagnitudeSums;
+inline constexpr int kStatisticsSteps = 7;
+static_assert(kStatisticsThreads == 1 << (kStatisticsSteps - 2));
+struct StatisticsShared {
+  BlockStatistics of[kStatisticsThreads];
 };
 
-ROUNDELAY_DEVICE BlockSpread spread_of_thread(int thread, const SpreadWork& work, std::uint64_t block) {
+ROUNDELAY_DEVICE BlockStatistics statistics_of_thread(int thread, const StatisticsWork& work,
+                                                      std::uint64_t block) {
   const std::uint64_t begin = block * kMagnitudeBlock;
   const std::uint64_t left = work.count - begin;
   const std::uint64_t end = begin + (left < kMagnitudeBlock ? left : kMagnitudeBlock);
-  BlockSpread spread{};
-  for (std::uint64_t i = begin + static_cast<unsigned>(thread); i < end; i += kSpreadThreads) {
+  BlockStatistics statistics{};
+  for (std::uint64_t i = begin + static_cast<unsigned>(thread); i < end; i += kStatisticsThreads) {
     const Magnitude magnitude = magnitude_of(work.values[i]);
     const bool finite = magnitude < kInfinite;
-    spread.sum += finite ? static_cast<double>(number_of(magnitude)) : 0.0;
-    spread.most = finite && magnitude > spread.most ? magnitude : spread.most;
-    spread.infinite += finite ? 0 : 1;
+    statistics.sum += finite ? static_cast<double>(number_of(magnitude)) : 0.0;
+    statistics.most = finite && magnitude > statistics.most ? magnitude : statistics.most;
+    statistics.infinite += finite ? 0 : 1;
   }
-  return spread;
+  return statistics;
 }
 
-ROUNDELAY_DEVICE void add_spread(BlockSpread& to, const BlockSpread& from) {
+ROUNDELAY_DEVICE void add_statistics(BlockStatistics& to, const BlockStatistics& from) {
   to.sum += from.sum;
   to.most = from.most > to.most ? from.most : to.most;
   to.infinite += from.infinite;
 }
 
-ROUNDELAY_DEVICE void spread_step(int step, int thread, const SpreadWork& work, SpreadShared& shared,
-                                  std::uint64_t block) {
+ROUNDELAY_DEVICE void statistics_step(int step, int thread, const StatisticsWork& work,
+                                      StatisticsShared& shared, std::uint64_t block) {
   if (step == 0) {
-    shared.of[thread] = spread_of_thread(thread, work, block);
-  } else if (step < kSpreadSteps - 1) {
-    const int half = kSpreadThreads >> step;
-    if (thread < half) add_spread(shared.of[thread], shared.of[thread + half]);
+    shared.of[thread] = statistics_of_thread(thread, work, block);
+  } else if (step < kStatisticsSteps - 1) {
+    const int half = kStatisticsThreads >> step;
+    if (thread < half) add_statistics(shared.of[thread], shared.of[thread + half]);
   } else if (thread == 0) {
-    work.spreads[block] = shared.of[0];
+    work.statistics[block] = shared.of[0];
   }
 }
 
@@ -87,15 +88,17 @@ template <typename Search>
 struct BeginWork {
   SearchState<Search>* state;
   TopKRule rule;
-  std::uint64_t count, k;       // k values of so many
-  const BlockSpread* spreads;   // of all values
-  std::uint64_t spreads_count;  // 0: the search needs none
+  std::uint64_t count, k;             // k values of so many
+  const BlockStatistics* statistics;  // of all values
+  std::uint64_t statistics_count;     // 0: the search needs none
 };
 
-ROUNDELAY_DEVICE Bisection search_of(const BeginWork<Bisection>& work, const Spread& spread) {
-  return {spread, work.k, work.rule.samplings};
+ROUNDELAY_DEVICE Bisection search_of(const BeginWork<Bisection>& work,
+                                     const MagnitudeStatistics& statistics) {
+  return {statistics, work.k, work.rule.samplings};
 }
-ROUNDELAY_DEVICE RadixSearch search_of(const BeginWork<RadixSearch>& work, const Spread& /*spread*/) {
+ROUNDELAY_DEVICE RadixSearch search_of(const BeginWork<RadixSearch>& work,
+                                       const MagnitudeStatistics& /*statistics*/) {
   return RadixSearch(work.k);
 }
 ROUNDELAY_DEVICE Cut cut_of(const Bisection& search, const TopKRule& rule) { return search.cut(rule.seed); }
@@ -108,10 +111,10 @@ constexpr int rounds_of(const TopKRule& rule) {
   return 1 + (samplings + Bisection::kAtOnce - 1) / Bisection::kAtOnce;
 }
 
-// One block adds up the spreads in their order: all threads load, then one of them adds.
+// One block adds up the statistics in their order: all threads load, then one of them adds.
 inline constexpr int kBeginThreads = 1024;
 struct BeginShared {
-  BlockSpread of[kBeginThreads];
+  BlockStatistics of[kBeginThreads];
   double sum;
   double most;
   std::uint64_t infinite;
@@ -124,14 +127,14 @@ class BeginSteps {
       : work_(work), shared_(shared), thread_(static_cast<unsigned>(thread)) {}
 
   [[nodiscard]] ROUNDELAY_DEVICE std::uint64_t steps() const {
-    return 2 * ((work_.spreads_count + kBeginThreads - 1) / kBeginThreads) + 1;
+    return 2 * ((work_.statistics_count + kBeginThreads - 1) / kBeginThreads) + 1;
   }
-  ROUNDELAY_DEVICE void take(std::uint64_t step) {
+  ROUNDELAY_DEVICE void run(std::uint64_t step) {
     const std::uint64_t first = step / 2 * kBeginThreads;
     if (step + 1 == steps()) {
       if (thread_ == 0) begin();
     } else if (step % 2 == 0) {
-      if (first + thread_ < work_.spreads_count) shared_.of[thread_] = work_.spreads[first + thread_];
+      if (first + thread_ < work_.statistics_count) shared_.of[thread_] = work_.statistics[first + thread_];
     } else if (thread_ == 0) {
       add_up(first);
     }
@@ -143,10 +146,10 @@ class BeginSteps {
       shared_.sum = shared_.most = 0;
       shared_.infinite = 0;
     }
-    const std::uint64_t left = work_.spreads_count - first;
+    const std::uint64_t left = work_.statistics_count - first;
     const int count = static_cast<int>(left < kBeginThreads ? left : kBeginThreads);
     for (int i = 0; i < count; ++i) {
-      const BlockSpread& one = shared_.of[i];
+      const BlockStatistics& one = shared_.of[i];
       const auto most = static_cast<double>(number_of(one.most));
       shared_.sum += one.sum;
       shared_.most = most > shared_.most ? most : shared_.most;
@@ -155,13 +158,14 @@ class BeginSteps {
   }
 
   ROUNDELAY_DEVICE void begin() {
-    Spread spread{};
-    if (work_.spreads_count > 0) {
+    MagnitudeStatistics statistics{};
+    if (work_.statistics_count > 0) {
       const std::uint64_t finite = work_.count - shared_.infinite;
-      spread = {finite > 0 ? shared_.sum / static_cast<double>(finite) : 0.0, shared_.most, shared_.infinite};
+      statistics = {finite > 0 ? shared_.sum / static_cast<double>(finite) : 0.0, shared_.most,
+                    shared_.infinite};
     }
-    SearchState<Search> state{search_of(work_, spread), {}, {}, {}, work_.k == work_.count};
-    if (spread.infinite > work_.k) {
+    SearchState<Search> state{search_of(work_, statistics), {}, {}, {}, work_.k == work_.count};
+    if (statistics.infinite > work_.k) {
       state.cut = {kInfinite + 1, kInfinite, 0, work_.k};
       state.over = true;
     } else if (!state.over && state.search.done()) {
@@ -252,7 +256,7 @@ template <typename Search>
 ROUNDELAY_DEVICE void next_round(const NextWork<Search>& work) {
   SearchState<Search>& state = *work.state;
   if (state.over) return;
-  state.search.take(state.counts);
+  state.search.narrow(state.counts);
   state.counts = {};
   state.over = state.search.done();
   if (state.over) {

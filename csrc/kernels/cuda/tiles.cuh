@@ -53,11 +53,11 @@ class TileSteps {
   ROUNDELAY_DEVICE TileSteps(const TileWork& work, TileShared& shared, std::uint64_t tile, int thread)
       : work_(work), shared_(shared), first_(tile * kTile), tile_(tile), thread_(thread) {}
 
-  // All threads take step 0, then all take step 1, and so on. The last one is tally() or write().
-  ROUNDELAY_DEVICE void take(int step) {
+  // All threads run step 0, then all run step 1, and so on. The last one is tally() or write().
+  ROUNDELAY_DEVICE void run(int step) {
     if (step == 0) load();
     if (step == 1) count();
-    if (step >= 2) shared_.counts.take(step - 2, thread_);
+    if (step >= 2) shared_.counts.run(step - 2, thread_);
   }
   ROUNDELAY_DEVICE void tally() {
     const std::uint32_t total = shared_.counts.total();
@@ -131,14 +131,14 @@ class RanksSteps {
   ROUNDELAY_DEVICE RanksSteps(const RanksWork& work, Shared& shared, int thread)
       : work_(work), shared_(shared), thread_(thread) {}
 
-  // All threads take step 0, then all take step 1, and so on.
-  ROUNDELAY_DEVICE void take(int step) {
+  // All threads run step 0, then all run step 1, and so on.
+  ROUNDELAY_DEVICE void run(int step) {
     if (step == 0) {
       Ranks sum{};
       for_each([&](Ranks& one) { sum = sum + one; });
       shared_.set(thread_, sum);
     } else if (step < kSteps - 1) {
-      shared_.take(step - 1, thread_);
+      shared_.run(step - 1, thread_);
     } else {
       Ranks before = shared_.before(thread_);
       for_each([&](Ranks& one) {

@@ -9,10 +9,11 @@
 namespace roundelay::kernels::cuda {
 namespace {
 
-__global__ void __launch_bounds__(kSpreadThreads) spread_kernel(const __grid_constant__ SpreadWork work) {
-  __shared__ SpreadShared shared;
-  for (int step = 0; step < kSpreadSteps; ++step) {
-    spread_step(step, static_cast<int>(threadIdx.x), work, shared, blockIdx.x);
+__global__ void __launch_bounds__(kStatisticsThreads)
+    statistics_kernel(const __grid_constant__ StatisticsWork work) {
+  __shared__ StatisticsShared shared;
+  for (int step = 0; step < kStatisticsSteps; ++step) {
+    statistics_step(step, static_cast<int>(threadIdx.x), work, shared, blockIdx.x);
     __syncthreads();
   }
 }
@@ -23,7 +24,7 @@ __global__ void __launch_bounds__(kBeginThreads)
   __shared__ BeginShared shared;
   BeginSteps<Search> steps(work, shared, static_cast<int>(threadIdx.x));
   for (std::uint64_t step = 0; step < steps.steps(); ++step) {
-    steps.take(step);
+    steps.run(step);
     __syncthreads();
   }
 }
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(kTileThreads) tile_kernel(const __grid_constan
   __shared__ TileShared shared;
   TileSteps steps(work, shared, blockIdx.x, static_cast<int>(threadIdx.x));
   for (int step = 0; step < TileSteps::kSteps - 1; ++step) {
-    steps.take(step);
+    steps.run(step);
     __syncthreads();
   }
   if constexpr (kWrites) {
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(kRanksThreads) ranks_kernel(const __grid_const
   __shared__ RanksSteps::Shared shared;
   RanksSteps steps(work, shared, static_cast<int>(threadIdx.x));
   for (int step = 0; step < RanksSteps::kSteps; ++step) {
-    steps.take(step);
+    steps.run(step);
     __syncthreads();
   }
 }
@@ -74,12 +75,12 @@ constexpr std::uint64_t blocks_of(std::uint64_t values, std::uint64_t of_block) 
 // The places of the parts of the scratch memory, and its size, in bytes.
 struct Scratch {
   explicit constexpr Scratch(std::uint64_t count)
-      : ranks_at(kStateBytes + blocks_of(count, kMagnitudeBlock) * sizeof(BlockSpread)),
+      : ranks_at(kStateBytes + blocks_of(count, kMagnitudeBlock) * sizeof(BlockStatistics)),
         bytes(ranks_at + blocks_of(count, kTile) * sizeof(Ranks)) {}
 
   static constexpr std::uint64_t kStateBytes =
       std::max(sizeof(SearchState<Bisection>), sizeof(SearchState<RadixSearch>));
-  static_assert(kStateBytes % alignof(BlockSpread) == 0 && sizeof(BlockSpread) % alignof(Ranks) == 0);
+  static_assert(kStateBytes % alignof(BlockStatistics) == 0 && sizeof(BlockStatistics) % alignof(Ranks) == 0);
   std::uint64_t ranks_at, bytes;
 };
 
@@ -91,7 +92,7 @@ class Launches {
       : device_(device),
         values_(values),
         state_(reinterpret_cast<SearchState<Search>*>(scratch)),
-        spreads_(reinterpret_cast<BlockSpread*>(scratch + Scratch::kStateBytes)),
+        statistics_(reinterpret_cast<BlockStatistics*>(scratch + Scratch::kStateBytes)),
         ranks_(reinterpret_cast<Ranks*>(scratch + Scratch(values.size()).ranks_at)),
         stream_(stream) {}
 
@@ -104,11 +105,13 @@ class Launches {
   // Finds where to cut.
   Status search(const TopKRule& rule, std::uint64_t k) const {
     const std::uint64_t count = values_.size();
-    const std::uint64_t spreads = std::is_same_v<Search, Bisection> ? blocks_of(count, kMagnitudeBlock) : 0;
-    ROUNDELAY_RETURN_IF_ERROR(launch(device_, spread_kernel, spreads, kSpreadThreads,
-                                     SpreadWork{spreads_, values_.data(), count}, stream_));
+    const std::uint64_t statistics =
+        std::is_same_v<Search, Bisection> ? blocks_of(count, kMagnitudeBlock) : 0;
+    ROUNDELAY_RETURN_IF_ERROR(launch(device_, statistics_kernel, statistics, kStatisticsThreads,
+                                     StatisticsWork{statistics_, values_.data(), count}, stream_));
     ROUNDELAY_RETURN_IF_ERROR(launch(device_, begin_kernel<Search>, 1, kBeginThreads,
-                                     BeginWork<Search>{state_, rule, count, k, spreads_, spreads}, stream_));
+                                     BeginWork<Search>{state_, rule, count, k, statistics_, statistics},
+                                     stream_));
     for (int round = 0; round < rounds_of(rule); ++round) {
       ROUNDELAY_RETURN_IF_ERROR(launch(device_, count_kernel<Search>, blocks_of(count, kCountValues),
                                        kCountThreads, CountWork<Search>{state_, values_.data(), count},
@@ -129,7 +132,7 @@ class Launches {
   const int device_;
   const std::span<const float> values_;
   SearchState<Search>* const state_;
-  BlockSpread* const spreads_;
+  BlockStatistics* const statistics_;
   Ranks* const ranks_;
   const GpuStream stream_;
 };

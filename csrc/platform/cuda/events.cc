@@ -19,7 +19,7 @@ class Pool {
     return pool;
   }
 
-  Result<cudaEvent_t> take(int device) {
+  Result<cudaEvent_t> acquire(int device) {
     {
       MutexLock lock(mutex_);
       std::vector<cudaEvent_t>& idle = idle_[device];
@@ -35,7 +35,7 @@ class Pool {
   }
 
   // Streams that already wait for the event still wait for its old position when it is recorded again.
-  void give_back(int device, cudaEvent_t event) {
+  void release(int device, cudaEvent_t event) {
     MutexLock lock(mutex_);
     idle_[device].push_back(event);
   }
@@ -51,7 +51,7 @@ class Lent {
  public:
   static constexpr unsigned kFlags = flags;
   Lent(int device, cudaEvent_t event) : device_(device), event_(event) {}
-  ~Lent() { Pool<flags>::get().give_back(device_, event_); }
+  ~Lent() { Pool<flags>::get().release(device_, event_); }
   Lent(const Lent&) = delete;
   Lent& operator=(const Lent&) = delete;
 
@@ -103,7 +103,7 @@ class CudaTimestamp final : public GpuTimestamp, public Lent<cudaEventDefault> {
 
 template <typename Event>
 Result<std::shared_ptr<const Event>> mark_as(int device, GpuStream stream) {
-  Result<cudaEvent_t> taken = Pool<Event::kFlags>::get().take(device);
+  Result<cudaEvent_t> taken = Pool<Event::kFlags>::get().acquire(device);
   if (!taken.ok()) return taken.status();
   auto event = std::make_shared<const Event>(device, *taken);
   ROUNDELAY_RETURN_IF_ERROR(check(cudaEventRecord(event->event(), native(stream)), "cudaEventRecord"));

@@ -1,4 +1,4 @@
-// Asks CUDA's driver where memory lies, and hears of memory that begins or ends.
+// Asks CUDA's driver where memory lies, and is told of memory that is allocated or freed.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace roundelay::platform::cuda {
 // current device. Errors: those of PointerDriver::ask().
 [[nodiscard]] Result<Allocation> ask_driver(const void* address);
 
-// Tells the listener of all memory that begins or ends. False: nobody hears of it, as
+// Tells the listener of all memory that is allocated or freed. False: changes go unreported, because
 // libroundelay_pointer_cache.so is not loaded, or has switched itself off.
 [[nodiscard]] bool hear_of_memory(std::shared_ptr<MemoryListener> listener);
 

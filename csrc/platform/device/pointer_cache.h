@@ -2,12 +2,12 @@
 //
 // Rules, which keep an answer from being older than the memory:
 // - The first question about an allocation goes to the driver. Its answer, with the whole range, is kept.
-// - A change (memory begins, ends, is mapped, unmapped, registered ...) removes all that it touches, before
-//   the driver's function is called.
+// - A change (memory is allocated, freed, mapped, unmapped, registered ...) removes all that it touches,
+//   before the driver's function is called.
 // - An answer is kept only if no change is under way, and none has begun or ended since the driver was
 //   asked: it may have answered for memory that is gone by now.
-// - Of host memory only registered ranges are kept: other memory may become a device's without a call that
-//   anybody could hear of.
+// - Of host memory only registered ranges are kept: other memory may become a device's without a call that a
+//   listener sees.
 // So it needs a listener's calls for every change. A user that may miss some calls forget_all() before it
 // asks.
 #pragma once
@@ -38,7 +38,7 @@ class PointerCache final : public MemoryListener {
   void begin_change(std::uintptr_t base, std::size_t bytes) override EXCLUDES(mutex_);
   void end_change() override EXCLUDES(mutex_);
   void stop_keeping() override EXCLUDES(mutex_);
-  // Forgets all answers. Callers use it where changes may have gone unheard, as when a device was reset.
+  // Forgets all answers. Callers use it where changes may have gone unreported, as when a device was reset.
   void forget_all() EXCLUDES(mutex_);
 
   // Each miss is a question to the driver.

@@ -11,7 +11,7 @@
 namespace roundelay::platform::nccl {
 namespace {
 
-// The time for NCCL's own threads to end. All operations are settled before.
+// The time for NCCL's own threads to end. All operations have ended before.
 constexpr Duration kFinalizing = std::chrono::seconds(2);
 
 DataType type_of(DType dtype) {

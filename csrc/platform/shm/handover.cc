@@ -69,14 +69,14 @@ Result<std::vector<ShmSocket::Client>> ShmSocket::gather(std::uint64_t key, cons
   const std::size_t others = ranks.size() - 1;
   std::vector<Client> clients;
   std::vector<bool> here(ranks.size());
-  const auto take = [&](Client client) {
+  const auto admit = [&](Client client) {
     if (client.member == 0 || client.member > others || here[client.member]) return;
     here[client.member] = true;
     clients.push_back(std::move(client));
   };
   const auto of_this_group = [&](const Client& client) { return client.key == key; };
   const auto first = std::stable_partition(early_.begin(), early_.end(), std::not_fn(of_this_group));
-  std::for_each(first, early_.end(), [&](Client& client) { take(std::move(client)); });
+  std::for_each(first, early_.end(), [&](Client& client) { admit(std::move(client)); });
   early_.erase(first, early_.end());
   while (clients.size() < others) {
     auto socket = listener_.accept(deadline);
@@ -90,7 +90,7 @@ Result<std::vector<ShmSocket::Client>> ShmSocket::gather(std::uint64_t key, cons
     if (!request.ok()) continue;
     Client client{std::move(**socket), request->key, request->member};
     if (of_this_group(client)) {
-      take(std::move(client));
+      admit(std::move(client));
     } else {
       early_.push_back(std::move(client));
     }

@@ -20,8 +20,8 @@ struct Packet {
   Fd fd;
 };
 
-// A connection to a process of the same user. Who calls refuses another user with an error; who is called
-// drops it.
+// A connection to a process of the same user. The caller refuses another user with an error; the listener
+// drops such a connection.
 class UnixSocket {
  public:
   static constexpr std::size_t kLongestPacket = 4096;

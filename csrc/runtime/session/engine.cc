@@ -128,10 +128,9 @@ bool Engine::drive_lane(execute::Lane& lane, complete::Handle handle, Deadline d
   if (!lane.has_work() && !lane.goes_by_schedule()) return false;
   execute::DriverHold hold(lane.token());
   if (!hold) return false;
-  // This may take long. Meanwhile the background reports what was submitted, and sees the flush.
+  // This may take long. Meanwhile the background reports what was submitted, and has the linger ended.
   if (lane.take_unreported()) wake();
-  // Where several threads take turns, one of this rank or of a peer may need this core.
-  Backoff backoff(crowded_ || lane.table().gathers());
+  Backoff backoff(crowded_);
   while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {
     if (lanes_.step(lane)) {
       backoff.reset();

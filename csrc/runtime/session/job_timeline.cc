@@ -8,7 +8,7 @@ namespace roundelay::runtime {
 namespace {
 
 constexpr Duration kSendingPeriod = std::chrono::milliseconds(500);
-constexpr Duration kLastChunksPatience = std::chrono::seconds(5);
+constexpr Duration kLastChunksTimeout = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -93,7 +93,7 @@ void JobTimeline::on_chunk(const wire::TimelineChunk& chunk) {
 }
 
 void JobTimeline::wait_for_last_chunks() {
-  const Deadline deadline = Deadline::after(kLastChunksPatience);
+  const Deadline deadline = Deadline::after(kLastChunksTimeout);
   MutexLock lock(mutex_);
   while (file_->is_open() && static_cast<int>(ended_.size()) < size_ && !deadline.passed() && !aborted_) {
     changed_.wait_until(mutex_, deadline);

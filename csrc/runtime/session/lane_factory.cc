@@ -14,7 +14,7 @@ std::size_t fusion_threshold(const Config& config, int ranks) {
   return static_cast<std::size_t>(config.fusion_threshold);
 }
 
-std::shared_ptr<execute::Lane> LaneFactory::make(LaneId id, execute::TrackFabrics fabrics,
+std::shared_ptr<execute::Lane> LaneFactory::make(LaneId id, execute::LaneFabrics fabrics,
                                                  DeviceMediumPtr medium, bool threads) {
   const Config& config = parts_.config;
   execute::LaneOptions options{config.progress_timeout, fusion_threshold(config, parts_.rank_info.size)};
@@ -22,7 +22,7 @@ std::shared_ptr<execute::Lane> LaneFactory::make(LaneId id, execute::TrackFabric
   if (parts_.gpu.runtime != nullptr) {
     const gpu::GpuFabricOptions gpu{.wish = gpu::gpu_fabric_wish(config.gpu_fabric),
                                     .may_share = parts_.ranks_may_share_gpu,
-                                    .patience = config.start_timeout,
+                                    .timeout = config.start_timeout,
                                     .node = bootstrap::node_id(config.node_id),
                                     .medium = std::move(medium)};
     options.gpu = execute::LaneGpu{parts_.gpu, &sequencer_, gpu};

@@ -37,7 +37,7 @@ class LaneFactory {
   // Makes a lane of this session's configuration. `threads`: lanes have threads of their own. Without them a
   // lane cannot lock schedules, as the one thread sleeps in the channel, where announcements do not wake it.
   // `medium`: for tensors on GPUs; may be null.
-  std::shared_ptr<execute::Lane> make(LaneId id, execute::TrackFabrics fabrics, DeviceMediumPtr medium,
+  std::shared_ptr<execute::Lane> make(LaneId id, execute::LaneFabrics fabrics, DeviceMediumPtr medium,
                                       bool threads);
 
  private:

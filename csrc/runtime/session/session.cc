@@ -11,7 +11,7 @@
 namespace roundelay::runtime {
 namespace {
 
-constexpr Duration kClosePatience = std::chrono::seconds(2);
+constexpr Duration kCloseTimeout = std::chrono::seconds(2);
 
 negotiate::CoordinatorOptions coordinator_options(const Config& config, int ranks) {
   negotiate::CoordinatorOptions options;
@@ -72,10 +72,10 @@ Result<std::vector<int>> Session::ranks_of(ProcessSetId id) {
   return std::move(set->ranks);
 }
 
-Result<std::vector<int>> Session::levels(ProcessSetId id, DeviceType device) {
+Result<std::vector<int>> Session::level_sizes(ProcessSetId id, DeviceType device) {
   const Result<std::shared_ptr<execute::Lane>> lane = sets_.lane_for_use(id);
   if (!lane.ok()) return lane.status();
-  return (*lane)->levels(device);
+  return (*lane)->level_sizes(device);
 }
 
 void Session::end_wait() {
@@ -144,7 +144,7 @@ Status Session::stop_timeline() {
 void Session::fail(const std::string& why) {
   if (parts_.rank_info.size == 1) return;
   report_fault(why);
-  static_cast<void>(open_lanes_.wait_until_all_closed(Deadline::after(kClosePatience)));
+  static_cast<void>(open_lanes_.wait_until_all_closed(Deadline::after(kCloseTimeout)));
 }
 
 void Session::report_fault(const std::string& why) {
@@ -159,7 +159,7 @@ void Session::shutdown() {
   fail_all(Status::aborted("this rank has called shutdown()"));
   set_changes_.wait_until_over();
   engine_.stop();
-  parts_.channel->close(Deadline::after(kClosePatience));
+  parts_.channel->close(Deadline::after(kCloseTimeout));
   for (const auto& lane : sets_.lanes()) lane_threads_.fail_remaining_work(*lane);
   static_cast<void>(timeline_.close());
 }
@@ -193,15 +193,15 @@ void Session::ordered(LaneId, std::uint64_t sequence) {
   timeline_.events().record_order(sequence, steady_now());
 }
 
-void Session::execute(LaneId id, std::uint64_t sequence, negotiate::Execution execution) {
-  if (const auto lane = sets_.lane_of(id)) lane->enqueue(sequence, execution);
+void Session::execute(LaneId id, std::uint64_t sequence, negotiate::OrderedOperation ordered) {
+  if (const auto lane = sets_.lane_of(id)) lane->enqueue(sequence, ordered);
 }
 
-void Session::settle(LaneId id, negotiate::Settled settled) {
+void Session::fail_submission(LaneId id, negotiate::FailedSubmission failed) {
   const auto lane = sets_.lane_of(id);
   if (!lane) return;
-  lane->table().join_failed(settled.counters);
-  completer_.complete(lane->table(), settled.name, settled.status);
+  lane->table().join_failed(failed.counters);
+  completer_.complete(lane->table(), failed.name, failed.status);
 }
 
 void Session::locked(LaneId id, std::uint64_t sequence) {

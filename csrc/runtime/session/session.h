@@ -43,8 +43,8 @@ class Session final : public Context, private control::NegotiationSink {
   [[nodiscard]] std::string channel_name() const override { return parts_.channel_name; }
   [[nodiscard]] std::string fabric_name() const override { return std::string(world_->fabric().name()); }
 
-  Result<complete::Handle> submit(Submission submission) override {
-    return operations_.submit(std::move(submission));
+  Result<complete::Handle> submit(submit::Arguments arguments, Route route) override {
+    return operations_.submit(std::move(arguments), route);
   }
   Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes,
                                 int gpu) override {
@@ -64,12 +64,12 @@ class Session final : public Context, private control::NegotiationSink {
   }
   Status drop_process_set(ProcessSetId id) override { return set_changes_.remove(id); }
   Result<std::vector<int>> ranks_of(ProcessSetId id) override;
-  Result<std::vector<int>> levels(ProcessSetId id, DeviceType device) override;
+  Result<std::vector<int>> level_sizes(ProcessSetId id, DeviceType device) override;
   Result<bool> poll(complete::Handle handle) override { return operations_.poll(handle); }
   std::optional<Status> wait(complete::Handle handle, Deadline deadline) override {
     return operations_.wait(handle, deadline);
   }
-  void flush() override { operations_.flush(); }
+  void end_linger() override { operations_.end_linger(); }
   void begin_wait() override { handles_.begin_wait(); }
   void end_wait() override;
   [[nodiscard]] std::map<std::string, std::int64_t> stats() const override;
@@ -82,8 +82,8 @@ class Session final : public Context, private control::NegotiationSink {
  private:
   // NegotiationSink
   void ordered(LaneId id, std::uint64_t sequence) override;
-  void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) override;
-  void settle(LaneId lane, negotiate::Settled settled) override;
+  void execute(LaneId lane, std::uint64_t sequence, negotiate::OrderedOperation ordered) override;
+  void fail_submission(LaneId lane, negotiate::FailedSubmission failed) override;
   void locked(LaneId lane, std::uint64_t sequence) override;
   void unlock(LaneId lane, std::uint64_t from) override;
   void joined(LaneId lane, const wire::Joined& joined) override;

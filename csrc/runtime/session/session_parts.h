@@ -14,7 +14,7 @@
 #include "channel/channel.h"
 #include "control/inquiry.h"
 #include "control/neighbours.h"
-#include "execute/tracks.h"
+#include "execute/lane_executors.h"
 #include "gpu/module.h"
 #include "runtime/allreduce_ways.h"
 #include "runtime/backend.h"
@@ -22,8 +22,8 @@
 
 namespace roundelay::runtime {
 
-// Makes the fabrics of a process set's lane, one for each track. All members call it.
-using MakeFabrics = std::function<Result<execute::TrackFabrics>(const Group&)>;
+// Makes the fabrics of a process set's lane, one for each executor. All members call it.
+using MakeFabrics = std::function<Result<execute::LaneFabrics>(const Group&)>;
 // Makes a medium of the set's own for memory on GPUs. All members call it, after MakeFabrics. Null: none is
 // wanted.
 using DeviceMediumPtr = std::shared_ptr<collective::DeviceMedium>;
@@ -37,7 +37,7 @@ struct SessionParts {
   std::string bootstrap;  // the bootstrap's name
   std::string channel_name;
   std::unique_ptr<channel::Channel> channel;
-  execute::TrackFabrics fabrics;  // the world's fabrics on the CPU
+  execute::LaneFabrics fabrics;  // the world's fabrics on the CPU
   MakeFabrics make_fabrics;
   DeviceMediumPtr device_medium{};                        // the world's; may be null
   MakeDeviceMedium make_device_medium{};                  // empty: none is wanted

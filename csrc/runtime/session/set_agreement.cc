@@ -37,16 +37,16 @@ Status SetAgreement::agree(const ProcessSet& set, const Status& mine) {
 // Runs one operation in the world, in place in `words`. It is a fault if this rank cannot take part, because
 // the others would be left with half a process set.
 Status SetAgreement::exchange(wire::Request request, std::vector<std::int64_t>& words, Deadline deadline) {
-  Submission submission;
+  submit::Arguments arguments;
   auto* memory = reinterpret_cast<std::byte*>(words.data());
   request.dtype = DType::kInt64;
   request.shape = {static_cast<std::int64_t>(words.size())};
   request.cacheable = false;
-  submission.request = std::move(request);
-  submission.parts = {{DType::kInt64, memory, memory, words.size()}};
+  arguments.request = std::move(request);
+  arguments.parts = {{DType::kInt64, memory, memory, words.size()}};
   const std::string prefix =
       "rank " + std::to_string(rank_) + " could not agree with the other ranks about a process set: ";
-  const Result<complete::Handle> handle = operations_.submit(std::move(submission));
+  const Result<complete::Handle> handle = operations_.submit(std::move(arguments), {});
   if (!handle.ok()) {
     if (handle.status().code() != StatusCode::kAborted) report_fault_(prefix + handle.status().message());
     return handle.status();

@@ -52,7 +52,7 @@ Status SetChanges::open_lane(ProcessSet& set) {
   if (self == set.ranks.end()) return {};
   const Group group{set.serial, set.ranks, static_cast<int>(self - set.ranks.begin())};
   Engine& engine = session_.engine;
-  std::optional<Result<execute::TrackFabrics>> fabrics;
+  std::optional<Result<execute::LaneFabrics>> fabrics;
   Result<DeviceMediumPtr> medium = DeviceMediumPtr();
   engine.run_where_fabrics_live([&] {
     fabrics.emplace(session_.parts.make_fabrics(group));

@@ -16,15 +16,14 @@ Status unknown(complete::Handle handle) {
 
 }  // namespace
 
-Result<complete::Handle> UserOperations::submit(Submission&& submission) {
-  Result<std::shared_ptr<execute::Lane>> lane = sets_.lane_for_use(submission.process_set);
+Result<complete::Handle> UserOperations::submit(submit::Arguments&& arguments, Route route) {
+  Result<std::shared_ptr<execute::Lane>> lane = sets_.lane_for_use(route.process_set);
   if (!lane.ok()) return lane.status();
-  const bool blocking = submission.blocking;
-  submit::Entry entry{std::move(submission)};
+  submit::Entry entry{std::move(arguments)};
   entry.times.submitted = steady_now();
   std::string wrong = execute::wrong_with(entry, (*lane)->group());
   if (wrong.empty() && entry.request.device == DeviceType::kGpu) wrong = refuse_gpu(entry.gpu);
-  if (wrong.empty()) return add(**lane, std::move(entry), blocking);
+  if (wrong.empty()) return add(**lane, std::move(entry), route.blocking);
   entry.request.error = wire::describe(entry.request) + ": " + wrong;
   const Status status = Status::invalid(entry.request.error);
   // The peers need the text only, and would refuse a message with these.
@@ -54,7 +53,7 @@ Result<complete::Handle> UserOperations::add(execute::Lane& lane, submit::Entry 
   std::optional<execute::ScheduleWatch> watch;
   if (blocking) watch.emplace(lane.schedule());
   Result<complete::Handle> handle = lane.table().add(std::move(entry), handles_);
-  if (watch && handle.ok() && lane.table().patience(*handle) == Duration{0}) watch->leave_to_wait();
+  if (watch && handle.ok()) watch->leave_to_wait();
   if (handle.ok() && lane.id() != LaneId{}) sets_.remember(*handle, lane.id());
   if (lane.table().take_unwatched()) lane.wake();
   if (lane.goes_by_schedule()) return handle;  // the table has announced it
@@ -113,38 +112,30 @@ std::optional<Status> UserOperations::wait(complete::Handle handle, Deadline dea
   if (!done) return unknown(handle);
   if (!*done && !wait_until_done(handle, deadline)) return std::nullopt;
   sets_.forget(handle);
-  return handles_.take(handle);
+  return handles_.take_status(handle);
 }
 
 bool UserOperations::wait_until_done(complete::Handle handle, Deadline deadline) {
   const LaneId id = sets_.lane_of_handle(handle);
   const auto lane = sets_.lane_of(id);
-  std::optional<complete::Waiters::Scope> waiter;
-  if (lane) waiter.emplace(lane->table().waiters());
-  // The thread that submits the last tensor of the operation runs the lane, and so completes this handle.
-  const Duration patience = lane ? lane->table().patience(handle) : Duration{0};
-  if (patience > Duration{0} &&
-      handles_.sleep_until_done(handle, deadline.sooner(Deadline::after(patience)))) {
-    return true;
-  }
   if (!lane || !lane->table().scheduled()) {
-    inbox_.request_flush(id);
+    inbox_.request_end_of_linger(id);
   } else if (lane->table().waited_for(handle)) {
     lane->note_unreported();
   }
   return engine_.wait(handle, id, deadline);
 }
 
-bool UserOperations::anything_to_flush() const {
+bool UserOperations::anything_lingers() const {
   const auto lanes = sets_.lanes();
   return std::any_of(lanes.begin(), lanes.end(), [](const auto& lane) {
     return !lane->goes_by_schedule() && lane->table().in_flight() > 0;
   });
 }
 
-void UserOperations::flush() {
-  if (!anything_to_flush()) return;
-  inbox_.request_flush();
+void UserOperations::end_linger() {
+  if (!anything_lingers()) return;
+  inbox_.request_end_of_linger();
   engine_.wake();
 }
 

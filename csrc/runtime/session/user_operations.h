@@ -26,7 +26,7 @@ class UserOperations {
                  control::ControlInbox& inbox, GpuRuntime* gpu_runtime)
       : sets_(sets), handles_(handles), engine_(engine), inbox_(inbox), gpu_runtime_(gpu_runtime) {}
 
-  Result<complete::Handle> submit(Submission&& submission);
+  Result<complete::Handle> submit(submit::Arguments&& arguments, Route route);
   void submit_error(ProcessSetId process_set, wire::Request request);
   Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes, int gpu);
 
@@ -37,14 +37,14 @@ class UserOperations {
 
   Result<bool> poll(complete::Handle handle) const;
   std::optional<Status> wait(complete::Handle handle, Deadline deadline);
-  void flush();
+  void end_linger();
 
  private:
   std::string refuse_gpu(int index);
   Result<complete::Handle> add(execute::Lane& lane, submit::Entry entry, bool blocking);
   void add_error(execute::Lane& lane, wire::Request request);
   bool wait_until_done(complete::Handle handle, Deadline deadline);
-  [[nodiscard]] bool anything_to_flush() const;
+  [[nodiscard]] bool anything_lingers() const;
 
   ProcessSets& sets_;
   complete::HandleTable& handles_;

@@ -17,8 +17,8 @@ struct NodeInfo {
       shm_socket;  // the address at which the rank hands out shared memory; empty if it hands out none
 };
 
-// Calls the shm sockets of the other ranks on this node, as all ranks do, and tells all what came of it.
-// Returns the nodes whose ranks cannot share memory, with the reasons; the same on all ranks.
+// Connects to the shm sockets of the other ranks on this node, as all ranks do, and tells all ranks the
+// outcome. Returns the nodes whose ranks cannot share memory, with the reasons; the same on all ranks.
 // `no_shm_socket`: why this rank has none; empty: it has one. Errors: those of the bootstrap; kUnavailable,
 // on all ranks, with the uid, if another user answers in a rank's place: no rank takes another fabric then,
 // because there the other user would be admitted.

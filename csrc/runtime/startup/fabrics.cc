@@ -38,10 +38,10 @@ std::string text_of(const Group& group, const std::string& stages, bool for_sear
          (for_search ? "of a search may go over " : "go over ") + stages;
 }
 
-// Returns the tracks of a lane with this one fabric.
-Result<execute::TrackFabrics> on_one_track(Result<std::unique_ptr<collective::Fabric>> fabric) {
+// Returns the fabrics of a lane with this one.
+Result<execute::LaneFabrics> one_fabric(Result<std::unique_ptr<collective::Fabric>> fabric) {
   if (!fabric.ok()) return fabric.status();
-  return execute::one_track(std::move(fabric).value());
+  return execute::one_fabric(std::move(fabric).value());
 }
 
 }  // namespace
@@ -100,8 +100,8 @@ Result<Fabrics::FabricPtr> Fabrics::between(const Group& group) {
   return backend_->fabric(group, config_, algorithms_.select_for(group));
 }
 
-Result<execute::TrackFabrics> Fabrics::make(const Group& group) {
-  if (group.size() == 1) return execute::one_track(std::make_unique<collective::SingleFabric>(group));
+Result<execute::LaneFabrics> Fabrics::make(const Group& group) {
+  if (group.size() == 1) return execute::one_fabric(std::make_unique<collective::SingleFabric>(group));
   const bool whole_job = group.ranks.size() == node_infos_.size();
   const auto plans = plan_levels(group, topology_, wishes_for(config_, algorithms_, whole_job));
   if (!plans.ok()) return plans.status();
@@ -112,16 +112,16 @@ Result<execute::TrackFabrics> Fabrics::make(const Group& group) {
   }
   const bool gains = std::ranges::any_of(*plans, [](const LevelPlan& one) { return one.factors.size() > 1; });
   const bool levels = gains && (!shuns_memory() || !config_.factors.each.empty());
-  return levels ? make_tracks(group, *plans) : make_flat(group);
+  return levels ? make_over_levels(group, *plans) : make_flat(group);
 }
 
-Result<execute::TrackFabrics> Fabrics::make_flat(const Group& group) {
+Result<execute::LaneFabrics> Fabrics::make_flat(const Group& group) {
   if (!shuns_memory() && on_one_node(group)) {
     std::string why_not = why_not_shm(group);
     if (why_not.empty()) {
       Result<FabricPtr> fabric = make_shm(group, 0);
       if (fabric.ok() || fabric.status().code() != StatusCode::kUnavailable)
-        return on_one_track(std::move(fabric));
+        return one_fabric(std::move(fabric));
       why_not = fabric.status().message();
     }
     ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why_not, group.index == 0));
@@ -131,20 +131,21 @@ Result<execute::TrackFabrics> Fabrics::make_flat(const Group& group) {
       log(LogLevel::kInfo,
           text_of(group, std::to_string(group.size()) + " (" + backend_->fabric_name() + ")"));
   }
-  return on_one_track(between(group));
+  return one_fabric(between(group));
 }
 
-Result<execute::TrackFabrics> Fabrics::make_tracks(const Group& group, const std::vector<LevelPlan>& plans) {
+Result<execute::LaneFabrics> Fabrics::make_over_levels(const Group& group,
+                                                       const std::vector<LevelPlan>& plans) {
   const std::string why_not = shuns_memory() ? "" : why_not_shm(group);
   if (!why_not.empty()) {
     ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why_not, group.index == 0));
-    return on_one_track(between(group));
+    return one_fabric(between(group));
   }
-  execute::TrackFabrics fabrics;
-  while (fabrics.size() < execute::kTracks) {
+  execute::LaneFabrics fabrics;
+  while (fabrics.size() < execute::kExecutors) {
     auto next = try_levels(group, plans);
     if (!next.ok()) return next.status();
-    if (next->flat && !fabrics.empty()) break;  // there is no memory for one more, and one track does
+    if (next->flat && !fabrics.empty()) break;  // there is no memory for one more, and one executor does
     if (next->flat) ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, next->why_flat, next->failed));
     fabrics.push_back(std::move(next->fabric));
     if (next->flat) return fabrics;
@@ -215,14 +216,14 @@ Status Fabrics::make_stages(const Group& group, const LevelPlan& plan, bool in_n
   return first;
 }
 
-Result<collective::PlanParts> Fabrics::make_plan(const Group& group, const LevelPlan& plan,
-                                                 const std::vector<collective::StageFabrics>& inside) {
+Result<collective::LevelsPlan> Fabrics::make_plan(const Group& group, const LevelPlan& plan,
+                                                  const std::vector<collective::StageFabrics>& inside) {
   std::vector<collective::StageFabrics> stages(plan.plan.stages.size());
   for (std::size_t stage = 0; stage < stages.size() && plan.in_node(stage); ++stage) {
     stages[stage] = inside[stage];
   }
   ROUNDELAY_RETURN_IF_ERROR(make_stages(group, plan, false, stages));
-  return collective::PlanParts{plan.plan, std::move(stages), {.shard_bytes = plan.shard_bytes}};
+  return collective::LevelsPlan{plan.plan, std::move(stages), {.shard_bytes = plan.shard_bytes}};
 }
 
 // Either all nodes use levels or none does: the members tell each other over the flat fabric, which needs no
@@ -235,7 +236,7 @@ Result<Fabrics::LevelsAttempt> Fabrics::try_levels(const Group& group, const std
   const auto failed = first_failure(**flat, inner.ok(), Deadline::after(config_.start_timeout));
   if (!failed.ok()) return failed.status();
   if (*failed == group.size()) {
-    std::vector<collective::PlanParts> made;
+    std::vector<collective::LevelsPlan> made;
     for (const LevelPlan& plan : plans) {
       auto parts = make_plan(group, plan, inside);
       if (!parts.ok()) return parts.status();

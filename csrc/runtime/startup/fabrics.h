@@ -20,7 +20,7 @@
 #include "collective/fabric.h"
 #include "collective/levels/levels_fabric.h"
 #include "control/neighbours.h"
-#include "execute/tracks.h"
+#include "execute/lane_executors.h"
 #include "platform/shm/handover.h"
 #include "runtime/backend.h"
 #include "runtime/startup/algorithm_choice.h"
@@ -56,10 +56,10 @@ class Fabrics {
                                                         std::size_t bytes, const platform::Prepare& prepare);
   // Sets the rule for the algorithms of fabrics between nodes. Call it before make().
   void choose_by(AlgorithmChoice choice) { algorithms_ = std::move(choice); }
-  // Makes the fabrics of a group's lane, as many and of the same kind on all members: one for each track
-  // (execute/tracks.h) if the group has levels, else one. All members call it. Errors: kUnavailable with
-  // cause and cure.
-  Result<execute::TrackFabrics> make(const Group& group);
+  // Makes the fabrics of a group's lane, as many and of the same kind on all members: one for each executor
+  // (execute/lane_executors.h) if the group has levels, else one. All members call it. Errors: kUnavailable
+  // with cause and cure.
+  Result<execute::LaneFabrics> make(const Group& group);
   [[nodiscard]] const AlgorithmChoice& algorithms() const { return algorithms_; }
 
  private:
@@ -82,8 +82,8 @@ class Fabrics {
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
   // Makes the backend's fabric, which connects nodes.
   Result<FabricPtr> between(const Group& group);
-  Result<execute::TrackFabrics> make_flat(const Group& group);
-  Result<execute::TrackFabrics> make_tracks(const Group& group, const std::vector<LevelPlan>& plans);
+  Result<execute::LaneFabrics> make_flat(const Group& group);
+  Result<execute::LaneFabrics> make_over_levels(const Group& group, const std::vector<LevelPlan>& plans);
   // Makes shared memory's fabric for a group on one node. `stage`: the index of the plan's stage that it is
   // for; 0 without a plan.
   Result<FabricPtr> make_shm(const Group& group, std::uint64_t stage);
@@ -91,8 +91,8 @@ class Fabrics {
   Status make_stages(const Group& group, const LevelPlan& plan, bool in_node,
                      std::vector<collective::StageFabrics>& stages);
   // Makes a plan whose stages inside the nodes are made.
-  Result<collective::PlanParts> make_plan(const Group& group, const LevelPlan& plan,
-                                          const std::vector<collective::StageFabrics>& inside);
+  Result<collective::LevelsPlan> make_plan(const Group& group, const LevelPlan& plan,
+                                           const std::vector<collective::StageFabrics>& inside);
   Result<LevelsAttempt> try_levels(const Group& group, const std::vector<LevelPlan>& plans);
   // Called when a group uses the backend's fabric because of `why`. Logs that if `warns`. Errors:
   // kUnavailable if ROUNDELAY_FABRIC allows nothing but shared memory.

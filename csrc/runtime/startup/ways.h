@@ -1,4 +1,5 @@
-// Which plans over levels a group gets, and which ways of an allreduce that leaves to a search. Pure.
+// Chooses the plans over levels that a group gets, and lists the ways of an allreduce that a search may try.
+// Pure.
 #pragma once
 
 #include "base/config.h"

@@ -111,7 +111,7 @@ def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, proces
             handles.append(operations.broadcast_async_(tensor, root_rank, name, process_set))
         except (ValueError, RuntimeError) as error:
             errors.append(error)
-    _core.flush()
+    _core.end_linger()
     for handle in handles:
         try:
             operations.synchronize(handle)

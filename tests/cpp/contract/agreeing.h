@@ -23,13 +23,11 @@ class Agreement final : private submit::Results {
   Agreement& operator=(const Agreement&) = delete;
 
   Status start(runtime::Session& session, std::string values, bool blocking = false) {
-    runtime::Submission submission;
-    submission.request = request_;
-    submission.values = std::move(values);
-    submission.results = this;
-    submission.process_set = process_set_;
-    submission.blocking = blocking;
-    const auto handle = session.submit(std::move(submission));
+    submit::Arguments arguments;
+    arguments.request = request_;
+    arguments.values = std::move(values);
+    arguments.results = this;
+    const auto handle = session.submit(std::move(arguments), {process_set_, blocking});
     if (handle.ok()) handle_ = *handle;
     return handle.status();
   }

@@ -15,7 +15,7 @@ namespace {
 
 using collective::C10dFabricOptions;
 using collective::make_c10d_fabric;
-using collective::Pending;
+using collective::PendingCall;
 using platform::GroupWork;
 using platform::ProcessGroup;
 
@@ -166,7 +166,8 @@ TEST_CASE("c10d carries out every algorithm", "[fabric]") {
 }
 
 // Only member 0 of three starts a broadcast from member 2.
-std::unique_ptr<Pending> start_broadcast(Fabric& fabric, std::vector<std::byte>& data, Deadline deadline) {
+std::unique_ptr<PendingCall> start_broadcast(Fabric& fabric, std::vector<std::byte>& data,
+                                             Deadline deadline) {
   BroadcastCall call = broadcast_over(data.data(), data.size(), 2);
   call.deadline = deadline;
   auto started = fabric.start(call);

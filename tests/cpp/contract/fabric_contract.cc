@@ -15,7 +15,7 @@
 namespace roundelay::contract {
 namespace {
 
-using collective::Pending;
+using collective::PendingCall;
 
 constexpr DType kAllDTypes[] = {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16,
                                 DType::kInt64,   DType::kInt32,   DType::kInt16,   DType::kInt8,
@@ -191,7 +191,7 @@ std::string two_at_once(Medium& medium, int size, Select select) {
     for (int round = 0; round < 10; ++round) {
       std::vector<std::vector<double>> values;
       std::vector<std::vector<std::byte>> memory;
-      std::vector<std::unique_ptr<Pending>> pending;
+      std::vector<std::unique_ptr<PendingCall>> pending;
       for (const std::size_t count : {std::size_t{100000}, std::size_t{10}, std::size_t{3000}}) {
         memory.push_back(
             encode(inputs(fabric.group().index, count, DType::kFloat32, ReduceOp::kSum), DType::kFloat32));

@@ -20,7 +20,7 @@ using collective::AllgatherCall;
 using collective::AlltoallCall;
 using collective::InprocHub;
 using collective::make_inproc_fabric;
-using collective::Pending;
+using collective::PendingCall;
 using collective::ReducescatterCall;
 
 Group group_of(int size, int index) {
@@ -49,7 +49,7 @@ class ThreadMedium final : public Medium {
 // Runs one member's allreduce of ones.
 struct Member {
   std::vector<float> data;
-  std::unique_ptr<Pending> pending;
+  std::unique_ptr<PendingCall> pending;
   bool over = false;
   Status error;
 };
@@ -194,7 +194,7 @@ TEST_CASE("dropping a call in progress poisons the fabric", "[fabric]") {
 TEST_CASE("a barrier waits for everyone", "[fabric]") {
   for (int size = 2; size <= 8; ++size) {
     const auto fabrics = fabrics_of(std::make_shared<InprocHub>(size), size);
-    std::vector<std::unique_ptr<Pending>> pending;
+    std::vector<std::unique_ptr<PendingCall>> pending;
     for (int i = 0; i + 1 < size; ++i) {
       auto started = fabrics[static_cast<std::size_t>(i)]->start(patient<BarrierCall>());
       REQUIRE(started.ok());
@@ -256,7 +256,7 @@ TEST_CASE("whatever the operation, a silent member ends it, and has its own numb
       hub->silence(2);
       AbortToken abort;
       std::vector<std::vector<std::byte>> memories(4, memory);
-      std::vector<std::unique_ptr<Pending>> pending;
+      std::vector<std::unique_ptr<PendingCall>> pending;
       for (std::size_t i = 0; i < 4; ++i) {
         Call call = calls_over(memories[i], input, each)[operation];
         options_of(call).abort = &abort;
@@ -293,7 +293,7 @@ TEST_CASE("a lost connection ends every operation", "[fabric]") {
     const auto fabrics = fabrics_of(hub, 4);
     hub->fail(2);
     std::vector<std::vector<std::byte>> memories(4, memory);
-    std::vector<std::unique_ptr<Pending>> pending;
+    std::vector<std::unique_ptr<PendingCall>> pending;
     for (const std::size_t i : {0, 3}) {
       auto started = fabrics[i]->start(calls_over(memories[i], input, 8)[operation]);
       REQUIRE(started.ok());

@@ -10,7 +10,7 @@ namespace roundelay::contract {
 namespace {
 
 using collective::LevelsCut;
-using collective::Pending;
+using collective::PendingCall;
 constexpr std::size_t kShardBytes = LevelsCut{}.shard_bytes;
 
 // An average over nodes of different sizes is rounded once for each node.
@@ -46,7 +46,8 @@ TEST_CASE("levels are those of the plan, or one if no fabric has all peers of a 
   const auto sizes = [](const ClusterShape& shape) {
     const LevelsWorld world(shape);
     std::vector<int> found;
-    for (const Fabric* const level : world.fabrics.front()->levels()) found.push_back(level->group().size());
+    for (const Fabric* const level : world.fabrics.front()->level_fabrics())
+      found.push_back(level->group().size());
     return found;
   };
   CHECK(sizes(nodes_of(3, 2)) == std::vector<int>{2, 3});

@@ -18,7 +18,7 @@ struct PlansWorld {
   PlansWorld() {
     for (int index = 0; index < 8; ++index) {
       collective::LevelsParts parts = main.of(index, kCut);
-      collective::PlanParts own = other.of(index, kCut).main;
+      collective::LevelsPlan own = other.of(index, kCut).main;
       own.stages.front() = parts.main.stages.front();
       parts.others.push_back(std::move(own));
       fabrics.push_back(collective::make_levels_fabric(std::move(parts)));
@@ -72,7 +72,7 @@ TEST_CASE("plans: calls of different plans are under way at once", "[fabric]") {
   const PlansWorld world;
   CHECK(run_on_threads(world.fabrics, [&](Fabric& fabric) -> std::string {
           std::vector<std::vector<std::byte>> data(asked.size());
-          std::vector<std::unique_ptr<collective::Pending>> calls;
+          std::vector<std::unique_ptr<collective::PendingCall>> calls;
           for (std::size_t i = 0; i < asked.size(); ++i) {
             const auto own = static_cast<double>(i) + fabric.group().index;
             data[i] = encode(std::vector<double>(kCount, own), DType::kFloat32);

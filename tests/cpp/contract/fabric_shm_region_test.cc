@@ -13,7 +13,7 @@ namespace {
 
 using collective::AllgatherCall;
 using collective::CallOptions;
-using collective::Pending;
+using collective::PendingCall;
 using collective::ReducescatterCall;
 using Sizes = std::vector<std::size_t>;
 
@@ -115,7 +115,7 @@ class Script {
   }
 
   // Writes this member's input, and starts the call.
-  Result<std::unique_ptr<Pending>> start() {
+  Result<std::unique_ptr<PendingCall>> start() {
     const Planned& call = now();
     const bool gathers = call.operation == Operation::kAllgather;
     const std::size_t first = gathers ? call.before(self()) : 0;
@@ -169,7 +169,7 @@ class Script {
   const RegionPtr region_;
   const std::span<std::int32_t> elements_;
   AbortToken abort_;
-  std::unique_ptr<Pending> pending_;
+  std::unique_ptr<PendingCall> pending_;
   std::size_t number_ = 0;
   Status error_;
 };

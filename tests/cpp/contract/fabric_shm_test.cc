@@ -15,7 +15,7 @@ namespace roundelay::contract {
 namespace {
 
 using collective::Buffer;
-using collective::Pending;
+using collective::PendingCall;
 using collective::shm::Segment;
 
 class SharedMemoryMedium final : public Medium {
@@ -90,14 +90,14 @@ class Script {
     pending_ = std::move(*started);
   }
 
-  Result<std::unique_ptr<Pending>> start_allreduce(const Buffer& buffer) {
+  Result<std::unique_ptr<PendingCall>> start_allreduce(const Buffer& buffer) {
     auto call = patient<AllreduceCall>();
     call.buffer = buffer;
     call.absent = absent_;
     return fabric_.start(call);
   }
 
-  Result<std::unique_ptr<Pending>> start_broadcast(ByteSpan buffer) {
+  Result<std::unique_ptr<PendingCall>> start_broadcast(ByteSpan buffer) {
     auto call = patient<BroadcastCall>();
     call.buffer = buffer;
     call.root = root_;
@@ -124,7 +124,7 @@ class Script {
   std::span<float> values_;
   std::vector<int> absent_;
   int root_ = -1;  // -1: an allreduce
-  std::unique_ptr<Pending> pending_;
+  std::unique_ptr<PendingCall> pending_;
   int number_ = 0;
 };
 

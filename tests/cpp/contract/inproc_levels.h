@@ -126,9 +126,10 @@ class InprocLevels {
   std::map<std::pair<std::size_t, std::vector<int>>, Hub> hubs_;  // by stage and members
 };
 
-// The media of a lane with two tracks, each of which has two levels of its own. Ranks begin with 0.
-struct TwoTracks {
-  TwoTracks(int nodes, int members) : one(nodes, members, 0), other(nodes, members, 0) {}
+// The media of a lane with two executors, each of which has a fabric over two levels of its own. Ranks begin
+// with 0.
+struct TwoFabrics {
+  TwoFabrics(int nodes, int members) : one(nodes, members, 0), other(nodes, members, 0) {}
   [[nodiscard]] std::vector<std::unique_ptr<collective::Fabric>> of(int rank) const {
     std::vector<std::unique_ptr<collective::Fabric>> fabrics;
     for (const InprocLevels* levels : {&one, &other})

@@ -114,18 +114,18 @@ class WatchedFabric final : public Fabric {
   [[nodiscard]] const Group& group() const override { return inner_->group(); }
   [[nodiscard]] bool any_thread() const override { return inner_->any_thread(); }
   [[nodiscard]] bool poisoned() const override { return inner_->poisoned(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
-  Result<std::unique_ptr<collective::Pending>> start(const Call& call) override {
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
+  Result<std::unique_ptr<collective::PendingCall>> start(const Call& call) override {
     auto started = inner_->start(call);
     if (!started.ok()) return started.status();
-    return std::unique_ptr<collective::Pending>(
+    return std::unique_ptr<collective::PendingCall>(
         std::make_unique<Counted>(std::move(started).value(), running_));
   }
 
  private:
-  class Counted final : public collective::Pending {
+  class Counted final : public collective::PendingCall {
    public:
-    Counted(std::unique_ptr<collective::Pending> inner, int& running)
+    Counted(std::unique_ptr<collective::PendingCall> inner, int& running)
         : inner_(std::move(inner)), running_(running) {
       ++running_;
     }
@@ -135,7 +135,7 @@ class WatchedFabric final : public Fabric {
     Result<bool> test() override { return inner_->test(); }
 
    private:
-    const std::unique_ptr<collective::Pending> inner_;
+    const std::unique_ptr<collective::PendingCall> inner_;
     int& running_;
   };
 
@@ -164,7 +164,7 @@ struct WatchedWorld {
 // One member's allreduce of its index.
 struct LevelsMember {
   std::vector<float> data;
-  std::unique_ptr<collective::Pending> pending{};
+  std::unique_ptr<collective::PendingCall> pending{};
   bool over = false;
   Status error;
 };

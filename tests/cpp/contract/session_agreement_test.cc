@@ -184,7 +184,7 @@ std::string locked_step(Session& session, int rank, int size, int step, bool too
   Status status = take_off(session, "w", flight);
   if (status.ok()) status = early.start(session, values);
   if (!status.ok()) return status.message();
-  session.flush();
+  session.end_linger();
   Agreed expected{std::string(201, '\0'), {}, {}};
   for (int other = 0; other < size; ++other)
     expected.values[static_cast<std::size_t>(step + other) % 200] = static_cast<char>(1 + step % 100);

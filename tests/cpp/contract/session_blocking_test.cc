@@ -38,24 +38,24 @@ class GatedFabric final : public collective::Fabric {
       : inner_(std::move(inner)), open_(open) {}
   [[nodiscard]] std::string_view name() const override { return inner_->name(); }
   [[nodiscard]] const Group& group() const override { return inner_->group(); }
-  Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override {
+  Result<std::unique_ptr<collective::PendingCall>> start(const collective::Call& call) override {
     auto pending = inner_->start(call);
     if (!pending.ok()) return pending.status();
-    return std::unique_ptr<collective::Pending>(std::make_unique<Gated>(std::move(*pending), open_));
+    return std::unique_ptr<collective::PendingCall>(std::make_unique<Gated>(std::move(*pending), open_));
   }
   [[nodiscard]] bool any_thread() const override { return inner_->any_thread(); }
   [[nodiscard]] bool poisoned() const override { return inner_->poisoned(); }
-  [[nodiscard]] std::span<collective::Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<collective::Fabric* const> level_fabrics() override { return flat(); }
 
  private:
-  class Gated final : public collective::Pending {
+  class Gated final : public collective::PendingCall {
    public:
-    Gated(std::unique_ptr<Pending> inner, const std::atomic<bool>& open)
+    Gated(std::unique_ptr<PendingCall> inner, const std::atomic<bool>& open)
         : inner_(std::move(inner)), open_(open) {}
     Result<bool> test() override { return open_ ? inner_->test() : Result<bool>(false); }
 
    private:
-    const std::unique_ptr<Pending> inner_;
+    const std::unique_ptr<PendingCall> inner_;
     const std::atomic<bool>& open_;
   };
   const std::unique_ptr<Fabric> inner_;
@@ -127,7 +127,7 @@ TEST_CASE("a call that blocks is negotiated while its thread runs an earlier ope
   world.run([&](Session& session, int) -> std::string {
     Flight first{std::vector<float>(8, 1.0F)};
     if (const Status s = take_off(session, "first", first); !s.ok()) return s.message();
-    session.flush();
+    session.end_linger();
     // Both ranks' lanes have the operation and keep it.
     while (world.orders_sent == orders_before) std::this_thread::yield();
     std::this_thread::sleep_for(milliseconds(20));

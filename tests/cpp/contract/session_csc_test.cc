@@ -59,9 +59,9 @@ TEST_CASE("buckets by csc lose nothing, and all ranks choose the same chunks", "
   const bool two_nodes = GENERATE(false, true);
   if (two_nodes && size != 4) return;
   const std::string norms = GENERATE("same", "previous");
-  const TwoTracks tracks(2, 2);
+  const TwoFabrics fabrics(2, 2);
   SessionWorld world(size, {}, [&](runtime::SessionParts& parts) {
-    if (two_nodes) parts.fabrics = tracks.of(parts.rank_info.rank);
+    if (two_nodes) parts.fabrics = fabrics.of(parts.rank_info.rank);
   });
   std::vector<std::array<Course, kBuckets>> courses(static_cast<std::size_t>(size));
   world.run([&](Session& session, int rank) -> std::string {
@@ -81,7 +81,7 @@ TEST_CASE("buckets by csc lose nothing, and all ranks choose the same chunks", "
         const Status status = buckets[b]->start("b" + std::to_string(b), ReduceOp::kSum, flush);
         if (!status.ok()) return status.message();
       }
-      session.flush();
+      session.end_linger();
       std::size_t chunks = 0;
       for (std::size_t b = 0; b < kBuckets; ++b) {
         if (const Status status = buckets[b]->finish(); !status.ok()) return status.message();

@@ -53,10 +53,10 @@ TEST_CASE("an operation on data without a tensor is refused, and peers are told"
       if (!status.ok()) return status.message();
       return session.wait(flight.handle, Deadline::never())->ok() ? "was not told" : "";
     }
-    runtime::Submission submission;
-    submission.request.name = "w";
-    submission.request.shape = {4};
-    const auto handle = session.submit(std::move(submission));
+    submit::Arguments arguments;
+    arguments.request.name = "w";
+    arguments.request.shape = {4};
+    const auto handle = session.submit(std::move(arguments), {});
     return handle.status().code() == StatusCode::kInvalidArgument ? "" : "was not refused";
   });
   world.shutdown();

@@ -69,9 +69,9 @@ TEST_CASE("a technique sums through the levels of its fabric, two batches at onc
   constexpr int kSteps = 10;
   const auto [nodes, members] = GENERATE(std::pair(2, 2), std::pair(3, 2), std::pair(2, 3));
   const int size = nodes * members;
-  const TwoTracks tracks(nodes, members);
+  const TwoFabrics fabrics(nodes, members);
   SessionWorld world(size, {},
-                     [&](runtime::SessionParts& parts) { parts.fabrics = tracks.of(parts.rank_info.rank); });
+                     [&](runtime::SessionParts& parts) { parts.fabrics = fabrics.of(parts.rank_info.rank); });
   world.run([&](Session& session, int rank) -> std::string {
     std::vector<std::unique_ptr<TechniqueBucket>> buckets;
     for (std::size_t b = 0; b < kBuckets; ++b) {
@@ -85,7 +85,7 @@ TEST_CASE("a technique sums through the levels of its fabric, two batches at onc
         const Status status = buckets[b]->start("b" + std::to_string(b));
         if (!status.ok()) return status.message();
       }
-      session.flush();
+      session.end_linger();
       for (std::size_t b = 0; b < kBuckets; ++b) {
         if (const Status status = buckets[b]->finish(); !status.ok()) return status.message();
         if (!buckets[b]->outcome().applied) return "the technique did not apply";

@@ -20,7 +20,7 @@ std::string step(Session& session, int rank, int size, int tensors) {
     flight.data.assign(64, static_cast<float>((rank + 1) * (i + 1)));
     if (const Status s = take_off(session, "t" + std::to_string(i), flight); !s.ok()) return s.message();
   }
-  session.flush();
+  session.end_linger();
   for (int i = 0; i < tensors; ++i) {
     std::string wrong = land(session, flights[static_cast<std::size_t>(i)],
                              static_cast<float>(size * (size + 1) / 2 * (i + 1)));
@@ -89,7 +89,7 @@ TEST_CASE("several threads of each rank use a locked schedule at once", "[sessio
 }
 
 // Each thread waits for its own sum. They end one after the other, while the rest go on.
-TEST_CASE("threads of equal loops become a cohort, and go on when one of them ends", "[session][lock]") {
+TEST_CASE("threads of equal loops go on when one of them ends", "[session][lock]") {
   const int size = GENERATE(2, 3);
   Config config;
   config.log_level = LogLevel::kError;
@@ -104,14 +104,13 @@ TEST_CASE("threads of equal loops become a cohort, and go on when one of them en
       return {};
     });
   });
-  CHECK(world.count(0, "schedule_locks") > 0);
   for (int rank = 1; rank < size; ++rank)
     CHECK(world.count(rank, "locked_operations") == world.count(0, "locked_operations"));
   world.shutdown();
 }
 
-// A thread of the peer stops for a moment. The others, which gather for it, must not be forgotten.
-TEST_CASE("threads of a cohort whose peer is late by seconds", "[session][lock][slow]") {
+// A thread of the peer stops for a moment. The others must not be forgotten.
+TEST_CASE("threads whose peer is late by seconds", "[session][lock][slow]") {
   LockingWorld world(2, {});
   world.run([&](Session& session, int rank) {
     return in_threads(4, 400, [&](std::size_t thread) -> std::string {

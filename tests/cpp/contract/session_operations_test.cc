@@ -230,12 +230,12 @@ TEST_CASE("no memory for a result ends the job and names the rank", "[session][o
     Trip trip(tensor);
     Status status;
     if (rank == 1) {
-      runtime::Submission submission;
-      submission.request = request_of(Operation::kAllgather, "g");
-      submission.request.shape = tensor.shape;
-      submission.parts = {{tensor.dtype, tensor.data.data(), nullptr, 3}};
-      submission.results = &nowhere;
-      const auto handle = session.submit(std::move(submission));
+      submit::Arguments arguments;
+      arguments.request = request_of(Operation::kAllgather, "g");
+      arguments.request.shape = tensor.shape;
+      arguments.parts = {{tensor.dtype, tensor.data.data(), nullptr, 3}};
+      arguments.results = &nowhere;
+      const auto handle = session.submit(std::move(arguments), {});
       status = handle.ok() ? *session.wait(*handle, Deadline::never()) : handle.status();
     } else {
       status = trip.run(session, request_of(Operation::kAllgather, "g"));

@@ -120,7 +120,7 @@ TEST_CASE("a set whose data does not come holds up no other", "[session][sets]")
       Trip& trip = *stuck[static_cast<std::size_t>(rank)];
       if (const Status s = trip.start(session, request_of(Operation::kAllreduce, "stuck")); !s.ok())
         return s.message();
-      session.flush();
+      session.end_linger();
     }
     for (int round = 0; round < 50; ++round) {
       if (std::string wrong = sum_once(session, rank, "w", 3); !wrong.empty()) return wrong;

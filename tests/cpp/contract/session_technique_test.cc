@@ -66,9 +66,9 @@ TEST_CASE("several buckets by cyclic are under way at once, and nothing is lost"
   const int size = GENERATE(1, 2, 3, 4);
   const bool two_nodes = GENERATE(false, true);
   if (two_nodes && size != 4) return;
-  const TwoTracks tracks(2, 2);
+  const TwoFabrics fabrics(2, 2);
   SessionWorld world(size, {}, [&](runtime::SessionParts& parts) {
-    if (two_nodes) parts.fabrics = tracks.of(parts.rank_info.rank);
+    if (two_nodes) parts.fabrics = fabrics.of(parts.rank_info.rank);
   });
   std::vector<std::array<Course, kBuckets>> courses(static_cast<std::size_t>(size));
   world.run([&](Session& session, int rank) -> std::string {
@@ -87,7 +87,7 @@ TEST_CASE("several buckets by cyclic are under way at once, and nothing is lost"
         const Status status = bucket.start("b" + std::to_string(b), ReduceOp::kSum, flush);
         if (!status.ok()) return status.message();
       }
-      session.flush();
+      session.end_linger();
       for (std::size_t b = 0; b < kBuckets; ++b) {
         if (const Status status = buckets[b]->finish(); !status.ok()) return status.message();
         if (!buckets[b]->outcome().applied) return "the technique did not apply";
@@ -151,7 +151,7 @@ TEST_CASE("techniques repeat under a schedule lock, and a flush in between", "[s
         const Status status = bucket->start(bucket == &first ? "a" : "b", ReduceOp::kSum, flush);
         if (!status.ok()) return status.message();
       }
-      session.flush();
+      session.end_linger();
       for (TechniqueBucket* bucket : {&first, &second}) {
         if (const Status status = bucket->finish(); !status.ok()) return status.message();
         if (!bucket->outcome().applied) return "the technique did not apply";

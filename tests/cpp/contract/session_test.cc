@@ -241,7 +241,7 @@ TEST_CASE("a rank that stops inside an operation is named after the progress dea
     if (const Status s = take_off(session, "stuck", flight); !s.ok()) return s.message();
     if (rank == silent) {
       // Its negotiation goes on until the order is here and with both peers. Then the rank stops completely.
-      session.flush();
+      session.end_linger();
       while (world.orders_sent < sent_before + 2 || (silent != 0 && read == read_before))
         std::this_thread::yield();
       world.stop(silent);

@@ -57,25 +57,24 @@ class Trip final : private submit::Results {
 
   // Submits the operation. The tensors supply the fields of `request` that describe them.
   Status start(runtime::Session& session, wire::Request request, std::vector<std::int64_t> splits = {}) {
-    runtime::Submission submission;
+    submit::Arguments arguments;
     const bool in_place =
         request.operation == Operation::kAllreduce || request.operation == Operation::kBroadcast;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const Tensor& input = inputs_[i];
       if (in_place) outputs[i] = {input.dtype, input.shape, std::vector<std::byte>(input.data.size())};
-      submission.parts.push_back({input.dtype, input.data.data(), in_place ? outputs[i].data.data() : nullptr,
-                                  input.data.size() / size_of(input.dtype)});
+      arguments.parts.push_back({input.dtype, input.data.data(), in_place ? outputs[i].data.data() : nullptr,
+                                 input.data.size() / size_of(input.dtype)});
       if (i > 0) request.others.push_back({input.dtype, input.shape});
     }
     if (!inputs_.empty()) {
       request.dtype = inputs_.front().dtype;
       request.shape = inputs_.front().shape;
     }
-    submission.process_set = process_set_;
-    submission.request = std::move(request);
-    submission.splits = std::move(splits);
-    submission.results = this;
-    const auto handle = session.submit(std::move(submission));
+    arguments.request = std::move(request);
+    arguments.splits = std::move(splits);
+    arguments.results = this;
+    const auto handle = session.submit(std::move(arguments), {process_set_});
     if (handle.ok()) handle_ = *handle;
     return handle.status();
   }
@@ -160,7 +159,7 @@ inline void stop_inside_a_set(SessionWorld& world, Trip& last_of_silent, int sil
     const Status started = trip.start(session, request_of(Operation::kAllreduce, "stuck"));
     if (!started.ok()) return started.message();
     if (rank == silent) {
-      session.flush();
+      session.end_linger();
       while (world.orders_sent < orders_before + 1) std::this_thread::yield();
       world.stop(silent);
       return {};

@@ -114,11 +114,11 @@ class SessionWorld {
       parts.channel =
           std::make_unique<StoppableChannel>(control.channel(rank), stopped[static_cast<std::size_t>(rank)],
                                              orders_sent, orders_read[static_cast<std::size_t>(rank)]);
-      parts.fabrics = execute::one_track(collective::make_inproc_fabric(data, world));
-      parts.make_fabrics = [this](const Group& group) -> Result<execute::TrackFabrics> {
+      parts.fabrics = execute::one_fabric(collective::make_inproc_fabric(data, world));
+      parts.make_fabrics = [this](const Group& group) -> Result<execute::LaneFabrics> {
         auto fabric = hubs.fabric(group);
         if (!fabric.ok()) return fabric.status();
-        return execute::one_track(std::move(fabric).value());
+        return execute::one_fabric(std::move(fabric).value());
       };
       if (change) change(parts);
       sessions.push_back(std::make_unique<runtime::Session>(std::move(parts)));
@@ -173,15 +173,13 @@ struct Flight {
 
 template <typename Change>
 Status take_off(runtime::Session& session, const std::string& name, Flight& flight, Change change) {
-  runtime::Submission submission;
-  submission.request.name = name;
-  submission.request.shape = {static_cast<std::int64_t>(flight.data.size())};
-  change(submission.request);
-  submission.process_set = flight.process_set;
-  submission.blocking = flight.blocking;
+  submit::Arguments arguments;
+  arguments.request.name = name;
+  arguments.request.shape = {static_cast<std::int64_t>(flight.data.size())};
+  change(arguments.request);
   auto* const data = reinterpret_cast<std::byte*>(flight.data.data());
-  submission.parts = {{submission.request.dtype, data, data, flight.data.size()}};
-  const auto handle = session.submit(std::move(submission));
+  arguments.parts = {{arguments.request.dtype, data, data, flight.data.size()}};
+  const auto handle = session.submit(std::move(arguments), {flight.process_set, flight.blocking});
   if (handle.ok()) flight.handle = *handle;
   return handle.status();
 }

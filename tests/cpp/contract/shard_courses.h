@@ -43,9 +43,9 @@ void require_nothing_is_lost(int nodes, int members, std::size_t count, TextOf t
   constexpr int kSteps = 50;
   const int size = nodes * members;
   const bool two_levels = nodes > 1;
-  const TwoTracks tracks(nodes, members);
+  const TwoFabrics fabrics(nodes, members);
   SessionWorld world(size, {}, [&](runtime::SessionParts& parts) {
-    if (two_levels) parts.fabrics = tracks.of(parts.rank_info.rank);
+    if (two_levels) parts.fabrics = fabrics.of(parts.rank_info.rank);
   });
   std::vector<std::array<ShardCourse, kBuckets>> courses(static_cast<std::size_t>(size));
   world.run([&](runtime::Session& session, int rank) -> std::string {
@@ -62,7 +62,7 @@ void require_nothing_is_lost(int nodes, int members, std::size_t count, TextOf t
         const Status status = buckets[b]->start("b" + std::to_string(b), ReduceOp::kSum, step % 20 == 13);
         if (!status.ok()) return status.message();
       }
-      session.flush();
+      session.end_linger();
       for (std::size_t b = 0; b < kBuckets; ++b) {
         if (const Status status = buckets[b]->finish(); !status.ok()) return status.message();
         if (!buckets[b]->outcome().applied) return "the technique did not apply";

@@ -74,7 +74,7 @@ inline void require_the_dead_is_named(const compress::TechniquePtr& technique, i
     if (!bucket->ok().ok()) return bucket->ok().message();
     std::fill_n(bucket->elements(), 64, 1.0F);
     if (const Status status = bucket->start("b"); !status.ok()) return status.message();
-    session.flush();
+    session.end_linger();
     if (rank != kDead) causes[static_cast<std::size_t>(rank)] = bucket->finish().message();
     return {};
   });

@@ -16,12 +16,12 @@ class WithinNode final : public collective::Fabric {
       : Fabric({.within_node = true}), inner_(std::move(inner)) {}
   [[nodiscard]] std::string_view name() const override { return inner_->name(); }
   [[nodiscard]] const Group& group() const override { return inner_->group(); }
-  Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override {
+  Result<std::unique_ptr<collective::PendingCall>> start(const collective::Call& call) override {
     return inner_->start(call);
   }
   [[nodiscard]] bool any_thread() const override { return inner_->any_thread(); }
   [[nodiscard]] bool poisoned() const override { return inner_->poisoned(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
  private:
   const std::unique_ptr<Fabric> inner_;

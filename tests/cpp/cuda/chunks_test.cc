@@ -85,7 +85,7 @@ TEST_CASE("a GPU selects, gathers and scatters as the CPU does", "[gpu]") {
     Bytes left = source, sent(kCount * 4);
     for (const std::uint32_t i : indices) {
       const std::size_t at = i * kOf.chunk * 4;
-      kernels::take(sent.data() + at, left.data() + at, kOf.size(i), DType::kFloat32);
+      kernels::take_rounded(sent.data() + at, left.data() + at, kOf.size(i), DType::kFloat32);
     }
     REQUIRE(residual.read(stream) == left);
     REQUIRE(back.read(stream) == sent);
@@ -104,7 +104,7 @@ TEST_CASE("a GPU accumulates as the CPU does", "[gpu]") {
         const DeviceBytes on_values(values), on_residual(residual), on_momentum(momentum),
             norms(Bytes(of.chunks() * sizeof(float)));
         const auto kept_in = [&](std::byte* first, std::byte* second) {
-          return kernels::Kept{first, how.factor != 0 ? second : nullptr, how};
+          return kernels::ResidualState{first, how.factor != 0 ? second : nullptr, how};
         };
         require(kernels().accumulate(kDevice, as<float>(norms),
                                      kept_in(on_residual.data(), on_momentum.data()), on_values.data(), of,
@@ -139,12 +139,12 @@ TEST_CASE("a GPU casts chunks to their places, clears chunks, and marks overflow
     const DeviceBytes message(source);
     require(
         kernels().scatter(kDevice, wide.data(), DType::kFloat32, message.data(), from, kOf, chosen, stream));
-    Bytes spread(kCount * 4);
+    Bytes scattered(kCount * 4);
     for (std::size_t j = 0; j < expected.size(); ++j) {
-      kernels::cast(spread.data() + expected[j] * kOf.chunk * 4, DType::kFloat32,
+      kernels::cast(scattered.data() + expected[j] * kOf.chunk * 4, DType::kFloat32,
                     source.data() + j * kOf.chunk * 2, from, kOf.size(expected[j]));
     }
-    REQUIRE(wide.read(stream) == spread);
+    REQUIRE(wide.read(stream) == scattered);
   }
   require(kernels().clear_chunks(kDevice, wide.data(), kOf, chosen, DType::kFloat32, stream));
   REQUIRE(wide.read(stream) == Bytes(kCount * 4));

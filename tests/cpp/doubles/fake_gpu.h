@@ -61,8 +61,9 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
                             DType dtype, GpuStream stream) override;
   [[nodiscard]] Status give_back(int device, std::byte* values, std::byte* residual, std::size_t count,
                                  DType dtype, GpuStream stream) override;
-  [[nodiscard]] Status accumulate(int device, float* norms, const kernels::Kept& kept, std::byte* values,
-                                  kernels::Chunking of, DType dtype, GpuStream stream) override;
+  [[nodiscard]] Status accumulate(int device, float* norms, const kernels::ResidualState& kept,
+                                  std::byte* values, kernels::Chunking of, DType dtype,
+                                  GpuStream stream) override;
   [[nodiscard]] Status mark_overflow(int device, std::byte* value, DType dtype, const float* norms,
                                      std::size_t count, GpuStream stream) override;
   [[nodiscard]] Status norms(int device, float* norms, const std::byte* from, kernels::Chunking of,
@@ -84,7 +85,7 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
                              GpuStream stream) override;
   // Not as many bytes as a real device needs. They are overwritten with garbage.
   [[nodiscard]] std::size_t top_k_scratch(std::size_t count) const override;
-  [[nodiscard]] Status take_pairs(int device, const kernels::Pairs& pairs, const kernels::Kept& kept,
+  [[nodiscard]] Status take_pairs(int device, const kernels::Pairs& pairs, const kernels::ResidualState& kept,
                                   std::span<const std::int64_t> indices, GpuStream stream) override;
   [[nodiscard]] Status add_pairs(int device, std::byte* sums, const kernels::Pairs& pairs, Scale prescale,
                                  GpuStream stream) override;

@@ -44,7 +44,7 @@ Status FakeGpu::give_back(int device, std::byte* values, std::byte* residual, st
                     [=] { kernels::give_back(values, residual, count, dtype); });
 }
 
-Status FakeGpu::accumulate(int device, float* norms, const kernels::Kept& kept, std::byte* values,
+Status FakeGpu::accumulate(int device, float* norms, const kernels::ResidualState& kept, std::byte* values,
                            Chunking of, DType dtype, GpuStream stream) {
   std::vector<ConstByteSpan> used = {bytes_of(norms, of.chunks() * sizeof *norms),
                                      values_of(values, of.count, dtype),
@@ -96,8 +96,8 @@ Status FakeGpu::gather(int device, std::byte* to, std::byte* residual, Chunking 
                       const std::size_t kept = of.chunk * size_of(kernels::residual_type(dtype));
                       std::memset(to, 0, indices.size() * slot);
                       for (std::size_t j = 0; j < indices.size(); ++j) {
-                        kernels::take(to + j * slot, residual + indices[j] * kept, of.size(indices[j]),
-                                      dtype);
+                        kernels::take_rounded(to + j * slot, residual + indices[j] * kept,
+                                              of.size(indices[j]), dtype);
                       }
                     });
 }

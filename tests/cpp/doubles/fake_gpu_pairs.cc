@@ -43,7 +43,7 @@ Status FakeGpu::top_k(int device, std::span<const float> values, const kernels::
 
 std::size_t FakeGpu::top_k_scratch(std::size_t count) const { return 64 + count / 64; }
 
-Status FakeGpu::take_pairs(int device, const kernels::Pairs& pairs, const kernels::Kept& kept,
+Status FakeGpu::take_pairs(int device, const kernels::Pairs& pairs, const kernels::ResidualState& kept,
                            std::span<const std::int64_t> indices, GpuStream stream) {
   std::vector<ConstByteSpan> used = memory_of(pairs);
   used.push_back(memory_at(indices.data(), indices.size_bytes()));

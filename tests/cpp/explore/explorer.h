@@ -4,10 +4,10 @@
 // Members run on stacks of their own, in one thread. The search replays an order from the start up to the
 // point at which it differs from the last one. It does not continue from a state that it has seen before.
 //
-// Two states are equal if all bytes that members share or write are equal, and each member has read the same
-// words in the same sequence. Of the values that it read, only the last one counts, and those that it stores:
-// which value ended a wait makes no difference later. So code under test must not use a value that it has
-// waited for after its next access.
+// Two states are equal if all bytes that members share or write are equal, and if each member has read the
+// same words in the same sequence. The comparison uses the last value that a member has read, and the values
+// that it has stored. A value that only ended a wait makes no difference later: code under test must not use
+// such a value after its next access.
 //
 // Memory is sequentially consistent here. TSan and the random schedules of the contract tests look for what
 // weaker orders allow.

@@ -17,7 +17,7 @@ namespace roundelay::explore {
 namespace {
 
 using collective::Call;
-using collective::Pending;
+using collective::PendingCall;
 using collective::ScratchPool;
 using collective::shm::History;
 using collective::shm::Rounds;
@@ -42,18 +42,18 @@ class ExploredFabric final : public collective::Fabric {
   }
   [[nodiscard]] std::string_view name() const override { return "explored"; }
   [[nodiscard]] const Group& group() const override { return group_; }
-  Result<std::unique_ptr<Pending>> start(const Call& call) override {
+  Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     ++calls_;
     if (collective::is_absent(collective::options_of(call), group_.index)) return collective::finished_call();
-    return std::unique_ptr<Pending>(std::make_unique<Running>(*this, call));
+    return std::unique_ptr<PendingCall>(std::make_unique<Running>(*this, call));
   }
   [[nodiscard]] bool any_thread() const override { return false; }
   [[nodiscard]] bool poisoned() const override { return false; }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
   [[nodiscard]] std::uint64_t calls() const { return calls_; }
 
  private:
-  class Running final : public Pending {
+  class Running final : public PendingCall {
    public:
     Running(ExploredFabric& fabric, const Call& call)
         : call_(collective::among_present(call, fabric.group_.size())),

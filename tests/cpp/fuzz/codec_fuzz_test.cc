@@ -127,7 +127,7 @@ Request random_request(Source& source) {
 Report random_report(Source& source) {
   Report report{.lane = source.lane(),
                 .last_order = source.number<std::uint64_t>(),
-                .flush = source.coin(),
+                .end_linger = source.coin(),
                 .leaving = source.coin(),
                 .removing = source.coin(),
                 .frozen = {},
@@ -140,10 +140,11 @@ Report random_report(Source& source) {
     next += source.number<std::uint32_t>() >> 4;
     for (auto n = source.below(40); n > 0; --n, ++next) report.cached.push_back(static_cast<CacheId>(next));
   }
-  for (std::size_t use = 0; use < report.requests.size() + report.cached.size(); ++use) {
+  for (std::size_t request = 0; request < report.requests.size() + report.cached.size(); ++request) {
     if (source.below(8) != 0) continue;
     ByteChange change = random_change(source, 3);
-    if (!change.empty()) report.contributions.push_back({static_cast<std::uint32_t>(use), std::move(change)});
+    if (!change.empty())
+      report.contributions.push_back({static_cast<std::uint32_t>(request), std::move(change)});
   }
   return report;
 }
@@ -190,9 +191,8 @@ Order random_order(Source& source) {
     for (auto n = source.below(9); n > 0; --n) counters.push_back(source.number<std::uint64_t>());
   }
   if (source.below(4) == 0) {
-    auto& [number, operations, gathers] = order.lock.emplace();
+    auto& [number, operations] = order.lock.emplace();
     number = source.number<std::uint64_t>();
-    gathers = source.coin();
     for (auto n = 1 + source.below(20); n > 0; --n) {
       auto& ids = operations.emplace_back();
       for (auto m = 1 + source.below(9); m > 0; --m) ids.push_back(source.number<CacheId>());

@@ -62,7 +62,7 @@ void check_residuals() {
     const Memory on_sent(values);
     run_flat<Take<kType>>(on_sent, on_residual);
     Bytes sent(values.size());
-    take(sent.data(), residual.data(), kCount, kType);
+    take_rounded(sent.data(), residual.data(), kCount, kType);
     REQUIRE(on_sent.read() == sent);
     REQUIRE(on_residual.read() == residual);
 
@@ -127,7 +127,7 @@ TEST_CASE("the device selects what the CPU selects", "[cuda]") {
         const Largest work{got.data(), keep, norms.data(), count};
         for (int step = 0; step < SelectSteps::kSteps; ++step) {
           for (std::uint32_t thread = 0; thread < kSelectThreads; ++thread)
-            SelectSteps(work, *shared, thread).take(step);
+            SelectSteps(work, *shared, thread).run(step);
         }
         INFO(keep << " of " << count << ", " << different << " different");
         REQUIRE(got == expected);
@@ -149,12 +149,12 @@ TEST_CASE("the device moves chunks to their places, whatever is missing", "[cuda
     run_blocks(blocks * indices.size(), [&](Thread thread, std::uint64_t block) {
       gather_block<DType::kBFloat16>(thread, work, block);
     });
-    Bytes dense(message.count), spread(kCount * 2);
+    Bytes dense(message.count), scattered(kCount * 2);
     for (std::size_t j = 0; j < indices.size(); ++j) {
       const std::size_t at = indices[j] * chunk, size = of.size(indices[j]);
       if (size == 0) continue;
-      take(dense.data() + j * chunk * 2, residual.data() + at * 4, size, DType::kBFloat16);
-      std::memcpy(spread.data() + at * 2, dense.data() + j * chunk * 2, size * 2);
+      take_rounded(dense.data() + j * chunk * 2, residual.data() + at * 4, size, DType::kBFloat16);
+      std::memcpy(scattered.data() + at * 2, dense.data() + j * chunk * 2, size * 2);
     }
     REQUIRE(message.read() == dense);
     REQUIRE(on_residual.read() == residual);
@@ -165,7 +165,7 @@ TEST_CASE("the device moves chunks to their places, whatever is missing", "[cuda
     run_blocks(blocks * indices.size(), [&](Thread thread, std::uint64_t block) {
       scatter_block<DType::kBFloat16, DType::kBFloat16>(thread, work, block);
     });
-    REQUIRE(back.read() == spread);
+    REQUIRE(back.read() == scattered);
 
     const Memory wide(Bytes(kCount * 4));
     work.to = wide.data();
@@ -176,7 +176,7 @@ TEST_CASE("the device moves chunks to their places, whatever is missing", "[cuda
     for (const std::uint32_t i : indices) {
       const std::size_t at = i * chunk, size = of.size(i);
       if (size > 0)
-        cast(widened.data() + at * 4, DType::kFloat32, spread.data() + at * 2, DType::kBFloat16, size);
+        cast(widened.data() + at * 4, DType::kFloat32, scattered.data() + at * 2, DType::kBFloat16, size);
     }
     REQUIRE(wide.read() == widened);
 
@@ -200,7 +200,7 @@ void check_accumulation(std::size_t chunk, std::size_t shift, LocalMomentum how)
   const Chunking of{kCount - shift, chunk};
   const auto kept_in = [&](std::byte* first, std::byte* second) {
     const std::size_t begin = shift * size_of(kept_type);
-    return Kept{first + begin, how.factor != 0 ? second + begin : nullptr, how};
+    return ResidualState{first + begin, how.factor != 0 ? second + begin : nullptr, how};
   };
   std::vector<float> norms(of.chunks()), expected(of.chunks());
   const AccumulateWork work{norms.data(), kept_in(on_residual.data(), on_momentum.data()),

@@ -32,7 +32,9 @@ struct Memory {
                        reinterpret_cast<std::byte*>(indices.data()), kType, form)) {}
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
-  [[nodiscard]] Kept kept(bool moves) { return {residual.data(), moves ? momentum.data() : nullptr}; }
+  [[nodiscard]] ResidualState kept(bool moves) {
+    return {residual.data(), moves ? momentum.data() : nullptr};
+  }
   bool operator==(const Memory& other) const {
     return residual == other.residual && momentum == other.momentum && sums == other.sums &&
            indices == other.indices &&

@@ -33,28 +33,29 @@ void all_threads(int threads, Take take) {
   for (int thread = 0; thread < threads; ++thread) take(thread);
 }
 
-std::vector<BlockSpread> spreads_of(const Floats& values) {
-  std::vector<BlockSpread> spreads((values.size() + kMagnitudeBlock - 1) / kMagnitudeBlock);
-  const SpreadWork work{spreads.data(), values.data(), values.size()};
-  SpreadShared shared;
-  for (std::uint64_t block = 0; block < spreads.size(); ++block) {
-    for (int step = 0; step < kSpreadSteps; ++step)
-      all_threads(kSpreadThreads, [&](int thread) { spread_step(step, thread, work, shared, block); });
+std::vector<BlockStatistics> statistics_of(const Floats& values) {
+  std::vector<BlockStatistics> statistics((values.size() + kMagnitudeBlock - 1) / kMagnitudeBlock);
+  const StatisticsWork work{statistics.data(), values.data(), values.size()};
+  StatisticsShared shared;
+  for (std::uint64_t block = 0; block < statistics.size(); ++block) {
+    for (int step = 0; step < kStatisticsSteps; ++step)
+      all_threads(kStatisticsThreads,
+                  [&](int thread) { statistics_step(step, thread, work, shared, block); });
   }
-  return spreads;
+  return statistics;
 }
 
 template <typename Search>
 Cut search(const Floats& values, const TopKRule& rule, std::uint64_t k,
-           const std::vector<BlockSpread>& spreads) {
+           const std::vector<BlockStatistics>& statistics) {
   const auto state = std::make_unique<std::byte[]>(sizeof(SearchState<Search>));
   auto* const found = reinterpret_cast<SearchState<Search>*>(state.get());
-  const BeginWork<Search> begin{found, rule, values.size(), k, spreads.data(), spreads.size()};
+  const BeginWork<Search> begin{found, rule, values.size(), k, statistics.data(), statistics.size()};
   const auto begin_shared = std::make_unique<BeginShared>();
   const std::uint64_t steps = BeginSteps<Search>(begin, *begin_shared, 0).steps();
   for (std::uint64_t step = 0; step < steps; ++step) {
     all_threads(kBeginThreads,
-                [&](int thread) { BeginSteps<Search>(begin, *begin_shared, thread).take(step); });
+                [&](int thread) { BeginSteps<Search>(begin, *begin_shared, thread).run(step); });
   }
   const CountWork<Search> count{found, values.data(), values.size()};
   const auto count_shared = std::make_unique<CountShared>();
@@ -75,7 +76,7 @@ void run_tiles(const TileWork& work, Last last) {
   const auto shared = std::make_unique<TileShared>();
   for (std::uint64_t tile = 0; tile < work.tiles(); ++tile) {
     for (int step = 0; step < TileSteps::kSteps - 1; ++step)
-      all_threads(kTileThreads, [&](int thread) { TileSteps(work, *shared, tile, thread).take(step); });
+      all_threads(kTileThreads, [&](int thread) { TileSteps(work, *shared, tile, thread).run(step); });
     all_threads(kTileThreads, [&](int thread) {
       TileSteps steps(work, *shared, tile, thread);
       last(steps);
@@ -86,7 +87,7 @@ void run_tiles(const TileWork& work, Last last) {
 Selected select_on_device(const Floats& values, std::size_t k, const TopKRule& rule) {
   Selected selected(k);
   const Cut cut = rule.how == Selection::kRadix ? search<RadixSearch>(values, rule, k, {})
-                                                : search<Bisection>(values, rule, k, spreads_of(values));
+                                                : search<Bisection>(values, rule, k, statistics_of(values));
   std::vector<Ranks> ranks((values.size() + kTile - 1) / kTile);
   const TileWork work{values.data(), values.size(),          &cut,
                       ranks.data(),  selected.values.data(), selected.indices.data()};
@@ -94,7 +95,7 @@ Selected select_on_device(const Floats& values, std::size_t k, const TopKRule& r
   const RanksWork all{ranks.data(), ranks.size()};
   const auto shared = std::make_unique<RanksSteps::Shared>();
   for (int step = 0; step < RanksSteps::kSteps; ++step)
-    all_threads(kRanksThreads, [&](int thread) { RanksSteps(all, *shared, thread).take(step); });
+    all_threads(kRanksThreads, [&](int thread) { RanksSteps(all, *shared, thread).run(step); });
   run_tiles(work, [](TileSteps& steps) { steps.write(); });
   return selected;
 }
@@ -148,22 +149,22 @@ TEST_CASE("the device selects the CPU's values, whatever they are", "[cuda][top_
   check_both(Floats(kCount, kNan));
 }
 
-TEST_CASE("the device adds up the spreads of many blocks", "[cuda][top_k]") {
+TEST_CASE("the device adds up the statistics of many blocks", "[cuda][top_k]") {
   // More blocks than one step of BeginSteps loads. Only the sums are made up.
-  std::vector<BlockSpread> spreads(2 * kBeginThreads + 5);
+  std::vector<BlockStatistics> statistics(2 * kBeginThreads + 5);
   double sum = 0;
-  for (std::size_t i = 0; i < spreads.size(); ++i) {
-    spreads[i] = {1.0 / static_cast<double>(i + 1), magnitude_of(static_cast<float>(i % 1500)), 0};
-    sum += spreads[i].sum;
+  for (std::size_t i = 0; i < statistics.size(); ++i) {
+    statistics[i] = {1.0 / static_cast<double>(i + 1), magnitude_of(static_cast<float>(i % 1500)), 0};
+    sum += statistics[i].sum;
   }
-  const std::uint64_t count = spreads.size() * kMagnitudeBlock, k = count / 100;
+  const std::uint64_t count = statistics.size() * kMagnitudeBlock, k = count / 100;
   const auto state = std::make_unique<std::byte[]>(sizeof(SearchState<Bisection>));
   auto* const found = reinterpret_cast<SearchState<Bisection>*>(state.get());
   const TopKRule rule{Selection::kMsTopK};
-  const BeginWork<Bisection> work{found, rule, count, k, spreads.data(), spreads.size()};
+  const BeginWork<Bisection> work{found, rule, count, k, statistics.data(), statistics.size()};
   const auto shared = std::make_unique<BeginShared>();
   for (std::uint64_t step = 0; step < BeginSteps<Bisection>(work, *shared, 0).steps(); ++step) {
-    all_threads(kBeginThreads, [&](int thread) { BeginSteps<Bisection>(work, *shared, thread).take(step); });
+    all_threads(kBeginThreads, [&](int thread) { BeginSteps<Bisection>(work, *shared, thread).run(step); });
   }
   const Bisection expected({sum / static_cast<double>(count), 1499.0, 0}, k, rule.samplings);
   CHECK(found->thresholds == expected.thresholds());

@@ -195,7 +195,7 @@ struct Pair {
       std::fill(values, values + 64, 1.0F);
     }
   }
-  std::unique_ptr<collective::Pending> start(std::size_t i, Deadline deadline = Deadline::never()) {
+  std::unique_ptr<collective::PendingCall> start(std::size_t i, Deadline deadline = Deadline::never()) {
     AllreduceCall call = allreduce_over(memory[i].get(), 256);
     call.stream = streams[i];
     call.deadline = deadline;
@@ -210,7 +210,7 @@ struct Pair {
 TEST_CASE("device: nothing leaves before the work that makes it", "[gpu]") {
   Pair pair;
   doubles::FakeGpu& busy = pair.world.members[0]->gpu;
-  std::vector<std::unique_ptr<collective::Pending>> calls;
+  std::vector<std::unique_ptr<collective::PendingCall>> calls;
   {
     const doubles::FakeGpu::Hold hold(busy);
     REQUIRE(busy.enqueue(0, pair.streams[0],

@@ -93,7 +93,7 @@ class GpuTrip final : private submit::Results {
   GpuTrip& operator=(const GpuTrip&) = delete;
 
   Status start(runtime::Session& session, wire::Request request, std::vector<std::int64_t> splits = {}) {
-    runtime::Submission submission;
+    submit::Arguments arguments;
     const bool in_place =
         request.operation == Operation::kAllreduce || request.operation == Operation::kBroadcast;
     results_.resize(inputs_.size());
@@ -105,20 +105,19 @@ class GpuTrip final : private submit::Results {
         outputs[i] = {input.dtype, input.shape, std::vector<std::byte>(input.data.size())};
         results_[i] = given;
       }
-      submission.parts.push_back({input.dtype, given.get(), in_place ? given.get() : nullptr,
-                                  input.data.size() / size_of(input.dtype)});
+      arguments.parts.push_back({input.dtype, given.get(), in_place ? given.get() : nullptr,
+                                 input.data.size() / size_of(input.dtype)});
       if (i > 0) request.others.push_back({input.dtype, input.shape});
     }
     request.dtype = inputs_.front().dtype;
     request.shape = inputs_.front().shape;
     request.device = DeviceType::kGpu;
-    submission.gpu = 0;
-    submission.inputs_ready = device_.gpu.mark(0, device_.producer).value();
-    submission.process_set = process_set_;
-    submission.request = std::move(request);
-    submission.splits = std::move(splits);
-    submission.results = this;
-    const auto handle = session.submit(std::move(submission));
+    arguments.gpu = 0;
+    arguments.inputs_ready = device_.gpu.mark(0, device_.producer).value();
+    arguments.request = std::move(request);
+    arguments.splits = std::move(splits);
+    arguments.results = this;
+    const auto handle = session.submit(std::move(arguments), {process_set_});
     if (!handle.ok()) return refused(handle.status());
     handle_ = *handle;
     return {};

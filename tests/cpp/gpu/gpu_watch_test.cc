@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 
 class Watched {
  public:
-  explicit Watched(Duration patience) : watch(&sequencer, patience, recorder_) {}
+  explicit Watched(Duration timeout) : watch(&sequencer, timeout, recorder_) {}
 
   // The next batch of the lane's stream, enqueued.
   std::unique_ptr<Batch> enqueue(const std::string& name) {

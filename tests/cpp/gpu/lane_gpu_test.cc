@@ -51,7 +51,7 @@ class Rank {
  public:
   Rank(const std::shared_ptr<InprocHub>& hub, int size, int index, std::size_t fusion_threshold)
       : gpu({.seed = static_cast<unsigned>(index + 1)}),
-        lane(LaneId{}, one_track(collective::make_inproc_fabric(hub, group_of(size, index))), completer_,
+        lane(LaneId{}, one_fabric(collective::make_inproc_fabric(hub, group_of(size, index))), completer_,
              timeline, abort_, options(fusion_threshold),
              {[](const wire::Stuck& stuck) { FAIL(stuck.text); },
               [](const wire::Abort& fault) { FAIL(fault.text); }}) {}

@@ -11,7 +11,7 @@ namespace roundelay::gpu_test {
 namespace {
 
 using collective::Fabric;
-using collective::Pending;
+using collective::PendingCall;
 
 constexpr std::size_t kBytes = 100000;
 const Status kCause = Status::aborted("rank 13 was killed");
@@ -36,7 +36,7 @@ struct Quartet {
     memory[at] = *world.gpu(index).allocate(0, kBytes);
     pendings[at] = start_again(index).value();
   }
-  Result<std::unique_ptr<Pending>> start_again(int index) {
+  Result<std::unique_ptr<PendingCall>> start_again(int index) {
     const auto at = static_cast<std::size_t>(index);
     collective::AllreduceCall call = contract::allreduce_over(memory[at].get(), kBytes);
     call.stream = streams[at];
@@ -51,7 +51,7 @@ struct Quartet {
   [[nodiscard]] bool step_until(const std::function<bool()>& holds) {
     const Deadline end = Deadline::after(std::chrono::seconds(60));
     while (!holds() && !end.passed()) {
-      for (std::unique_ptr<Pending>& pending : pendings) {
+      for (std::unique_ptr<PendingCall>& pending : pendings) {
         if (pending) static_cast<void>(pending->test());
       }
       std::this_thread::yield();
@@ -72,7 +72,7 @@ struct Quartet {
   Deadline deadline = Deadline::never();
   std::vector<GpuStream> streams = std::vector<GpuStream>(4);
   std::vector<GpuMemory> memory = std::vector<GpuMemory>(4);
-  std::vector<std::unique_ptr<Pending>> pendings = std::vector<std::unique_ptr<Pending>>(4);
+  std::vector<std::unique_ptr<PendingCall>> pendings = std::vector<std::unique_ptr<PendingCall>>(4);
 };
 
 TEST_CASE("two levels of GPUs: a member whose NCCL fails says so, and the others end with the abort token",

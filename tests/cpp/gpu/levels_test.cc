@@ -56,7 +56,7 @@ TEST_CASE("three levels of GPUs: sums, and what a node sends", "[gpu][levels]") 
   constexpr std::int64_t kBytes = 4 << 20;
   LevelsWorld world(collective::levels::tree_of_factors({2, 2, 2}));
   REQUIRE(world.meet() == "");
-  CHECK(world.fabrics.front()->levels().size() == 3);
+  CHECK(world.fabrics.front()->level_fabrics().size() == 3);
   std::vector<Counter> before(world.sent_between.size());
   for (std::size_t i = 0; i < before.size(); ++i) before[i] = world.sent_between[i].load();
   CHECK(contract::run_on_threads(world.for_host_memory(), [](Fabric& fabric) -> std::string {

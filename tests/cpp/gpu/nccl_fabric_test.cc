@@ -14,7 +14,7 @@ namespace {
 using collective::AllreduceCall;
 using collective::Call;
 using collective::Fabric;
-using collective::Pending;
+using collective::PendingCall;
 using contract::allreduce_over;
 using contract::patient;
 using contract::random_elements;

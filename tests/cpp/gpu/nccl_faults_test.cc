@@ -13,7 +13,7 @@ namespace {
 using collective::AllreduceCall;
 using collective::Call;
 using collective::Fabric;
-using collective::Pending;
+using collective::PendingCall;
 
 const Status kCause = Status::aborted("rank 11 was killed");
 

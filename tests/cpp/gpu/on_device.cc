@@ -21,7 +21,7 @@ using collective::BarrierCall;
 using collective::BroadcastCall;
 using collective::Call;
 using collective::Fabric;
-using collective::Pending;
+using collective::PendingCall;
 using collective::ReducescatterCall;
 
 constexpr std::byte kGarbage{0xAB};  // the content of the fake device's new memory
@@ -145,11 +145,11 @@ class Mirrors {
   Mirror first_, second_;
 };
 
-class OnDevicePending final : public Pending {
+class PendingOnDevice final : public PendingCall {
  public:
-  OnDevicePending(doubles::FakeGpu& gpu, GpuStream stream, Mirrors mirrors)
+  PendingOnDevice(doubles::FakeGpu& gpu, GpuStream stream, Mirrors mirrors)
       : gpu_(gpu), stream_(stream), mirrors_(std::move(mirrors)) {}
-  ~OnDevicePending() override {
+  ~PendingOnDevice() override {
     inner_.reset();
     if (!over_) mirrors_.abandon();
   }
@@ -190,7 +190,7 @@ class OnDevicePending final : public Pending {
   doubles::FakeGpu& gpu_;
   const GpuStream stream_;
   Mirrors mirrors_;
-  std::unique_ptr<Pending> inner_;
+  std::unique_ptr<PendingCall> inner_;
   GpuEventPtr behind_;
   bool over_ = false;
 };
@@ -211,18 +211,18 @@ class OnDevice final : public Fabric {
   [[nodiscard]] const Group& group() const override { return fabric_->group(); }
   [[nodiscard]] bool any_thread() const override { return fabric_->any_thread(); }
   [[nodiscard]] bool poisoned() const override { return fabric_->poisoned(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return flat(); }
 
-  Result<std::unique_ptr<Pending>> start(const Call& call) override {
+  Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     const bool here = !is_absent(collective::options_of(call), group().index);
     if (!here || !check_call(call, group()).ok()) {  // there is nothing to copy
       Call as_it_is = call;
       collective::options_of(as_it_is).stream = stream_;
       return fabric_->start(as_it_is);
     }
-    auto pending = std::make_unique<OnDevicePending>(gpu_, stream_, Mirrors(gpu_, call, group().index));
+    auto pending = std::make_unique<PendingOnDevice>(gpu_, stream_, Mirrors(gpu_, call, group().index));
     ROUNDELAY_RETURN_IF_ERROR(pending->start(*fabric_, call));
-    return std::unique_ptr<Pending>(std::move(pending));
+    return std::unique_ptr<PendingCall>(std::move(pending));
   }
 
  private:

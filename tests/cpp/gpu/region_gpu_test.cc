@@ -22,16 +22,16 @@ struct Bucket final : submit::Results {
     std::memcpy(pinned.get(), values.data(), kBytes);
     std::byte* const data = region->own.data() + offset;
     ROUNDELAY_RETURN_IF_ERROR(device.gpu.copy(0, data, pinned.get(), kBytes, device.producer));
-    runtime::Submission submission;
-    submission.request = request_of(Operation::kAllreduce, "bucket" + std::to_string(offset));
-    submission.request.shape = {static_cast<std::int64_t>(kCount)};
-    submission.request.device = DeviceType::kGpu;
-    submission.request.region = {kKey, offset};
-    submission.parts = {{DType::kFloat32, data, data, kCount, region}};
-    submission.results = this;
-    submission.gpu = 0;
-    submission.inputs_ready = device.gpu.mark(0, device.producer).value();
-    const auto submitted = session.submit(std::move(submission));
+    submit::Arguments arguments;
+    arguments.request = request_of(Operation::kAllreduce, "bucket" + std::to_string(offset));
+    arguments.request.shape = {static_cast<std::int64_t>(kCount)};
+    arguments.request.device = DeviceType::kGpu;
+    arguments.request.region = {kKey, offset};
+    arguments.parts = {{DType::kFloat32, data, data, kCount, region}};
+    arguments.results = this;
+    arguments.gpu = 0;
+    arguments.inputs_ready = device.gpu.mark(0, device.producer).value();
+    const auto submitted = session.submit(std::move(arguments), {});
     if (submitted.ok()) handle = *submitted;
     return submitted.status();
   }
@@ -76,7 +76,7 @@ TEST_CASE("buckets of a region on a GPU are reduced where they lie", "[session][
       for (Bucket* bucket : {&first, &second}) {
         if (const Status started = bucket->start(session, mine); !started.ok()) return started.message();
       }
-      session.flush();
+      session.end_linger();
       for (Bucket* bucket : {&first, &second}) {
         if (auto wrong = bucket->expect(session, static_cast<float>(3 * round)); !wrong.empty()) return wrong;
       }

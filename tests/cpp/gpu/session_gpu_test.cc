@@ -94,7 +94,7 @@ TEST_CASE("many tensors in flight on a GPU and on the CPU go by the order of nam
             !s.ok())
           return s.message();
       }
-      session.flush();
+      session.end_linger();
       for (int i = 0; i < 20; ++i) {
         const auto index = static_cast<std::size_t>(i);
         const float sum = sum_to(job.size - 1) + static_cast<float>(job.size * i);

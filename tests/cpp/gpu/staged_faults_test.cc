@@ -17,7 +17,7 @@ using collective::AllreduceCall;
 using collective::BarrierCall;
 using collective::BroadcastCall;
 using collective::Fabric;
-using collective::Pending;
+using collective::PendingCall;
 using doubles::FakeGpu;
 
 // One member's call on device memory of its own, filled with its index + 1. The memory is leaked, because the
@@ -33,7 +33,7 @@ struct Started {
 
   GpuStream stream = nullptr;
   GpuMemory memory;
-  std::unique_ptr<Pending> pending;
+  std::unique_ptr<PendingCall> pending;
 };
 
 AllreduceCall of_bytes() {

@@ -10,8 +10,8 @@ namespace {
 
 using collective::AllreduceCall;
 using collective::Fabric;
-using collective::staged::Plan;
-using collective::staged::Step;
+using collective::staged::StagedPlan;
+using collective::staged::StagedStep;
 using contract::allreduce_over;
 using contract::random_elements;
 using contract::run_call;
@@ -126,11 +126,11 @@ TEST_CASE("staged: pieces are all of the bytes, and other calls are whole", "[gp
   for (const std::size_t bytes : {0, 8, 1016, 1024, 1032, 5000}) {
     call.buffer.bytes = bytes;
     const collective::Call whole = call;
-    const Plan plan(whole, 0, 1024);
+    const StagedPlan plan(whole, 0, 1024);
     CHECK(plan.count() == std::max<std::size_t>((bytes + 1023) / 1024, 1));
     std::size_t end = 0;
     for (std::uint64_t i = 0; i < plan.count(); ++i) {
-      const Step step = plan[i];
+      const StagedStep step = plan[i];
       CHECK((bytes == 0 || step.from == memory.data() + end));
       CHECK(step.to == step.from);
       CHECK(step.pinned == step.given.bytes);
@@ -140,13 +140,13 @@ TEST_CASE("staged: pieces are all of the bytes, and other calls are whole", "[gp
   }
   call.reduce_op = ReduceOp::kAdasum;
   const collective::Call adasum = call;
-  CHECK(Plan(adasum, 0, 1024).count() == 1);
+  CHECK(StagedPlan(adasum, 0, 1024).count() == 1);
   call.reduce_op = ReduceOp::kSum;
   call.absent = {1};  // member 1 does not know the number of bytes
   const collective::Call skipped = call;
-  CHECK(Plan(skipped, 0, 1024).count() == 1);
-  CHECK(Plan(skipped, 1, 1024).count() == 1);
-  CHECK(Plan(skipped, 1, 1024)[0].pinned == 0);
+  CHECK(StagedPlan(skipped, 0, 1024).count() == 1);
+  CHECK(StagedPlan(skipped, 1, 1024).count() == 1);
+  CHECK(StagedPlan(skipped, 1, 1024)[0].pinned == 0);
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ class GpuBucket final : private submit::Results {
       : device_(device),
         region_(std::move(region)),
         technique_(technique),
-        state_bytes_(
-            technique->state_bytes(kCount, DType::kFloat32, session.levels(0, DeviceType::kGpu).value())),
+        state_bytes_(technique->state_bytes(kCount, DType::kFloat32,
+                                            session.level_sizes(0, DeviceType::kGpu).value())),
         state_(device.gpu.allocate(0, state_bytes_ + 1).value()) {
     static_cast<void>(device.gpu.zero(0, state_.get(), state_bytes_, device.producer));
   }
@@ -56,18 +56,18 @@ class GpuBucket final : private submit::Results {
     taken->parameters.assign(kParameters.begin(), kParameters.end());
     taken->outcome = &outcome_;
     flush_ = flush;
-    runtime::Submission submission;
-    submission.request = request_of(Operation::kAllreduce, "bucket");
-    submission.request.shape = {static_cast<std::int64_t>(kCount)};
-    submission.request.device = DeviceType::kGpu;
-    submission.request.region = {kKey, 0};
-    submission.request.technique = technique_->text() + (flush ? std::string(wire::kFlush) : "");
-    submission.parts = {{DType::kFloat32, data, data, kCount, region_}};
-    submission.results = this;
-    submission.gpu = 0;
-    submission.inputs_ready = device_.gpu.mark(0, device_.producer).value();
-    submission.technique = std::move(taken);
-    const auto submitted = session.submit(std::move(submission));
+    submit::Arguments arguments;
+    arguments.request = request_of(Operation::kAllreduce, "bucket");
+    arguments.request.shape = {static_cast<std::int64_t>(kCount)};
+    arguments.request.device = DeviceType::kGpu;
+    arguments.request.region = {kKey, 0};
+    arguments.request.technique = technique_->text() + (flush ? std::string(wire::kFlush) : "");
+    arguments.parts = {{DType::kFloat32, data, data, kCount, region_}};
+    arguments.results = this;
+    arguments.gpu = 0;
+    arguments.inputs_ready = device_.gpu.mark(0, device_.producer).value();
+    arguments.technique = std::move(taken);
+    const auto submitted = session.submit(std::move(arguments), {});
     if (submitted.ok()) handle_ = *submitted;
     return submitted.status();
   }
@@ -171,7 +171,7 @@ TEST_CASE("techniques on a GPU have the CPU's results", "[session][gpu][techniqu
     if (std::string wrong = meet(session, device); !wrong.empty()) return wrong;
     for (int step = 0; step < kSteps; ++step) {
       Status status = bucket.start(session, gradients(rank, step), flushes(step));
-      session.flush();
+      session.end_linger();
       if (status.ok()) status = bucket.wait(session);
       if (!status.ok()) return status.message();
     }
@@ -190,13 +190,13 @@ TEST_CASE("before the ranks know the levels of their GPUs, a bucket goes densely
   const TechniquePtr technique = compress::make_technique("topk:density=0.1").value();
   GpuWorld world(4, "two_level", true, true, {}, 2);
   world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
-    if (session.levels(0, DeviceType::kGpu).value() != std::vector{2, 2}) return "other levels";
+    if (session.level_sizes(0, DeviceType::kGpu).value() != std::vector{2, 2}) return "other levels";
     auto region = session.make_region(0, kKey, kBytes, 0);
     if (!region.ok()) return region.status().message();
     GpuBucket bucket(session, device, *region, technique);
     for (int step = 0; step < 2; ++step) {
       Status status = bucket.start(session, gradients(rank, step), false);
-      session.flush();
+      session.end_linger();
       if (status.ok()) status = bucket.wait(session);
       if (!status.ok()) return status.message();
       if (bucket.applied() != (step > 0)) return "a wrong outcome in step " + std::to_string(step);

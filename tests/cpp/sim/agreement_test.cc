@@ -12,7 +12,7 @@ namespace {
 const std::vector<AgreementField> kFields = {
     {Merge::kEqual, 3}, {Merge::kAnd, 2}, {Merge::kOr, 2}, {Merge::kMax, 90}, {Merge::kRoot, 3}};
 
-Use agreement(const std::string& name, std::string values, int root = 1) {
+Submission agreement(const std::string& name, std::string values, int root = 1) {
   return {.name = name,
           .operation = Operation::kAgreement,
           .shape = {},
@@ -54,18 +54,18 @@ class Values {
   std::string values_ = std::string(bytes_of(kFields), '\0');
 };
 
-void surprise(World& world, std::vector<std::vector<Use>>& of_ranks) {
+void surprise(World& world, std::vector<std::vector<Submission>>& of_ranks) {
   const std::size_t kind = world.pick(5);
   const std::size_t culprit = world.pick(of_ranks.size());
   const std::size_t at = world.pick(of_ranks.front().size());
   for (std::size_t r = 0; r < of_ranks.size(); ++r) {
-    std::vector<Use>& uses = of_ranks[r];
-    const auto place = uses.begin() + static_cast<std::ptrdiff_t>(at);
+    std::vector<Submission>& submissions = of_ranks[r];
+    const auto place = submissions.begin() + static_cast<std::ptrdiff_t>(at);
     const bool agrees = place->operation == Operation::kAgreement;
-    if (kind == 0) uses.insert(place, Use{.name = "metric"});
+    if (kind == 0) submissions.insert(place, Submission{.name = "metric"});
     if (kind == 1)
-      uses.insert(place, agreement("rare", std::string(bytes_of(kFields), static_cast<char>(r))));
-    if (kind == 2) uses.erase(place);
+      submissions.insert(place, agreement("rare", std::string(bytes_of(kFields), static_cast<char>(r))));
+    if (kind == 2) submissions.erase(place);
     if (kind == 3 && r == culprit) place->local_error = "bad input";
     if (kind == 4 && r == culprit && agrees) place->root = 0;
     if (kind == 4 && r == culprit && !agrees) place->shape = {5};
@@ -79,7 +79,7 @@ std::vector<Script> scripts_for(World& world, const Story& story) {
   std::vector<bool> surprising(story.steps, false);
   for (std::size_t i = 0; i < story.surprises; ++i) surprising[world.pick(story.steps)] = true;
   for (std::size_t step = 0; step < story.steps; ++step) {
-    std::vector<std::vector<Use>> of_ranks(scripts.size());
+    std::vector<std::vector<Submission>> of_ranks(scripts.size());
     for (std::size_t r = 0; r < scripts.size(); ++r) {
       for (std::size_t n = 0; n < story.tensors; ++n)
         of_ranks[r].push_back({.name = "t" + std::to_string(n)});
@@ -88,7 +88,7 @@ std::vector<Script> scripts_for(World& world, const Story& story) {
     }
     if (surprising[step]) surprise(world, of_ranks);
     for (std::size_t r = 0; r < scripts.size(); ++r)
-      scripts[r].uses.insert(scripts[r].uses.end(), of_ranks[r].begin(), of_ranks[r].end());
+      scripts[r].submissions.insert(scripts[r].submissions.end(), of_ranks[r].begin(), of_ranks[r].end());
   }
   return scripts;
 }
@@ -174,10 +174,10 @@ TEST_CASE("agreements go on without ranks that join, and with them again", "[sim
     for (int epoch = 0; epoch < 3; ++epoch) {
       std::vector<Script> some = scripts_for(world, {world.pick(2), 1 + world.pick(2), 12, 0, 40});
       for (std::size_t r = 0; r < all.size(); ++r) {
-        std::vector<Use>& uses = some[r].uses;
-        if (world.pick(2) == 0) uses.resize(uses.size() - world.pick(uses.size()));
-        uses.push_back(join());
-        all[r].uses.insert(all[r].uses.end(), uses.begin(), uses.end());
+        std::vector<Submission>& submissions = some[r].submissions;
+        if (world.pick(2) == 0) submissions.resize(submissions.size() - world.pick(submissions.size()));
+        submissions.push_back(join());
+        all[r].submissions.insert(all[r].submissions.end(), submissions.begin(), submissions.end());
       }
     }
     world.scripts = std::move(all);

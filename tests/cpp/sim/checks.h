@@ -44,10 +44,10 @@ inline void check_same_order(const World& world) {
     REQUIRE(rank->world().executed.size() == world.ranks.front()->world().executed.size());
   }
   for (std::size_t i = 0; i < world.ranks.front()->world().executed.size(); ++i) {
-    const negotiate::Execution* first = nullptr;
+    const negotiate::OrderedOperation* first = nullptr;
     std::vector<int> skipping;
     for (std::size_t r = 0; r < world.ranks.size(); ++r) {
-      const negotiate::Execution& mine = world.ranks[r]->world().executed[i];
+      const negotiate::OrderedOperation& mine = world.ranks[r]->world().executed[i];
       if (mine.skipped) {
         skipping.push_back(static_cast<int>(r));
         REQUIRE(mine.names.empty());
@@ -70,25 +70,25 @@ inline void check_each_once(const World& world) {
   }
 }
 
-// The k-th use of a name ended alike on all ranks.
+// The k-th submission of a name ended alike on all ranks.
 inline void check_same_outcomes(const World& world) {
   std::set<std::string> names;
   for (const auto& rank : world.ranks) {
     for (const auto& [name, list] : rank->world().outcomes) names.insert(name);
   }
   for (const std::string& name : names) {
-    for (std::size_t use = 0;; ++use) {
+    for (std::size_t submission = 0;; ++submission) {
       const Outcome* first = nullptr;
       bool any = false;
       for (const auto& rank : world.ranks) {
         const auto& list = rank->world().outcomes[name];
-        if (use >= list.size()) continue;
+        if (submission >= list.size()) continue;
         any = true;
-        if (list[use].local) continue;  // its caller had another text at once
-        if (first == nullptr) first = &list[use];
-        INFO(name << " use " << use << ": '" << first->status.message() << "' or '"
-                  << list[use].status.message() << "'");
-        REQUIRE(list[use].status == first->status);
+        if (list[submission].local) continue;  // its caller had another text at once
+        if (first == nullptr) first = &list[submission];
+        INFO(name << " submission " << submission << ": '" << first->status.message() << "' or '"
+                  << list[submission].status.message() << "'");
+        REQUIRE(list[submission].status == first->status);
       }
       if (!any) break;
     }
@@ -98,24 +98,25 @@ inline void check_same_outcomes(const World& world) {
 // Each agreement has the result that its ranks' values make, whatever happened around it. Returns how many
 // there were.
 inline int check_agreements(const World& world) {
-  std::map<std::string, std::map<std::size_t, testing::ValuesByRank>> values;  // by key and use
+  std::map<std::string, std::map<std::size_t, testing::ValuesByRank>> values;  // by key and submission
   for (std::size_t r = 0; r < world.ranks.size(); ++r) {
     REQUIRE(world.ranks[r]->counts.broken_cells == 0);
     for (const auto& [key, list] : world.ranks[r]->world().outcomes) {
-      for (std::size_t use = 0; use < list.size(); ++use) {
-        if (list[use].agreement) values[key][use][static_cast<int>(r)] = list[use].agreement->values;
+      for (std::size_t submission = 0; submission < list.size(); ++submission) {
+        if (list[submission].agreement)
+          values[key][submission][static_cast<int>(r)] = list[submission].agreement->values;
       }
     }
   }
   int checked = 0;
   for (const auto& rank : world.ranks) {
     for (const auto& [key, list] : rank->world().outcomes) {
-      for (std::size_t use = 0; use < list.size(); ++use) {
-        if (!list[use].agreed) continue;
-        INFO(key << " use " << use);
-        const Use& agreement = *list[use].agreement;
-        REQUIRE(*list[use].agreed ==
-                testing::reference_of(agreement.fields, agreement.root, values[key][use]));
+      for (std::size_t submission = 0; submission < list.size(); ++submission) {
+        if (!list[submission].agreed) continue;
+        INFO(key << " submission " << submission);
+        const Submission& agreement = *list[submission].agreement;
+        REQUIRE(*list[submission].agreed ==
+                testing::reference_of(agreement.fields, agreement.root, values[key][submission]));
         ++checked;
       }
     }
@@ -141,7 +142,7 @@ inline void check_ended_well(const World& world) {
   check_nothing_left(world);
 }
 
-// Counts uses that failed on ranks that made no mistake.
+// Counts submissions that failed on ranks that made no mistake.
 inline int failures(const World& world) {
   int failed = 0;
   for (const auto& rank : world.ranks) {

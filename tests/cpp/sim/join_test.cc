@@ -1,5 +1,5 @@
 // Seeded random programs with groups, allgathers, unnamed operations, joins and the removal of the process
-// set. Each rank makes only some of the uses, in an order of its own, and joins.
+// set. Each rank makes only some of the submissions, in an order of its own, and joins.
 #include <algorithm>
 
 #include "tests/cpp/catch.h"
@@ -9,77 +9,79 @@
 namespace roundelay::sim {
 namespace {
 
-// Returns a use for all ranks; first extents of gathered tensors are still to be set.
-Use random_use(World& world, std::size_t n, bool any_operation) {
+// Returns a submission for all ranks; first extents of gathered tensors are still to be set.
+Submission random_submission(World& world, std::size_t n, bool any_operation) {
   constexpr Operation kOperations[] = {
       Operation::kAllreduce, Operation::kAllreduce, Operation::kAllgather,     Operation::kBarrier,
       Operation::kBroadcast, Operation::kAlltoall,  Operation::kReducescatter, Operation::kProcessSet};
-  Use use;
-  use.operation = kOperations[world.pick(any_operation ? 8 : 4)];
+  Submission submission;
+  submission.operation = kOperations[world.pick(any_operation ? 8 : 4)];
   const bool unnamed = world.pick(4) == 0;
-  if (!unnamed) use.name = "t" + std::to_string(n);
-  if (use.operation == Operation::kBroadcast)
-    use.root = unnamed ? 0 : static_cast<int>(world.pick(world.ranks.size()));
-  const bool has_group = use.operation == Operation::kAllreduce || use.operation == Operation::kAllgather ||
-                         use.operation == Operation::kReducescatter;
+  if (!unnamed) submission.name = "t" + std::to_string(n);
+  if (submission.operation == Operation::kBroadcast)
+    submission.root = unnamed ? 0 : static_cast<int>(world.pick(world.ranks.size()));
+  const bool has_group = submission.operation == Operation::kAllreduce ||
+                         submission.operation == Operation::kAllgather ||
+                         submission.operation == Operation::kReducescatter;
   if (!unnamed && has_group) {
     for (auto count = world.pick(3); count > 0; --count)
-      use.others.push_back({world.pick(3) == 0 ? DType::kInt8 : DType::kFloat32,
-                            {static_cast<std::int64_t>(1 + world.pick(40)), 2}});
+      submission.others.push_back({world.pick(3) == 0 ? DType::kInt8 : DType::kFloat32,
+                                   {static_cast<std::int64_t>(1 + world.pick(40)), 2}});
   }
-  if (use.operation == Operation::kAllreduce && !unnamed && use.others.empty() && world.pick(2) == 0)
-    use.technique = world.pick(4) == 0 ? "cyclic:parts=4 flush" : "cyclic:parts=4";
-  return use;
+  if (submission.operation == Operation::kAllreduce && !unnamed && submission.others.empty() &&
+      world.pick(2) == 0)
+    submission.technique = world.pick(4) == 0 ? "cyclic:parts=4 flush" : "cyclic:parts=4";
+  return submission;
 }
 
-void make_wrong(World& world, Use& use) {
+void make_wrong(World& world, Submission& submission) {
   switch (world.pick(5)) {
     case 0:
-      use.dtype = DType::kInt64;
+      submission.dtype = DType::kInt64;
       break;
     case 4:
-      use.technique = "negate";
+      submission.technique = "negate";
       break;
     case 1:
-      use.shape.push_back(3);
+      submission.shape.push_back(3);
       break;
     case 2:
-      use.local_error = "bad input";
+      submission.local_error = "bad input";
       break;
     default:
-      use.may_duplicate = true;
+      submission.may_duplicate = true;
   }
 }
 
 struct Kind {
-  bool faulty = false;           // wrong uses, and operations that need every rank
-  bool uneven = true;            // each rank makes only some of the uses
+  bool faulty = false;           // wrong submissions, and operations that need every rank
+  bool uneven = true;            // each rank makes only some of the submissions
   std::size_t joins_one_in = 1;  // 1: each rank joins at the end of the epoch
 };
 
 void append_epoch(World& world, const Kind& kind) {
-  std::vector<std::vector<Use>> steps(1 + world.pick(4));
+  std::vector<std::vector<Submission>> steps(1 + world.pick(4));
   const std::size_t names = 1 + world.pick(5);
-  for (auto& uses : steps) {
-    for (std::size_t n = 0; n < names; ++n) uses.push_back(random_use(world, n, kind.faulty));
+  for (auto& submissions : steps) {
+    for (std::size_t n = 0; n < names; ++n) submissions.push_back(random_submission(world, n, kind.faulty));
   }
   for (Script& script : world.scripts) {
-    std::vector<Use> mine;
-    for (const auto& uses : steps) {
-      std::vector<Use> step = uses;
+    std::vector<Submission> mine;
+    for (const auto& submissions : steps) {
+      std::vector<Submission> step = submissions;
       std::shuffle(step.begin(), step.end(), world.random());
       mine.insert(mine.end(), step.begin(), step.end());
     }
     if (kind.uneven) mine.resize(world.pick(mine.size() + 1));
-    for (Use& use : mine) {
-      if (use.operation == Operation::kAllgather || use.operation == Operation::kAlltoall) {
-        use.shape[0] = static_cast<std::int64_t>(world.pick(5));
-        for (auto& other : use.others) other.shape[0] = static_cast<std::int64_t>(world.pick(5));
+    for (Submission& submission : mine) {
+      if (submission.operation == Operation::kAllgather || submission.operation == Operation::kAlltoall) {
+        submission.shape[0] = static_cast<std::int64_t>(world.pick(5));
+        for (auto& other : submission.others) other.shape[0] = static_cast<std::int64_t>(world.pick(5));
       }
-      if (kind.faulty && world.pick(20) == 0) make_wrong(world, use);
+      if (kind.faulty && world.pick(20) == 0) make_wrong(world, submission);
     }
     if (world.pick(kind.joins_one_in) == 0) mine.push_back(join());
-    script.uses.insert(script.uses.end(), mine.begin(), mine.end());
+    script.submissions.insert(script.submissions.end(), mine.begin(), mine.end());
   }
 }
 
@@ -118,13 +120,13 @@ TEST_CASE("uneven programs end with joins, one after another", "[sim][join]") {
     check_nothing_left(world);
     REQUIRE(failures(world) == 0);
     for (std::size_t r = 0; r < world.scripts.size(); ++r)
-      REQUIRE(world.ranks[r]->counts.submitted == static_cast<int>(world.scripts[r].uses.size()));
+      REQUIRE(world.ranks[r]->counts.submitted == static_cast<int>(world.scripts[r].submissions.size()));
     absences += skipped(world);
   }
   CHECK(absences > seeds(10'000U));
 }
 
-TEST_CASE("wrong uses and what needs every rank fail alike while ranks join", "[sim][join]") {
+TEST_CASE("wrong submissions and what needs every rank fail alike while ranks join", "[sim][join]") {
   int failed = 0;
   for (std::uint64_t seed = 1; seed <= seeds(2500U); ++seed) {
     INFO("seed " << seed);
@@ -144,7 +146,7 @@ TEST_CASE("wrong uses and what needs every rank fail alike while ranks join", "[
 }
 
 // One rank works on while the others have joined, then fails their join. All go on together with unnamed
-// uses.
+// submissions.
 TEST_CASE("a join that failed leaves all ranks in step", "[sim][join]") {
   constexpr Operation kUnnamed[] = {Operation::kAllreduce, Operation::kBarrier, Operation::kAllgather};
   for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
@@ -152,23 +154,23 @@ TEST_CASE("a join that failed leaves all ranks in step", "[sim][join]") {
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
     const std::size_t worker = world.pick(world.scripts.size());
-    const auto use = [&] {
-      Use one{.operation = kUnnamed[world.pick(3)]};
+    const auto submission = [&] {
+      Submission one{.operation = kUnnamed[world.pick(3)]};
       if (world.pick(8) == 0) one.local_error = "bad input";
       return one;
     };
     for (std::size_t r = 0; r < world.scripts.size(); ++r) {
-      if (r != worker) world.scripts[r].uses.push_back(join());
+      if (r != worker) world.scripts[r].submissions.push_back(join());
     }
     REQUIRE(world.run());
-    auto& work = world.scripts[worker].uses;
-    for (auto count = world.pick(10); count > 0; --count) work.push_back(use());
+    auto& work = world.scripts[worker].submissions;
+    for (auto count = world.pick(10); count > 0; --count) work.push_back(submission());
     work.push_back(join());
     work.back().local_error = "bad input";
     REQUIRE(world.run());
     for (auto count = 1 + world.pick(10); count > 0; --count) {
-      const Use common = use();
-      for (Script& script : world.scripts) script.uses.push_back(common);
+      const Submission common = submission();
+      for (Script& script : world.scripts) script.submissions.push_back(common);
     }
     REQUIRE(world.run());
     check_same_order(world);

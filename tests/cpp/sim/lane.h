@@ -1,4 +1,4 @@
-// A simulated rank's lane of one process set: its uses of names, and the outcome of each.
+// A simulated rank's lane of one process set: its submissions of names, and the outcome of each.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 namespace roundelay::sim {
 
 // One call of a rank's program.
-struct Use {
+struct Submission {
   enum class Kind : unsigned char { kOperation, kAddSet, kRemoveSet };
 
   std::string name{};  // empty: the table gives a name
@@ -31,7 +31,7 @@ struct Use {
   std::vector<wire::TensorSpec> others{};
   int root = -1;
   std::string local_error{};   // not empty: this rank's checks fail
-  bool may_duplicate = false;  // may be called while the use before it is in flight
+  bool may_duplicate = false;  // may be called while the submission before it is in flight
   bool cacheable = true;
   DeviceType device = DeviceType::kCpu;
   ProcessSetId set = 0;
@@ -41,14 +41,14 @@ struct Use {
   std::string values{};  // an agreement's
 };
 
-inline Use join() { return {.operation = Operation::kJoin, .shape = {}}; }
+inline Submission join() { return {.operation = Operation::kJoin, .shape = {}}; }
 
-// The end of one use of a name on one rank.
+// The end of one submission of a name on one rank.
 struct Outcome {
   bool local = false;  // refused by this rank's own checks: the caller saw it at once
   Status status{};
-  std::optional<Use> agreement{};  // the use, if it was one
-  std::optional<Agreed> agreed{};  // its result
+  std::optional<Submission> agreement{};  // the submission, if it was one
+  std::optional<Agreed> agreed{};         // its result
 };
 
 // Totals of one rank over all its lanes.
@@ -70,7 +70,7 @@ class Lane {
  public:
   // An ordered operation, or the end of a join.
   struct Work {
-    negotiate::Execution execution;
+    negotiate::OrderedOperation ordered;
     std::vector<std::shared_ptr<submit::Entry>> entries;
     std::optional<wire::Joined> joined{};
 
@@ -88,26 +88,26 @@ class Lane {
         completer_(handles, [](const submit::Entry&, TimePoint) {}),
         counts_(counts) {}
 
-  // Makes one use. False if it has to wait: its name is in flight, or this rank has joined. `duplicate`:
-  // makes a use that may be a duplicate even if its name is in flight.
-  bool submit(const Use& use, bool duplicate) {
+  // Makes one submission. False if it has to wait: its name is in flight, or this rank has joined.
+  // `duplicate`: makes a submission that may be a duplicate even if its name is in flight.
+  bool submit(const Submission& submission, bool duplicate) {
     if (in_flight.contains(submit::kJoinName)) return false;
-    const std::string name = name_of_next(use);
+    const std::string name = name_of_next(submission);
     const bool busy = in_flight.contains(name);
-    if (busy && !(use.may_duplicate && duplicate)) return !waits_for(name);
-    if (use.name.empty() && use.operation != Operation::kJoin) ++unnamed_[index_of(use)];
-    submit::Entry entry = entry_of(use);
-    if (!use.local_error.empty() && !busy) {
-      entry.request.error = use.local_error;
+    if (busy && !(submission.may_duplicate && duplicate)) return !waits_for(name);
+    if (submission.name.empty() && submission.operation != Operation::kJoin) ++unnamed_[index_of(submission)];
+    submit::Entry entry = entry_of(submission);
+    if (!submission.local_error.empty() && !busy) {
+      entry.request.error = submission.local_error;
       table.add_error(entry.request);
-      outcomes[key(name)].push_back({true, Status::invalid(use.local_error)});
+      outcomes[key(name)].push_back({true, Status::invalid(submission.local_error)});
       return true;
     }
     auto handle = table.add(std::move(entry), handles_);
     if (handle.ok()) {
       in_flight[name] = {*handle, key(name)};
       Outcome& outcome = outcomes[key(name)].emplace_back();
-      if (use.operation == Operation::kAgreement) outcome.agreement = use;
+      if (submission.operation == Operation::kAgreement) outcome.agreement = submission;
       ++counts_.submitted;
     } else if (!ended.ok()) {
       failed.insert(name);
@@ -118,7 +118,7 @@ class Lane {
     return true;
   }
 
-  // True while the use is in flight. Tells the table that a caller waits for it.
+  // True while the submission is in flight. Tells the table that a caller waits for it.
   bool waits_for(const std::string& name) {
     const auto found = in_flight.find(name);
     if (found == in_flight.end()) return false;
@@ -128,20 +128,20 @@ class Lane {
 
   // Queues an operation that was ordered or entered. An agreement completes at once; it keeps its place in
   // the sequence.
-  void execute(negotiate::Execution execution) {
+  void execute(negotiate::OrderedOperation ordered) {
     Work work;
-    if (execution.agreed) deliver(execution);
-    for (const std::string& name : execution.names) {
-      if (execution.agreed) continue;
+    if (ordered.agreed) deliver(ordered);
+    for (const std::string& name : ordered.names) {
+      if (ordered.agreed) continue;
       auto entry = table.extract(name);
       if (entry == nullptr) {
         ++counts_.completed_twice;
         continue;
       }
-      check_extents(execution, entry->request);
+      check_extents(ordered, entry->request);
       work.entries.push_back(std::move(entry));
     }
-    work.execution = std::move(execution);
+    work.ordered = std::move(ordered);
     queue.push_back(std::move(work));
   }
 
@@ -155,7 +155,7 @@ class Lane {
       if (!completer_.complete(table, *entry, Status{})) ++counts_.completed_twice;
       record(name, Status{});
     }
-    executed.push_back(std::move(work.execution));
+    executed.push_back(std::move(work.ordered));
   }
 
   // Ends the join that is foremost in the queue.
@@ -169,12 +169,12 @@ class Lane {
     ++epoch_;
   }
 
-  // Ends a use that no order names.
-  void settle(negotiate::Settled settled) {
-    for (std::size_t i = 0; i < settled.counters.size(); ++i)
-      unnamed_[i] = std::max(unnamed_[i], settled.counters[i]);
-    table.join_failed(settled.counters);
-    finish(settled.name, std::move(settled.status));
+  // Ends a submission that no order names.
+  void fail_submission(negotiate::FailedSubmission failed) {
+    for (std::size_t i = 0; i < failed.counters.size(); ++i)
+      unnamed_[i] = std::max(unnamed_[i], failed.counters[i]);
+    table.join_failed(failed.counters);
+    finish(failed.name, std::move(failed.status));
   }
 
   // No order follows. What was ordered before completes, unless `lane_too`: then the data plane is gone too.
@@ -190,10 +190,10 @@ class Lane {
     completer_.fail_all(table, why);
     const std::set<std::string> still_ordered = ordered();
     std::vector<std::string> over;
-    for (const auto& [name, use] : in_flight) {
+    for (const auto& [name, submission] : in_flight) {
       if (still_ordered.contains(name)) continue;
       over.push_back(name);
-      if (!handles_.done(use.handle).value_or(true)) ++counts_.completed_twice;
+      if (!handles_.done(submission.handle).value_or(true)) ++counts_.completed_twice;
     }
     for (const std::string& name : over) record(name, why);
   }
@@ -219,9 +219,10 @@ class Lane {
   std::deque<Work> queue;
   std::size_t operations = 0;  // completed
   std::map<std::string, InFlight> in_flight;
-  std::map<std::string, std::vector<Outcome>> outcomes;  // by name and number of joins, in order of use
-  std::set<std::string> failed;                          // names of which a use failed
-  std::vector<negotiate::Execution> executed;
+  std::map<std::string, std::vector<Outcome>>
+      outcomes;                  // by name and number of joins, in order of submission
+  std::set<std::string> failed;  // names of which a submission failed
+  std::vector<negotiate::OrderedOperation> executed;
   std::vector<int> last_joined;
   bool removing = false;
   bool removed = false;
@@ -229,39 +230,41 @@ class Lane {
   Status ended;  // an abort, or a rank left
 
  private:
-  static std::size_t index_of(const Use& use) { return static_cast<std::size_t>(use.operation); }
-  [[nodiscard]] std::string name_of_next(const Use& use) const {
-    if (use.operation == Operation::kJoin) return submit::kJoinName;
-    if (!use.name.empty()) return use.name;
-    return std::string(roundelay::name_of(use.operation)) + ".noname." +
-           std::to_string(unnamed_[index_of(use)] + 1);
+  static std::size_t index_of(const Submission& submission) {
+    return static_cast<std::size_t>(submission.operation);
+  }
+  [[nodiscard]] std::string name_of_next(const Submission& submission) const {
+    if (submission.operation == Operation::kJoin) return submit::kJoinName;
+    if (!submission.name.empty()) return submission.name;
+    return std::string(roundelay::name_of(submission.operation)) + ".noname." +
+           std::to_string(unnamed_[index_of(submission)] + 1);
   }
   [[nodiscard]] std::string key(const std::string& name) const {
     return name + " after " + std::to_string(epoch_) + " joins";
   }
-  void deliver(const negotiate::Execution& execution) {
-    if (execution.skipped) return;
-    const std::string& name = execution.names.front();
+  void deliver(const negotiate::OrderedOperation& ordered) {
+    if (ordered.skipped) return;
+    const std::string& name = ordered.names.front();
     if (!in_flight.contains(name)) {
       ++counts_.completed_twice;
       return;
     }
-    outcomes[in_flight[name].key].back().agreed = execution.agreed;
+    outcomes[in_flight[name].key].back().agreed = ordered.agreed;
     finish(name, Status{});
   }
-  static submit::Entry entry_of(const Use& use) {
+  static submit::Entry entry_of(const Submission& submission) {
     submit::Entry entry;
-    entry.request.name = use.name;
-    entry.request.operation = use.operation;
-    entry.request.shape = use.shape;
-    entry.request.dtype = use.dtype;
-    entry.request.others = use.others;
-    entry.request.root = use.root;
-    entry.request.device = use.device;
-    entry.request.cacheable = use.cacheable;
-    entry.request.technique = use.technique;
-    entry.request.fields = use.fields;
-    entry.values = use.values;
+    entry.request.name = submission.name;
+    entry.request.operation = submission.operation;
+    entry.request.shape = submission.shape;
+    entry.request.dtype = submission.dtype;
+    entry.request.others = submission.others;
+    entry.request.root = submission.root;
+    entry.request.device = submission.device;
+    entry.request.cacheable = submission.cacheable;
+    entry.request.technique = submission.technique;
+    entry.request.fields = submission.fields;
+    entry.values = submission.values;
     return entry;
   }
 
@@ -279,10 +282,10 @@ class Lane {
     for (Outcome& late : pending_errors_[name]) list.push_back(std::move(late));
     pending_errors_.erase(name);
   }
-  void check_extents(const negotiate::Execution& execution, const wire::Request& request) {
+  void check_extents(const negotiate::OrderedOperation& ordered, const wire::Request& request) {
     const auto size = static_cast<std::size_t>(group.size());
     const bool gathers = request.operation == Operation::kAllgather;
-    if (execution.extents.size() != (gathers ? (1 + request.others.size()) * size : 0)) {
+    if (ordered.extents.size() != (gathers ? (1 + request.others.size()) * size : 0)) {
       ++counts_.wrong_extents;
       return;
     }
@@ -290,9 +293,9 @@ class Lane {
     const auto mine = static_cast<std::size_t>(group.index);
     for (std::size_t t = 0; t <= request.others.size(); ++t) {
       const auto& shape = t == 0 ? request.shape : request.others[t - 1].shape;
-      if (execution.extents[t * size + mine] != shape[0]) ++counts_.wrong_extents;
-      for (const int absent : execution.absent) {
-        if (execution.extents[t * size + static_cast<std::size_t>(absent)] != 0) ++counts_.wrong_extents;
+      if (ordered.extents[t * size + mine] != shape[0]) ++counts_.wrong_extents;
+      for (const int absent : ordered.absent) {
+        if (ordered.extents[t * size + static_cast<std::size_t>(absent)] != 0) ++counts_.wrong_extents;
       }
     }
   }
@@ -301,8 +304,9 @@ class Lane {
   execute::Completer completer_;
   Counts& counts_;
   std::array<std::uint64_t, kOperationCount> unnamed_{};
-  int epoch_ = 0;                                               // joins whose end this rank has seen
-  std::map<std::string, std::vector<Outcome>> pending_errors_;  // refused duplicates of a use in flight
+  int epoch_ = 0;  // joins whose end this rank has seen
+  std::map<std::string, std::vector<Outcome>>
+      pending_errors_;  // refused duplicates of a submission in flight
 };
 
 }  // namespace roundelay::sim

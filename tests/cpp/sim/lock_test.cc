@@ -22,21 +22,22 @@ struct Story {
   bool same_order = true;     // on all ranks
 };
 
-Use named(std::size_t n) { return {.name = "t" + std::to_string(n)}; }
+Submission named(std::size_t n) { return {.name = "t" + std::to_string(n)}; }
 
-// Changes a step on all ranks, or makes a use wrong on one rank.
-void surprise(World& world, std::vector<std::vector<Use>>& of_ranks) {
+// Changes a step on all ranks, or makes a submission wrong on one rank.
+void surprise(World& world, std::vector<std::vector<Submission>>& of_ranks) {
   const std::size_t kind = world.pick(7);
   const std::size_t culprit = world.pick(of_ranks.size());
   const std::size_t at = world.pick(of_ranks.front().size());
   const std::string name = of_ranks.front()[at].name;
   for (std::size_t r = 0; r < of_ranks.size(); ++r) {
-    std::vector<Use>& uses = of_ranks[r];
-    const auto place = std::find_if(uses.begin(), uses.end(), [&](const Use& u) { return u.name == name; });
-    if (kind == 0) uses.insert(place, Use{.name = "metric"});
-    if (kind == 1) uses.insert(place, Use{});  // unnamed
+    std::vector<Submission>& submissions = of_ranks[r];
+    const auto place = std::find_if(submissions.begin(), submissions.end(),
+                                    [&](const Submission& u) { return u.name == name; });
+    if (kind == 0) submissions.insert(place, Submission{.name = "metric"});
+    if (kind == 1) submissions.insert(place, Submission{});  // unnamed
     if (kind == 2) place->shape = {8};
-    if (kind == 3) uses.erase(place);
+    if (kind == 3) submissions.erase(place);
     if (kind == 4 && r == culprit) place->local_error = "bad input";
     if (kind == 5 && r == culprit) place->shape = {5};
     if (kind == 6 && r == culprit) place->may_duplicate = true;
@@ -48,14 +49,14 @@ std::vector<Script> scripts_for(World& world, const Story& story) {
   std::vector<bool> surprising(story.steps, false);
   for (std::size_t i = 0; i < story.surprises; ++i) surprising[world.pick(story.steps)] = true;
   for (std::size_t step = 0; step < story.steps; ++step) {
-    std::vector<std::vector<Use>> of_ranks(scripts.size());
-    for (auto& uses : of_ranks) {
-      for (std::size_t n = 0; n < story.names; ++n) uses.push_back(named(n));
-      if (!story.same_order) std::shuffle(uses.begin(), uses.end(), world.random());
+    std::vector<std::vector<Submission>> of_ranks(scripts.size());
+    for (auto& submissions : of_ranks) {
+      for (std::size_t n = 0; n < story.names; ++n) submissions.push_back(named(n));
+      if (!story.same_order) std::shuffle(submissions.begin(), submissions.end(), world.random());
     }
     if (surprising[step]) surprise(world, of_ranks);
     for (std::size_t r = 0; r < scripts.size(); ++r)
-      scripts[r].uses.insert(scripts[r].uses.end(), of_ranks[r].begin(), of_ranks[r].end());
+      scripts[r].submissions.insert(scripts[r].submissions.end(), of_ranks[r].begin(), of_ranks[r].end());
   }
   return scripts;
 }
@@ -81,7 +82,7 @@ TEST_CASE("steps that repeat are locked and run in one order", "[sim]") {
 
 // Each thread of a rank sums tensors of its own in a loop. In some worlds they end, or are surprised, one by
 // one.
-TEST_CASE("threads that wait for tensors of their own lock a cohort and run them in one order", "[sim]") {
+TEST_CASE("threads that wait for tensors of their own run them in one order", "[sim]") {
   Totals totals;
   for (std::uint64_t seed = 1; seed <= seeds(1000U); ++seed) {
     INFO("seed " << seed);
@@ -89,23 +90,22 @@ TEST_CASE("threads that wait for tensors of their own lock a cohort and run them
     World world(seed, 2 + static_cast<int>(seed % 3), locking(random));
     const std::size_t threads = 2 + world.pick(4), rounds = 40;
     const std::size_t surprises = world.pick(3);
-    std::vector<Use> uses;
+    std::vector<Submission> submissions;
     for (std::size_t i = 0; i < rounds * threads; ++i) {
-      uses.push_back(named(i % threads));
-      if (i % threads == 0) uses.back().dtype = DType::kFloat64;  // not fused with the others
+      submissions.push_back(named(i % threads));
+      if (i % threads == 0) submissions.back().dtype = DType::kFloat64;  // not fused with the others
     }
-    for (std::size_t i = 0; i < surprises; ++i) uses[world.pick(uses.size())].shape = {8};
-    if (world.pick(2) == 0) uses.resize(uses.size() - world.pick(threads));
-    for (Script& script : world.scripts) script = {.uses = uses, .threads = threads};
+    for (std::size_t i = 0; i < surprises; ++i) submissions[world.pick(submissions.size())].shape = {8};
+    if (world.pick(2) == 0) submissions.resize(submissions.size() - world.pick(threads));
+    for (Script& script : world.scripts) script = {.submissions = submissions, .threads = threads};
     REQUIRE(world.run());
     check_ended_well(world);
     check_same_outcomes(world);
     totals.add(world);
-    for (const auto& rank : world.ranks) REQUIRE(rank->counts.completed == static_cast<int>(uses.size()));
+    for (const auto& rank : world.ranks)
+      REQUIRE(rank->counts.completed == static_cast<int>(submissions.size()));
   }
   CHECK(totals.failed == 0);
-  CHECK(totals.locks > seeds(200));
-  CHECK(totals.entered > seeds(5000));
 }
 
 TEST_CASE("surprises end a lock and lose nothing", "[sim]") {
@@ -139,9 +139,9 @@ std::vector<Script> scripts_with_techniques(World& world, std::size_t names, std
     const std::size_t culprit = world.pick(scripts.size());
     for (std::size_t r = 0; r < scripts.size(); ++r) {
       for (std::size_t n = 0; n < names; ++n) {
-        Use use = named(n);
-        use.technique = n == wrong && r == culprit ? "cyclic:parts=8" : chosen[n];
-        scripts[r].uses.push_back(use);
+        Submission submission = named(n);
+        submission.technique = n == wrong && r == culprit ? "cyclic:parts=8" : chosen[n];
+        scripts[r].submissions.push_back(submission);
       }
     }
   }
@@ -167,7 +167,7 @@ TEST_CASE("a change of technique ends the lock, and a new one forms", "[sim]") {
   CHECK(locked_again > seeds(200));
 }
 
-TEST_CASE("a rank with another technique fails that use on all ranks with both texts", "[sim]") {
+TEST_CASE("a rank with another technique fails that submission on all ranks with both texts", "[sim]") {
   Totals totals;
   int named_both = 0;
   for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
@@ -201,8 +201,9 @@ TEST_CASE("ranks join out of a locked schedule, one after the other", "[sim]") {
     World world(seed, size_for(seed), locking(random));
     world.scripts = scripts_for(world, {1 + world.pick(3), 20, 0, true});
     for (Script& script : world.scripts) {
-      if (world.pick(2) == 0) script.uses.resize(script.uses.size() - world.pick(script.uses.size() / 2));
-      script.uses.push_back(join());
+      if (world.pick(2) == 0)
+        script.submissions.resize(script.submissions.size() - world.pick(script.submissions.size() / 2));
+      script.submissions.push_back(join());
     }
     REQUIRE(world.run());
     check_ended_well(world);

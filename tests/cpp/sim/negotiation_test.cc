@@ -10,24 +10,25 @@
 namespace roundelay::sim {
 namespace {
 
-// Every rank uses the same names equally often, in an order of its own. Some uses go wrong on some ranks.
+// Every rank submits the same names equally often, in an order of its own. Some submissions go wrong on some
+// ranks.
 std::vector<Script> scripts_for(World& world, std::size_t names, std::size_t steps, bool faulty) {
   std::vector<Script> scripts(world.ranks.size());
   for (std::size_t step = 0; step < steps; ++step) {
-    std::vector<Use> uses;
+    std::vector<Submission> submissions;
     for (std::size_t n = 0; n < names; ++n) {
-      Use use;
-      use.name = "t" + std::to_string(n);
+      Submission submission;
+      submission.name = "t" + std::to_string(n);
       // A shape that changes on all ranks at once invalidates what the cache knows.
-      if (n == 0 && step % 3 == 2) use.shape = {8};
-      if (n == 1) use.technique = step % 4 == 3 ? "cyclic:parts=4 flush" : "cyclic:parts=4";
-      uses.push_back(use);
+      if (n == 0 && step % 3 == 2) submission.shape = {8};
+      if (n == 1) submission.technique = step % 4 == 3 ? "cyclic:parts=4 flush" : "cyclic:parts=4";
+      submissions.push_back(submission);
     }
     const std::size_t wrong = world.pick(names);
     const std::size_t culprit = world.pick(scripts.size());
     const std::size_t kind = faulty ? world.pick(7) : 6;
     for (std::size_t r = 0; r < scripts.size(); ++r) {
-      std::vector<Use> mine = uses;
+      std::vector<Submission> mine = submissions;
       if (kind == 0 && r == culprit) mine[wrong].shape = {5};
       if (kind == 1 && r == culprit) mine[wrong].dtype = DType::kInt64;
       if (kind == 2 && r == culprit) mine[wrong].local_error = "bad input";
@@ -35,7 +36,7 @@ std::vector<Script> scripts_for(World& world, std::size_t names, std::size_t ste
       if (kind == 4 && r == culprit) mine[wrong].may_duplicate = true;
       if (kind == 5 && r == culprit) mine[wrong].technique = "negate";
       std::shuffle(mine.begin(), mine.end(), world.random());
-      scripts[r].uses.insert(scripts[r].uses.end(), mine.begin(), mine.end());
+      scripts[r].submissions.insert(scripts[r].submissions.end(), mine.begin(), mine.end());
     }
   }
   return scripts;
@@ -53,7 +54,7 @@ TEST_CASE("ranks that submit in different orders run the same operations", "[sim
     REQUIRE(world.run());
     check_ended_well(world);
     for (const auto& rank : world.ranks)
-      REQUIRE(rank->counts.submitted == static_cast<int>(world.scripts.front().uses.size()));
+      REQUIRE(rank->counts.submitted == static_cast<int>(world.scripts.front().submissions.size()));
     for (const auto& [name, list] : world.ranks.front()->world().outcomes) {
       for (const Outcome& outcome : list) REQUIRE(outcome.status.ok());
     }
@@ -62,7 +63,7 @@ TEST_CASE("ranks that submit in different orders run the same operations", "[sim
   CHECK(messages > seeds(100'000U));
 }
 
-TEST_CASE("wrong uses fail with one text everywhere and the rest goes on", "[sim]") {
+TEST_CASE("wrong submissions fail with one text everywhere and the rest goes on", "[sim]") {
   int failed = 0;
   for (std::uint64_t seed = 1; seed <= seeds(6000U); ++seed) {
     INFO("seed " << seed);
@@ -90,7 +91,7 @@ TEST_CASE("a rank that falls silent is named, and the others go on without what 
     World world(seed, size_for(seed), options);
     world.scripts = scripts_for(world, 1 + world.pick(4), 2, false);
     const std::size_t silent = world.pick(world.scripts.size());
-    world.scripts[silent].stop_at = world.pick(world.scripts[silent].uses.size());
+    world.scripts[silent].stop_at = world.pick(world.scripts[silent].submissions.size());
     REQUIRE(world.run());
     check_each_once(world);
     check_same_outcomes(world);

@@ -80,18 +80,18 @@ class Rank final : public control::NegotiationSink {
   // Operations of the CPU complete when all participants have come.
   bool carry_out(LaneId id, Lane& lane) {
     const Lane::Work& work = lane.queue.front();
-    const negotiate::Execution& execution = work.execution;
-    if (execution.ticket && heeds_tickets_ && !sequencer_.may_go(execution.ticket->previous)) return false;
+    const negotiate::OrderedOperation& ordered = work.ordered;
+    if (ordered.ticket && heeds_tickets_ && !sequencer_.may_go(ordered.ticket->previous)) return false;
     const OperationId operation{id, lane.operations};
-    const std::size_t participants = lane.group.ranks.size() - execution.absent.size();
+    const std::size_t participants = lane.group.ranks.size() - ordered.absent.size();
     if (work.on_gpu()) {
       gpus_.enqueue(operation, rank_, participants);
-    } else if (!execution.skipped && !gpus_.meet(operation, rank_, participants)) {
+    } else if (!ordered.skipped && !gpus_.meet(operation, rank_, participants)) {
       return false;
     }
-    if (execution.ticket) {
-      taken.push_back(*execution.ticket);
-      sequencer_.gone(execution.ticket->number);
+    if (ordered.ticket) {
+      taken.push_back(*ordered.ticket);
+      sequencer_.gone(ordered.ticket->number);
     }
     lane.complete_foremost();
     return true;
@@ -99,19 +99,21 @@ class Rank final : public control::NegotiationSink {
 
   void enter(LaneId id, lock::Entered entered) {
     if (!entered.fault.ok()) ++counts.broken_cells;
-    negotiate::Execution execution;
-    execution.names = std::move(entered.names);
-    execution.agreed = std::move(entered.agreed);
-    find(id)->execute(std::move(execution));
+    negotiate::OrderedOperation ordered;
+    ordered.names = std::move(entered.names);
+    ordered.agreed = std::move(entered.agreed);
+    find(id)->execute(std::move(ordered));
     ++counts.entered;
     counts.entered_on_gpu += find(id)->queue.back().on_gpu() ? 1 : 0;
   }
 
   void ordered(LaneId, std::uint64_t) override {}
-  void execute(LaneId id, std::uint64_t, negotiate::Execution execution) override {
-    find(id)->execute(std::move(execution));
+  void execute(LaneId id, std::uint64_t, negotiate::OrderedOperation ordered) override {
+    find(id)->execute(std::move(ordered));
   }
-  void settle(LaneId id, negotiate::Settled settled) override { find(id)->settle(std::move(settled)); }
+  void fail_submission(LaneId id, negotiate::FailedSubmission failed) override {
+    find(id)->fail_submission(std::move(failed));
+  }
   void locked(LaneId, std::uint64_t) override { ++counts.locks; }
   void unlock(LaneId id, std::uint64_t from) override {
     submit::TensorTable& table = find(id)->table;

@@ -28,34 +28,34 @@ bool in(const std::vector<int>& ranks, std::size_t rank) {
   return std::binary_search(ranks.begin(), ranks.end(), static_cast<int>(rank));
 }
 
-// Writes the scripts of all ranks. Each rank orders its uses in its own way.
+// Writes the scripts of all ranks. Each rank orders its submissions in its own way.
 class Story {
  public:
   Story(World& world, const Sets& sets, std::size_t gpu_share)
       : world_(world), sets_(sets), gpu_share_(gpu_share) {}
 
-  void everyone(const Use& use) {
-    for (Script& script : world_.scripts) script.uses.push_back(use);
+  void everyone(const Submission& submission) {
+    for (Script& script : world_.scripts) script.submissions.push_back(submission);
   }
-  void add(ProcessSetId set) { everyone({.set = set, .kind = Use::Kind::kAddSet}); }
-  void remove(ProcessSetId set) { everyone({.set = set, .kind = Use::Kind::kRemoveSet}); }
-  // All members of these sets use some names once. With `joins` some members leave out some uses in the
-  // world, and join.
-  void use(const std::vector<ProcessSetId>& live, bool joins) {
-    std::vector<Use> uses;
+  void add(ProcessSetId set) { everyone({.set = set, .kind = Submission::Kind::kAddSet}); }
+  void remove(ProcessSetId set) { everyone({.set = set, .kind = Submission::Kind::kRemoveSet}); }
+  // All members of these sets submit some names once. With `joins` some members leave out some submissions in
+  // the world, and join.
+  void submit_some(const std::vector<ProcessSetId>& live, bool joins) {
+    std::vector<Submission> submissions;
     for (const ProcessSetId set : live) {
       for (std::size_t n = 0, names = world_.pick(5); n < names; ++n) {
         const bool gpu = world_.pick(4) < gpu_share_;
-        uses.push_back({.name = (gpu ? "g" : "c") + std::to_string(n),
-                        .device = gpu ? DeviceType::kGpu : DeviceType::kCpu,
-                        .set = set});
+        submissions.push_back({.name = (gpu ? "g" : "c") + std::to_string(n),
+                               .device = gpu ? DeviceType::kGpu : DeviceType::kCpu,
+                               .set = set});
       }
     }
     for (std::size_t r = 0; r < world_.scripts.size(); ++r) {
-      std::shuffle(uses.begin(), uses.end(), world_.random());
-      for (const Use& use : uses) {
-        if (!in(sets_[use.set], r) || (joins && use.set == 0 && world_.pick(4) == 0)) continue;
-        world_.scripts[r].uses.push_back(use);
+      std::shuffle(submissions.begin(), submissions.end(), world_.random());
+      for (const Submission& submission : submissions) {
+        if (!in(sets_[submission.set], r) || (joins && submission.set == 0 && world_.pick(4) == 0)) continue;
+        world_.scripts[r].submissions.push_back(submission);
       }
     }
     if (joins) everyone(join());
@@ -64,10 +64,10 @@ class Story {
  private:
   World& world_;
   const Sets& sets_;
-  const std::size_t gpu_share_;  // so many uses of 4 are on a GPU
+  const std::size_t gpu_share_;  // so many submissions of 4 are on a GPU
 };
 
-// Adds sets, uses them, and removes some of them.
+// Adds sets, submits to them, and removes some of them.
 void tell(World& world, const Sets& sets, std::size_t gpu_share, bool joins) {
   Story story(world, sets, gpu_share);
   std::vector<ProcessSetId> live = {0};
@@ -81,7 +81,7 @@ void tell(World& world, const Sets& sets, std::size_t gpu_share, bool joins) {
       story.remove(*goes);
       live.erase(goes);
     }
-    story.use(live, joins && world.pick(3) == 0);
+    story.submit_some(live, joins && world.pick(3) == 0);
   }
 }
 
@@ -118,7 +118,7 @@ void check_all_done(World& world) {
   REQUIRE(world.gpus.idle());
 }
 
-// A use that still waits for an order waits for a member that has not come.
+// A submission that still waits for an order waits for a member that has not come.
 void check_only_for_uses(World& world, const Sets& sets) {
   for (ProcessSetId set = 0; set < sets.size(); ++set) {
     std::map<std::string, std::size_t> waiting;
@@ -202,10 +202,10 @@ TEST_CASE("no schedule has operations on a GPU while there are several sets",
       for (auto& script : world.scripts) {
         const std::size_t rank = static_cast<std::size_t>(&script - world.scripts.data());
         for (std::size_t i = 0; i < count; ++i) {
-          script.uses.push_back({.name = "g", .device = DeviceType::kGpu});
-          script.uses.push_back({.name = "c"});
+          script.submissions.push_back({.name = "g", .device = DeviceType::kGpu});
+          script.submissions.push_back({.name = "c"});
           if (with_set && in(sets[1], rank))
-            script.uses.push_back({.name = "g", .device = DeviceType::kGpu, .set = 1});
+            script.submissions.push_back({.name = "g", .device = DeviceType::kGpu, .set = 1});
         }
       }
     };
@@ -278,7 +278,7 @@ TEST_CASE("no set waits for tickets of a rank 0 that has died", "[sim][tickets]"
     World world(seed, sets, options_of(random));
     Story story(world, sets, 1 + world.pick(4));
     story.add(1);
-    for (int phase = 0; phase < 10; ++phase) story.use({0, 1}, false);
+    for (int phase = 0; phase < 10; ++phase) story.submit_some({0, 1}, false);
     const std::size_t when = 10 + world.pick(80);
     const auto world_is_over = [](const auto& rank) { return rank->world().over(); };
     world.inject = [&](World& w, std::size_t turn) {

@@ -1,7 +1,7 @@
 // N ranks in one thread: their negotiators over the inproc channel, process sets that come and go, a GPU
 // each, a fake clock, and a seed that decides everything.
 //
-// Each rank follows a script of uses of names. The scheduler picks at random who submits, steps or receives
+// Each rank follows a script of submissions. The scheduler picks at random who submits, steps or receives
 // next, so that one seed is one schedule, and a failing one can be run again.
 #pragma once
 
@@ -20,10 +20,11 @@
 namespace roundelay::sim {
 
 struct Script {
-  std::vector<Use> uses;
-  std::size_t stop_at = SIZE_MAX;  // falls silent (but keeps stepping) before this use
-  bool removes = false;            // removes the world after its last use
-  // More than one: so many threads take the uses in turn, and each waits for its use before the next one.
+  std::vector<Submission> submissions;
+  std::size_t stop_at = SIZE_MAX;  // falls silent (but keeps stepping) before this submission
+  bool removes = false;            // removes the world after its last submission
+  // More than one: so many threads take the submissions in turn, and each waits for its submission before the
+  // next one.
   std::size_t threads = 1;
 };
 
@@ -38,7 +39,7 @@ inline Sets only_world(int size) {
 
 class World {
  public:
-  // Set 0 is there from the start; the others come by Use::Kind::kAddSet.
+  // Set 0 is there from the start; the others come by Submission::Kind::kAddSet.
   World(std::uint64_t seed, Sets sets, const negotiate::CoordinatorOptions& options,
         bool heeds_tickets = true)
       : gpus(static_cast<int>(sets.front().size())),
@@ -84,7 +85,9 @@ class World {
     hub_.disconnect(static_cast<int>(r));
   }
   [[nodiscard]] bool dead(std::size_t r) const { return places_[r].dead; }
-  [[nodiscard]] bool finished(std::size_t r) const { return places_[r].step >= scripts[r].uses.size(); }
+  [[nodiscard]] bool finished(std::size_t r) const {
+    return places_[r].step >= scripts[r].submissions.size();
+  }
   [[nodiscard]] bool links_empty() const { return hub_.pending_links().empty(); }
   [[nodiscard]] std::size_t pick(std::size_t below) {
     return std::uniform_int_distribution<std::size_t>(0, below - 1)(random_);
@@ -101,10 +104,9 @@ class World {
  private:
   // A thread of a rank's program, if there are several.
   struct Thread {
-    std::size_t next = 0;                                      // use
-    std::string waits_for{};                                   // name; empty: it does not wait
-    bool was_impatient = false;                                // in this wait
-    std::unique_ptr<complete::Waiters::Scope> counts_there{};  // while it waits
+    std::size_t next = 0;        // submission
+    std::string waits_for{};     // name; empty: it does not wait
+    bool was_impatient = false;  // in this wait
   };
   // A rank in its script.
   struct Place {
@@ -134,16 +136,17 @@ class World {
     if (ranks[r]->close_removed()) return true;
     const Script& script = scripts[r];
     if (script.threads > 1) return advance_thread(r, pick(script.threads), pick(8) == 0);
-    if (place.step >= std::min(script.uses.size(), script.stop_at)) return script.removes && remove_once(r);
+    if (place.step >= std::min(script.submissions.size(), script.stop_at))
+      return script.removes && remove_once(r);
     const int before = place.stage;
-    if (!take(r, script.uses[place.step], place.stage)) {
+    if (!take(r, script.submissions[place.step], place.stage)) {
       // Others remove the set, so what the rank waits for may never come: it goes on to remove the set too.
-      if (script.removes && pick(8) == 0) place.step = script.uses.size();
+      if (script.removes && pick(8) == 0) place.step = script.submissions.size();
       return script.removes || place.stage != before;
     }
     ++place.step;
     place.stage = 0;
-    if (pick(4) == 0) ranks[r]->negotiator.inbox().request_flush();
+    if (pick(4) == 0) ranks[r]->negotiator.inbox().request_end_of_linger();
     return true;
   }
 
@@ -161,15 +164,13 @@ class World {
       return was_open != lane.table.schedule_open();
     }
     thread.was_impatient = false;
-    thread.counts_there.reset();
     thread.waits_for.clear();
-    if (thread.next >= scripts[r].uses.size()) return false;
-    const Use& use = scripts[r].uses[thread.next];
-    if (!lane.submit(use, false)) return false;
+    if (thread.next >= scripts[r].submissions.size()) return false;
+    const Submission& submission = scripts[r].submissions[thread.next];
+    if (!lane.submit(submission, false)) return false;
     thread.next += scripts[r].threads;
-    thread.waits_for = use.name;
-    thread.counts_there = std::make_unique<complete::Waiters::Scope>(lane.table.waiters());
-    ranks[r]->negotiator.inbox().request_flush();
+    thread.waits_for = submission.name;
+    ranks[r]->negotiator.inbox().request_end_of_linger();
     return true;
   }
 
@@ -180,11 +181,11 @@ class World {
   }
 
   // True: the step is over.
-  bool take(std::size_t r, const Use& use, int& stage) {
-    if (use.kind == Use::Kind::kAddSet) return add(r, use.set, stage);
-    if (use.kind == Use::Kind::kRemoveSet) return remove(r, use.set, stage);
-    Lane* lane = ranks[r]->find(lane_of(use.set));
-    return lane == nullptr || lane->submit(use, pick(2) == 0);
+  bool take(std::size_t r, const Submission& submission, int& stage) {
+    if (submission.kind == Submission::Kind::kAddSet) return add(r, submission.set, stage);
+    if (submission.kind == Submission::Kind::kRemoveSet) return remove(r, submission.set, stage);
+    Lane* lane = ranks[r]->find(lane_of(submission.set));
+    return lane == nullptr || lane->submit(submission, pick(2) == 0);
   }
 
   // All ranks of the world call this. True: it is over. Its outcome: Lane::failed.
@@ -192,7 +193,7 @@ class World {
     Lane& world = ranks[r]->world();
     if (stage == 0) {
       if (!world.submit({.name = name, .shape = {}, .cacheable = false}, false)) return false;
-      ranks[r]->negotiator.inbox().request_flush(LaneId{});
+      ranks[r]->negotiator.inbox().request_end_of_linger(LaneId{});
       stage = 1;
     }
     return !world.waits_for(name);

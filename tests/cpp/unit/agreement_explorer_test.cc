@@ -20,12 +20,12 @@ wire::Request agreement() {
   return agreement_of("n", {{Merge::kEqual, 1}, {Merge::kMax, kBytes}, {Merge::kRoot, 1}}, 1);
 }
 
-// A member's values in its use number `use`. The first field differs now and then.
-std::string values_of(std::size_t member, std::size_t use) {
+// A member's values in its submission number `submission`. The first field differs now and then.
+std::string values_of(std::size_t member, std::size_t submission) {
   std::string values(kBytes + 2, '\0');
-  values[0] = static_cast<char>(use % 3 == 1 ? member : use);
-  values[1 + (7 * use + member) % kBytes] = static_cast<char>(1 + member);
-  values.back() = static_cast<char>(10 * member + use);
+  values[0] = static_cast<char>(submission % 3 == 1 ? member : submission);
+  values[1 + (7 * submission + member) % kBytes] = static_cast<char>(1 + member);
+  values.back() = static_cast<char>(10 * member + submission);
   return values;
 }
 
@@ -34,10 +34,10 @@ Case usual(std::size_t members, std::size_t periods) {
   Case given;
   given.operations = {{request_of("a")}, {{agreement(), std::string(kBytes + 2, '\0')}}};
   for (std::size_t m = 0; m < members; ++m) {
-    Uses& script = given.scripts.emplace_back();
-    for (std::size_t use = 0; use < periods; ++use) {
+    Submissions& script = given.scripts.emplace_back();
+    for (std::size_t submission = 0; submission < periods; ++submission) {
       script.emplace_back(request_of("a"));
-      script.emplace_back(agreement(), values_of(m, use));
+      script.emplace_back(agreement(), values_of(m, submission));
     }
   }
   return given;
@@ -63,8 +63,9 @@ TEST_CASE("an agreement alone in its period runs under the lock, in every interl
   Case given;
   given.operations = {{{agreement(), std::string(kBytes + 2, '\0')}}};
   for (std::size_t m = 0; m < 3; ++m) {
-    Uses& script = given.scripts.emplace_back();
-    for (std::size_t use = 0; use < 4; ++use) script.emplace_back(agreement(), values_of(m, use));
+    Submissions& script = given.scripts.emplace_back();
+    for (std::size_t submission = 0; submission < 4; ++submission)
+      script.emplace_back(agreement(), values_of(m, submission));
   }
   check_runs_under_the_lock(given);
 }
@@ -73,13 +74,13 @@ TEST_CASE("a surprise anywhere, or values that do not fit, lose no value, in eve
           "[schedule][agreement][interleavings]") {
   Case given = usual(2, 3);
   const std::size_t culprit = GENERATE(std::size_t{0}, std::size_t{1});
-  const std::size_t use = GENERATE(range(std::size_t{0}, std::size_t{3}));
-  Uses& script = given.scripts[culprit];
+  const std::size_t submission = GENERATE(range(std::size_t{0}, std::size_t{3}));
+  Submissions& script = given.scripts[culprit];
   SECTION("another name") {
-    const auto at = script.begin() + static_cast<std::ptrdiff_t>(2 * use);
+    const auto at = script.begin() + static_cast<std::ptrdiff_t>(2 * submission);
     script.insert(at + GENERATE(0, 1), request_of("surprise"));
   }
-  SECTION("a change that does not fit") { script[2 * use + 1].values = std::string(kBytes + 2, 'x'); }
+  SECTION("a change that does not fit") { script[2 * submission + 1].values = std::string(kBytes + 2, 'x'); }
   SECTION("impatience") { given.impatient = true; }
   Explorer explorer(given);
   explorer.run();

@@ -71,7 +71,7 @@ TEST_CASE("members whose fields or root differ are told both", "[agreement][nego
                  "rank 10 has root rank 10, rank 11 has root rank 11."));
 }
 
-TEST_CASE("a use that fails leaves the base as it was", "[agreement][negotiate]") {
+TEST_CASE("a submission that fails leaves the base as it was", "[agreement][negotiate]") {
   Room room(2);
   const wire::Request request = agreement_of("a");
   room.agree(request, {"1000", "0100"});
@@ -169,7 +169,7 @@ TEST_CASE("a member may report in full what the others report by id", "[agreemen
   }
 }
 
-TEST_CASE("uses of one name that wait for each other have one base after the other",
+TEST_CASE("submissions of one name that wait for each other have one base after the other",
           "[agreement][negotiate]") {
   Room room(2);
   const wire::Request request = agreement_of("a");

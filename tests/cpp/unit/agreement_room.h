@@ -68,8 +68,8 @@ class Room {
     return std::move(applied).value();
   }
 
-  // One use by the members that have values, from the report to the result, which must be equal on all of
-  // them. A member without values has joined.
+  // One submission by the members that have values, from the report to the result, which must be equal on all
+  // of them. A member without values has joined.
   Agreed agree(const wire::Request& request, const std::vector<std::optional<std::string>>& values) {
     for (std::size_t m = 0; m < values.size(); ++m) {
       if (values[m]) members[m].submit({request, *values[m]});

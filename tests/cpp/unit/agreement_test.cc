@@ -32,7 +32,7 @@ class Random {
 Agreed merged(const std::vector<AgreementField>& fields, int root, const ValuesByRank& ranks) {
   Merger merger(fields, root);
   for (const auto& [rank, values] : ranks) merger.add(rank, values);
-  return merger.take();
+  return merger.finish();
 }
 
 std::string applied(const ByteChange& change, std::string values) {

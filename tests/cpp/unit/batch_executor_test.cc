@@ -68,7 +68,7 @@ struct Member {
     return options;
   }
   std::unique_ptr<Batch> begin() {
-    auto batch = queued.queue.take(false);
+    auto batch = queued.queue.pop(false);
     REQUIRE(batch);
     REQUIRE(executor.prepare(*batch, false).ok());
     REQUIRE(executor.start(*batch).ok());
@@ -138,13 +138,13 @@ TEST_CASE("a queue numbers the batches of an order and counts work until it is o
   queued.order(7, {"a", "large"});
   queued.order(7, {"b"});
   for (const std::uint32_t index : {0U, 1U, 2U}) {
-    const auto batch = queued.queue.take(false);
+    const auto batch = queued.queue.pop(false);
     REQUIRE(batch);
     CHECK(batch->sequence == 7);
     CHECK(batch->index == index);
     CHECK(batch->ends_tickets == (index > 0));
   }
-  CHECK(queued.queue.take(false) == nullptr);
+  CHECK(queued.queue.pop(false) == nullptr);
   CHECK(queued.queue.has_work());
   queued.queue.forget(3);
   CHECK_FALSE(queued.queue.has_work());
@@ -156,11 +156,11 @@ TEST_CASE("a batch on a GPU is not taken where only the host's are wanted", "[ba
   queued.add("host", Floats(8, 1.0F));
   queued.order(1, {"gpu"});
   queued.order(2, {"host"});
-  CHECK(queued.queue.take(true) == nullptr);
-  const auto first = queued.queue.take(false);
+  CHECK(queued.queue.pop(true) == nullptr);
+  const auto first = queued.queue.pop(false);
   REQUIRE(first);
   CHECK(first->on_gpu());
-  CHECK(queued.queue.take(true) != nullptr);
+  CHECK(queued.queue.pop(true) != nullptr);
 }
 
 TEST_CASE("a join is complete when it is ordered, and unknown names are skipped", "[batch]") {

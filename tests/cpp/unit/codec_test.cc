@@ -52,7 +52,7 @@ Report full_report() {
   Report report;
   report.lane = {.process_set = kMaxU32, .device = kMinI32};
   report.last_order = kMaxU64;
-  report.flush = true;
+  report.end_linger = true;
   report.leaving = true;
   report.removing = true;
   report.frozen = kMaxU64;
@@ -315,8 +315,8 @@ TEST_CASE("contributions that no report may carry are refused", "[codec]") {
     report.contributions = std::move(contributions);
     return error_of(encode(report));
   };
-  CHECK(refused({{2, {{0, "a"}}}}).find("contribution.use is none of the report's") != std::string::npos);
-  CHECK(refused({{1, {{0, "a"}}}, {1, {{0, "a"}}}}).find("contribution.use does not ascend") !=
+  CHECK(refused({{2, {{0, "a"}}}}).find("contribution.request is none of the report's") != std::string::npos);
+  CHECK(refused({{1, {{0, "a"}}}, {1, {{0, "a"}}}}).find("contribution.request does not ascend") !=
         std::string::npos);
   CHECK(refused({{0, {}}, {1, {{0, "abcdef"}}}}).find("contribution.change is empty") != std::string::npos);
   CHECK(refused({{1, {{0, ""}, {1, "abcdef"}}}}).find("run.bytes is empty") != std::string::npos);

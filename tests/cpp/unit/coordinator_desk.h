@@ -48,10 +48,10 @@ struct Desk {
   void everyone(const std::vector<wire::Request>& requests, TimePoint now = kStart) {
     for (std::size_t m = 0; m < newest.size(); ++m) request(static_cast<int>(m), requests, now);
   }
-  void flush(int member) {
+  void end_linger(int member) {
     wire::Report report;
     report.last_order = newest[static_cast<std::size_t>(member)];
-    report.flush = true;
+    report.end_linger = true;
     REQUIRE(say(member, report).ok());
   }
   std::optional<wire::Order> order(TimePoint now = kStart) {

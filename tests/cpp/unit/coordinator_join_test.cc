@@ -75,7 +75,7 @@ TEST_CASE("all have joined: the last one, the largest counters, behind everythin
   CHECK(desk.coordinator.waiting() == 0);
   CHECK_FALSE(desk.order());
   desk.everyone({request_of("a")});  // nobody is absent any more
-  desk.flush(0);
+  desk.end_linger(0);
   CHECK(desk.order()->operations == Operations{{{{1, "a"}}, {}, {}}});
   desk.everyone({join_of()});
   CHECK(desk.order()->joined == wire::Joined{12, counters_of(5, 7)});
@@ -262,7 +262,7 @@ TEST_CASE("who leaves ends the lane for those who have joined", "[negotiate][joi
   CHECK_FALSE(order->joined);
 }
 
-TEST_CASE("a use behind its own rank's join breaks the protocol", "[negotiate][join]") {
+TEST_CASE("a submission behind its own rank's join breaks the protocol", "[negotiate][join]") {
   Desk desk(eager());
   desk.request(1, {join_of()});
   wire::Report report;

@@ -34,7 +34,7 @@ struct Waiting {
   void report(int member, const std::string& name, TimePoint now) {
     const wire::Request request = request_of(name);
     auto position = table.find(name);
-    if (position == table.entries().end()) {
+    if (position == table.all().end()) {
       position = table.open(member, request, now);
       clock.on_opened(table, position->second);
     }
@@ -68,13 +68,13 @@ TEST_CASE("nobody waits for a member that has joined", "[negotiate]") {
   waiting.report(1, "t", kStart);
   waiting.report(0, "join", kStart);
   waiting.joins.begin(waiting.table.find("join")->second);
-  const PendingRequest& entry = waiting.table.find("t")->second;
+  const ReportedRequest& reported = waiting.table.find("t")->second;
   CHECK(waiting.joins.has_joined(0));
-  CHECK(waiting.joins.awaited_by(entry) == std::vector<int>{12});
-  CHECK(waiting.joins.absent_from(entry) == std::vector<std::int32_t>{0});
+  CHECK(waiting.joins.awaited_by(reported) == std::vector<int>{12});
+  CHECK(waiting.joins.absent_from(reported) == std::vector<std::int32_t>{0});
   waiting.joins.end();
   CHECK_FALSE(waiting.joins.active());
-  CHECK(waiting.joins.awaited_by(entry) == std::vector<int>{10, 12});
+  CHECK(waiting.joins.awaited_by(reported) == std::vector<int>{10, 12});
   CHECK(waiting.joins.take_ended());
   CHECK_FALSE(waiting.joins.take_ended());
 }

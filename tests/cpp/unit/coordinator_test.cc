@@ -37,7 +37,7 @@ TEST_CASE("an order comes when all members have reported, and knows its ids", "[
   CHECK(second->operations == std::vector<wire::FusedOperation>{{{{1, ""}}, {}, {}}});
 }
 
-TEST_CASE("what is ready gathers until theta, a flush or the end of the linger", "[negotiate][coordinator]") {
+TEST_CASE("what is ready waits for theta, or for the end of the linger", "[negotiate][coordinator]") {
   CoordinatorOptions options = eager();
   options.fire = {32, milliseconds(1)};  // request_of has 16 bytes
   options.stall_warning = Duration{0};
@@ -53,11 +53,11 @@ TEST_CASE("what is ready gathers until theta, a flush or the end of the linger",
     CHECK(order->operations.size() == 1);
     CHECK(order->operations[0].tensors.size() == 2);
   }
-  SECTION("flush") {
-    desk.flush(1);
+  SECTION("the end of the linger") {
+    desk.end_linger(1);
     CHECK(desk.order());
     desk.everyone({request_of("c")});
-    CHECK_FALSE(desk.order());  // the flush was for what was ready then
+    CHECK_FALSE(desk.order());  // that was for what was ready then
   }
   SECTION("linger, from the oldest") {
     desk.everyone({request_of("b", {1})}, kStart + microseconds(900));
@@ -127,7 +127,7 @@ TEST_CASE("equal requests do not mismatch", "[negotiate][coordinator]") {
   CHECK(list_text(Shape{7}) == "[7]");
 }
 
-TEST_CASE("an error request fails the use everywhere, also for those who report it later",
+TEST_CASE("an error request fails the submission everywhere, also for those who report it later",
           "[negotiate][coordinator]") {
   Desk desk(eager(), 3);
   desk.request(0, {request_of("a")});

@@ -21,7 +21,7 @@ TEST_CASE("a silent coordinator is asked, named and given up", "[watch]") {
   CHECK(watch.check(true, kStart + seconds(9)) == Action::kNothing);
   CHECK(watch.check(true, kStart + seconds(10)) == Action::kPing);
   CHECK(watch.check(true, kStart + seconds(11)) == Action::kNothing);
-  CHECK(watch.check(true, kStart + seconds(10) + kArbiterPatience) == Action::kWarn);
+  CHECK(watch.check(true, kStart + seconds(10) + kArbiterTimeout) == Action::kWarn);
   CHECK(watch.check(true, kStart + seconds(20)) == Action::kNothing);
   CHECK(watch.next_due() == Deadline::at(kStart + seconds(30)));
   CHECK(watch.check(true, kStart + seconds(30)) == Action::kAbort);
@@ -60,7 +60,7 @@ TEST_CASE("both times zero turn the watch off; abort alone asks first", "[watch]
   CHECK(abort_only.check(true, kStart) == Action::kNothing);
   CHECK(abort_only.check(true, kStart + seconds(5)) == Action::kPing);
   CHECK(abort_only.check(true, kStart + seconds(7)) == Action::kNothing);
-  CHECK(abort_only.check(true, kStart + seconds(5) + kArbiterPatience) == Action::kAbort);
+  CHECK(abort_only.check(true, kStart + seconds(5) + kArbiterTimeout) == Action::kAbort);
 }
 
 }  // namespace roundelay::negotiate

@@ -10,7 +10,7 @@
 namespace roundelay::negotiate {
 namespace {
 
-using Plan = std::vector<FusedIndices>;
+using FusedOperations = std::vector<FusedIndices>;
 using std::chrono::milliseconds;
 
 std::size_t padded(std::size_t bytes) { return bytes + padding_after(bytes); }
@@ -28,7 +28,7 @@ std::vector<FusionCandidate> random_candidates(std::mt19937& random) {
 
 // Returns the promise that the plan broke, "" if it kept all.
 std::string broken_promise(const std::vector<FusionCandidate>& candidates, const FusionLimits& limits,
-                           const Plan& plan) {
+                           const FusedOperations& plan) {
   std::vector<int> seen(candidates.size());
   std::map<std::uint64_t, std::size_t> last_of;  // index of each class's newest member, plus one
   std::size_t last_first = 0;
@@ -64,7 +64,7 @@ TEST_CASE("the plan keeps its promises for random inputs", "[fusion]") {
     FusionLimits limits;
     limits.fusion_threshold_bytes = random() % 6 == 0 ? 0 : random() % 20000;
     limits.theta_bytes = random() % 2 == 0 ? 0 : random() % 8000;
-    const Plan first = plan_fusion(candidates, limits);
+    const FusedOperations first = plan_fusion(candidates, limits);
     INFO("round " << round);
     REQUIRE(broken_promise(candidates, limits, first) == "");
     REQUIRE(plan_fusion(candidates, limits) == first);
@@ -79,7 +79,7 @@ TEST_CASE("consecutive operations of a class could not have been one", "[fusion]
     auto candidates = random_candidates(random);
     for (FusionCandidate& candidate : candidates) candidate.fusion_class = 3;
     const FusionLimits limits{.fusion_threshold_bytes = 1 + random() % 20000};
-    const Plan operations = plan_fusion(candidates, limits);
+    const FusedOperations operations = plan_fusion(candidates, limits);
     for (std::size_t k = 1; k < operations.size(); ++k) {
       std::size_t total = padded(candidates[operations[k].front()].bytes);
       for (const std::size_t i : operations[k - 1]) total += padded(candidates[i].bytes);
@@ -91,33 +91,34 @@ TEST_CASE("consecutive operations of a class could not have been one", "[fusion]
 TEST_CASE("classes are fused across each other, in order of first members", "[fusion]") {
   const std::vector<FusionCandidate> candidates = {{64, 1}, {64, 2}, {8, kNoFusion},
                                                    {64, 1}, {64, 2}, {64, 1}};
-  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 1024}) == Plan{{0, 3, 5}, {1, 4}, {2}});
+  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 1024}) ==
+          FusedOperations{{0, 3, 5}, {1, 4}, {2}});
 }
 
 TEST_CASE("padding counts, and the limit itself may be reached", "[fusion]") {
   const std::vector<FusionCandidate> candidates = {{1, 1}, {1, 1}, {1, 1}};
-  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 128}) == Plan{{0, 1}, {2}});
-  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 127}) == Plan{{0}, {1}, {2}});
-  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 192}) == Plan{{0, 1, 2}});
-  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 0}) == Plan{{0}, {1}, {2}});
+  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 128}) == FusedOperations{{0, 1}, {2}});
+  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 127}) == FusedOperations{{0}, {1}, {2}});
+  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 192}) == FusedOperations{{0, 1, 2}});
+  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 0}) == FusedOperations{{0}, {1}, {2}});
   REQUIRE(plan_fusion({}, {.fusion_threshold_bytes = 100}).empty());
 }
 
 TEST_CASE("a tensor above the threshold stands alone and parts its class", "[fusion]") {
   const std::vector<FusionCandidate> candidates = {{64, 1}, {1000, 1}, {64, 1}, {64, 1}};
-  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 512}) == Plan{{0}, {1}, {2, 3}});
+  REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 512}) == FusedOperations{{0}, {1}, {2, 3}});
   const std::size_t huge = std::numeric_limits<std::size_t>::max();
   const std::vector<FusionCandidate> extreme = {{huge, 1}, {64, 1}, {huge - 3, 1}};
-  REQUIRE(plan_fusion(extreme, {.fusion_threshold_bytes = huge}) == Plan{{0}, {1}, {2}});
+  REQUIRE(plan_fusion(extreme, {.fusion_threshold_bytes = huge}) == FusedOperations{{0}, {1}, {2}});
 }
 
 TEST_CASE("theta closes an operation", "[fusion]") {
   const std::vector<FusionCandidate> candidates(5, FusionCandidate{64, 1});
   REQUIRE(plan_fusion(candidates, {.fusion_threshold_bytes = 4096, .theta_bytes = 100}) ==
-          Plan{{0, 1}, {2, 3}, {4}});
+          FusedOperations{{0, 1}, {2, 3}, {4}});
 }
 
-TEST_CASE("ready tensors fire at theta, at a flush, or after the linger", "[fusion]") {
+TEST_CASE("ready tensors fire at theta, or at the end of the linger", "[fusion]") {
   const FireLimits limits{.theta_bytes = 1000, .linger = milliseconds(2)};
   const TimePoint start{milliseconds(100)};
   REQUIRE_FALSE(fires(999, start, start + milliseconds(1), false, limits));

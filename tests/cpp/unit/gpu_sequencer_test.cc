@@ -92,16 +92,16 @@ TEST_CASE("an order waits for its tickets, and later ones wait in sequence", "[t
   CHECK_FALSE(queue.grant(4, {5, {0}}));  // order 4 has not asked
   CHECK(*queue.take_request() == wire::TicketRequest{lane_of(3), 4, 1});
   CHECK_FALSE(queue.take_request());
-  CHECK(queue.take()->sequence == 1);
-  CHECK_FALSE(queue.take());
+  CHECK(queue.pop()->sequence == 1);
+  CHECK_FALSE(queue.pop());
   CHECK_FALSE(queue.grant(3, {9, {0}}));
   CHECK(queue.grant(4, {9, {8}}));
-  CHECK_FALSE(queue.take());
+  CHECK_FALSE(queue.pop());
   CHECK(queue.grant(2, {7, {6}}));
   CHECK_FALSE(queue.grant(2, {7, {6}}));
-  CHECK(queue.take()->tickets == wire::OrderTickets{{0, 2}, {7, {6}}});
-  CHECK(queue.take()->sequence == 3);
-  CHECK(queue.take()->tickets == wire::OrderTickets{{1}, {9, {8}}});
+  CHECK(queue.pop()->tickets == wire::OrderTickets{{0, 2}, {7, {6}}});
+  CHECK(queue.pop()->sequence == 3);
+  CHECK(queue.pop()->tickets == wire::OrderTickets{{1}, {9, {8}}});
   CHECK_FALSE(queue.waiting());
 }
 
@@ -109,18 +109,18 @@ TEST_CASE("without tickets a lane ends in the first order that needs some", "[ti
   OrderQueue queue;
   queue.push(order_of(1, {}));
   queue.refuse();
-  CHECK(*queue.take() == order_of(1, {}));
+  CHECK(*queue.pop() == order_of(1, {}));
   queue.push(order_of(2, {0}));
   queue.push(order_of(3, {}));
   queue.push(order_of(4, {0}));
   static_cast<void>(queue.take_request());
   REQUIRE(queue.grant(2, {1, {0}}));
   queue.refuse();
-  CHECK(queue.take()->tickets);  // the granted one is taken
-  CHECK(*queue.take() == order_of(3, {}));
+  CHECK(queue.pop()->tickets);  // the granted one is taken
+  CHECK(*queue.pop() == order_of(3, {}));
   wire::Order last = order_of(4, {});
   last.shutdown_by = 0;
-  CHECK(*queue.take() == last);
+  CHECK(*queue.pop() == last);
   CHECK_FALSE(queue.waiting());
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("an order says which operations take a ticket: those on a GPU, when th
   Desk desk(eager());
   desk.everyone({on_gpu("a"), request_of("b")});
   CHECK_FALSE(desk.order()->tickets);
-  desk.coordinator.take_tickets(true);
+  desk.coordinator.set_needs_tickets(true);
   desk.everyone({request_of("c"), on_gpu("d"), on_gpu("e"), request_of("f")});
   const auto mixed = desk.order();
   REQUIRE(mixed->operations.size() == 2);  // a fused operation is on one kind of device
@@ -151,12 +151,12 @@ TEST_CASE("operations with tickets are in no schedule", "[tickets]") {
   options.schedule_lock = true;
   Desk desk(options);
   SECTION("not on a GPU") {
-    desk.coordinator.take_tickets(true);
+    desk.coordinator.set_needs_tickets(true);
     CHECK(orders_until_lock(desk, request_of("a"), 10) > 0);
   }
   SECTION("on a GPU") { CHECK(orders_until_lock(desk, on_gpu("a"), 10) > 0); }
   SECTION("on a GPU that others use") {
-    desk.coordinator.take_tickets(true);
+    desk.coordinator.set_needs_tickets(true);
     CHECK(orders_until_lock(desk, on_gpu("a"), 50) == 0);
   }
 }
@@ -175,7 +175,7 @@ TEST_CASE("what was seen before there was need of tickets is in no schedule eith
   desk.everyone({on_gpu("a")});
   REQUIRE_FALSE(desk.order()->lock);
   const bool need = GENERATE(false, true);
-  desk.coordinator.take_tickets(need);
+  desk.coordinator.set_needs_tickets(need);
   desk.everyone({request_of("b")});
   CHECK(desk.order()->lock.has_value() == !need);
 }

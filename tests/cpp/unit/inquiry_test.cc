@@ -46,7 +46,7 @@ TEST_CASE("all ranks that ask get the program's answer, once", "[inquiry]") {
   inquiry->asked(0, kNow);
   inquiry->asked(2, kNow + std::chrono::seconds(1));
   CHECK(desk.answers.empty());
-  CHECK(inquiry->look(kNow) == Deadline::at(kNow + Inquiry::kPatience));
+  CHECK(inquiry->look(kNow) == Deadline::at(kNow + Inquiry::kTimeout));
   REQUIRE(desk.program->questions.size() == 2);
   desk.program->questions[0]("Python is here");
   REQUIRE(desk.answers.size() == 2);
@@ -61,7 +61,7 @@ TEST_CASE("without an answer in time, the reply says that Python cannot be looke
   Desk desk;
   const auto inquiry = desk.open(true);
   inquiry->asked(0, kNow);
-  CHECK(inquiry->look(kNow + Inquiry::kPatience) == Deadline::never());
+  CHECK(inquiry->look(kNow + Inquiry::kTimeout) == Deadline::never());
   REQUIRE(desk.answers.size() == 1);
   CHECK(desk.answers[0].second.find("Python cannot be looked at") != std::string::npos);
   desk.program->questions[0]("Python is here");

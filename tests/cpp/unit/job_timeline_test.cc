@@ -27,7 +27,7 @@ struct Job {
     carry(second, 1);
   }
   void carry(control::ControlInbox& inbox, int rank) {
-    for (auto& message : inbox.take().messages) {
+    for (auto& message : inbox.drain().messages) {
       if (const auto* to = std::get_if<wire::TimelineSwitch>(&message)) {
         REQUIRE(rank == 0);
         other.on_switch(*to);

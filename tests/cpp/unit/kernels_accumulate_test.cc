@@ -41,7 +41,7 @@ struct Arrays {
   void set(Guarded& to, DType type, std::size_t i, double to_value) {
     reference::write(type, to.data() + i * size_of(type), to_value);
   }
-  Kept as_kept(LocalMomentum how) {
+  ResidualState as_state(LocalMomentum how) {
     return {residual.data(), how.factor != 0 ? momentum.data() : nullptr, how};
   }
   [[nodiscard]] bool intact() const { return values.intact() && residual.intact() && momentum.intact(); }
@@ -90,7 +90,7 @@ TEST_CASE("accumulate adds, clears and computes the norm that norm() would", "[k
       momentum[i] = arrays.kept(arrays.momentum, i);
       slow_step(arrays.kept_type, how, arrays.value(i), residual[i], momentum[i]);
     }
-    const float got = table.accumulate[index_of(dtype)](arrays.as_kept(how), arrays.values.data(), count);
+    const float got = table.accumulate[index_of(dtype)](arrays.as_state(how), arrays.values.data(), count);
     for (std::size_t i = 0; i < count; ++i) {
       REQUIRE(arrays.kept(arrays.residual, i) == residual[i]);
       REQUIRE(arrays.kept(arrays.momentum, i) == momentum[i]);
@@ -111,12 +111,12 @@ TEST_CASE("what is not finite counts in the norm and is not kept", "[kernels][cs
       Arrays arrays(dtype, count, random);
       const std::size_t at = random() % count;
       arrays.set(arrays.values, dtype, at, bad);
-      const float got = table.accumulate[index_of(dtype)](arrays.as_kept(how), arrays.values.data(), count);
+      const float got = table.accumulate[index_of(dtype)](arrays.as_state(how), arrays.values.data(), count);
       REQUIRE_FALSE(std::isfinite(got));
       REQUIRE(std::isnan(got) == std::isnan(bad));
       REQUIRE(arrays.kept(arrays.residual, at) == 0);
       if (how.factor != 0) REQUIRE(arrays.kept(arrays.momentum, at) == 0);
-      const float next = table.accumulate[index_of(dtype)](arrays.as_kept(how), arrays.values.data(), count);
+      const float next = table.accumulate[index_of(dtype)](arrays.as_state(how), arrays.values.data(), count);
       REQUIRE(std::isfinite(next));
     }
   });
@@ -124,7 +124,7 @@ TEST_CASE("what is not finite counts in the norm and is not kept", "[kernels][cs
 
 TEST_CASE("a chunk of zeros has the least norm, and finite numbers have a finite one", "[kernels][csc]") {
   std::vector<float> residual(700), values(700);
-  const Kept kept{reinterpret_cast<std::byte*>(residual.data())};
+  const ResidualState kept{reinterpret_cast<std::byte*>(residual.data())};
   CHECK(accumulate(kept, values.data(), values.size(), DType::kFloat32) == kLeastNorm);
   for (const Table& table : usable_tables()) {
     std::fill(values.begin(), values.end(), 3e38F);

@@ -22,12 +22,12 @@ class InstantFabric final : public collective::Fabric {
  public:
   [[nodiscard]] std::string_view name() const override { return "instant"; }
   [[nodiscard]] const Group& group() const override { return group_; }
-  Result<std::unique_ptr<collective::Pending>> start(const collective::Call&) override {
+  Result<std::unique_ptr<collective::PendingCall>> start(const collective::Call&) override {
     return collective::finished_call();
   }
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return false; }
-  [[nodiscard]] std::span<collective::Fabric* const> levels() override { return flat(); }
+  [[nodiscard]] std::span<collective::Fabric* const> level_fabrics() override { return flat(); }
 
  private:
   const Group group_{0, {0}, 0};
@@ -36,7 +36,7 @@ class InstantFabric final : public collective::Fabric {
 // A lane of one rank, whose operations a lane step carries out.
 struct Solo {
   explicit Solo(const LaneOptions& options)
-      : lane(LaneId{}, one_track(std::make_unique<InstantFabric>()), completer, timeline, abort, options,
+      : lane(LaneId{}, one_fabric(std::make_unique<InstantFabric>()), completer, timeline, abort, options,
              {[](const wire::Stuck&) {}, [](const wire::Abort&) {}}) {}
 
   // Sums `tensors` of them in one order. Returns how often the lane allocated for it.
@@ -51,12 +51,12 @@ struct Solo {
       names.push_back(entry.request.name);
       handle = lane.table().add(std::move(entry), handles).value();
     }
-    const negotiate::Execution execution{std::move(names), {}, {}, false};
-    lane.enqueue(++sequence, execution);
+    const negotiate::OrderedOperation ordered{std::move(names), {}, {}, false};
+    lane.enqueue(++sequence, ordered);
     const std::size_t before = allocations();
     while (lane.has_work()) lane.step();
     const std::size_t made = allocations() - before;
-    REQUIRE(handles.take(handle).value_or(Status::internal("not done")).ok());
+    REQUIRE(handles.take_status(handle).value_or(Status::internal("not done")).ok());
     return made;
   }
 

@@ -55,7 +55,7 @@ wire::Request agreement() {
 
 // Rank 0 of two, whose schedule is "a" again and again, if it is no other.
 struct Scheduled {
-  explicit Scheduled(wire::Use scheduled = request_of("a"))
+  explicit Scheduled(wire::Submission scheduled = request_of("a"))
       : doorbells(std::make_shared<Doorbells>()),
         table(doorbells, {0, 1}),
         queue({0, 1}, 1024, table, completer),
@@ -103,7 +103,7 @@ TEST_CASE("an operation is queued when all members have announced it", "[lane][s
   rank.peer_announces(1);
   CHECK(rank.schedule.may_enter());
   CHECK(rank.schedule.enter());
-  const auto batch = rank.queue.take(false);
+  const auto batch = rank.queue.pop(false);
   REQUIRE(batch);
   CHECK(batch->sequence == 5);
   CHECK(rank.recorder.counters().locked_operations == 1);
@@ -143,7 +143,7 @@ TEST_CASE("cells that are broken end the job, and complete nothing", "[lane][sch
   rank.peer_announces(1);  // and has shown nothing
   CHECK(rank.schedule.enter());
   CHECK(rank.faults ==
-        std::vector<std::string>{"rank 1 shows no values for use 1 of agreement 'n' in lock 1"});
+        std::vector<std::string>{"rank 1 shows no values for submission 1 of agreement 'n' in lock 1"});
   CHECK(rank.table.in_flight() == 1);
   CHECK(rank.recorder.counters().locked_operations == 0);
 }
@@ -155,7 +155,7 @@ TEST_CASE("batches of a schedule have numbers of their own, also if the lane tak
     rank.submit();
     rank.peer_announces(number + 1);
     REQUIRE(rank.schedule.enter());
-    const auto batch = rank.queue.take(false);
+    const auto batch = rank.queue.pop(false);
     REQUIRE(batch);
     CHECK(batch->sequence == 5);
     CHECK(batch->index == number);

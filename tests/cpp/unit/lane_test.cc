@@ -31,7 +31,7 @@ struct World {
   explicit World(int size, LaneOptions options = fusing()) : hub(std::make_shared<InprocHub>(size)) {
     for (int i = 0; i < size; ++i) {
       auto fabric = collective::make_inproc_fabric(hub, group_of(size, i));
-      ranks.push_back(std::make_unique<LaneRank>(one_track(std::move(fabric)), options));
+      ranks.push_back(std::make_unique<LaneRank>(one_fabric(std::move(fabric)), options));
     }
   }
   LaneRank& operator[](std::size_t i) { return *ranks[i]; }

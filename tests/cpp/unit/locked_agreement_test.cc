@@ -30,7 +30,8 @@ std::string values_of(char equal, std::size_t at = 0, char most = 0) {
 struct Pair {
   Pair() : Pair(values_of('=')) {}
   explicit Pair(const std::string& base) {
-    for (int i = 0; i < 2; ++i) members.emplace_back(7, 3, wire::Use(agreement_of("n", kFields), base));
+    for (int i = 0; i < 2; ++i)
+      members.emplace_back(7, 3, wire::Submission(agreement_of("n", kFields), base));
   }
   std::vector<lock::Cell> cells() const { return {members[0].cell(), members[1].cell()}; }
   Result<Agreed> enter(std::size_t member) { return members[member].enter(cells(), {4, 5}); }
@@ -41,14 +42,14 @@ struct Pair {
 TEST_CASE("members that show their changes get one result, and one base for the next",
           "[schedule][agreement]") {
   Pair pair;
-  for (std::size_t use = 0; use < 20; ++use) {
-    REQUIRE(pair.members[0].file(values_of('=', use, 'a')));
-    REQUIRE(pair.members[1].file(values_of(use % 2 == 0 ? '=' : '!', 50 + use, 'b')));
-    CHECK(pair.members[0].cell_number() == 6 + use % 2);
-    std::string all = values_of('=', use, 'a');
-    all[51 + use] = 'b';
+  for (std::size_t submission = 0; submission < 20; ++submission) {
+    REQUIRE(pair.members[0].file(values_of('=', submission, 'a')));
+    REQUIRE(pair.members[1].file(values_of(submission % 2 == 0 ? '=' : '!', 50 + submission, 'b')));
+    CHECK(pair.members[0].cell_number() == 6 + submission % 2);
+    std::string all = values_of('=', submission, 'a');
+    all[51 + submission] = 'b';
     std::vector<Difference> differences;
-    if (use % 2 == 1) differences = {{0, 4, 5, "=", "!"}};
+    if (submission % 2 == 1) differences = {{0, 4, 5, "=", "!"}};
     const std::vector<lock::Cell> cells = pair.cells();
     for (lock::LockedAgreement& member : pair.members) {
       const Result<Agreed> agreed = member.enter(cells, {4, 5});
@@ -58,7 +59,7 @@ TEST_CASE("members that show their changes get one result, and one base for the 
   }
 }
 
-TEST_CASE("a change fits up to the size of a cell, and no use before the last is entered",
+TEST_CASE("a change fits up to the size of a cell, and no submission before the last is entered",
           "[schedule][agreement]") {
   Pair pair;
   lock::LockedAgreement& member = pair.members[0];
@@ -71,20 +72,20 @@ TEST_CASE("a change fits up to the size of a cell, and no use before the last is
   CHECK_FALSE(member.file(values));
 }
 
-TEST_CASE("a cell of another use or lock, or with other bytes, is an error", "[schedule][agreement]") {
+TEST_CASE("a cell of another submission or lock, or with other bytes, is an error", "[schedule][agreement]") {
   Pair pair;
   for (lock::LockedAgreement& member : pair.members) REQUIRE(member.file(values_of('=', 3, 'a')));
   std::vector<lock::Cell> cells = pair.cells();
-  SECTION("the use before") { cells[1].use = lock::announcement(7, 0); }
-  SECTION("the use after") { cells[1].use = lock::announcement(7, 2); }
-  SECTION("another lock") { cells[1].use = lock::announcement(6, 1); }
+  SECTION("the submission before") { cells[1].submission = lock::announcement(7, 0); }
+  SECTION("the submission after") { cells[1].submission = lock::announcement(7, 2); }
+  SECTION("another lock") { cells[1].submission = lock::announcement(6, 1); }
   SECTION("no change") { cells[1].words[0] = UINT64_MAX; }
   SECTION("a change past the values") { cells[1].words[0] = 0x78016401; }  // one run at 100, of one 'x'
   SECTION("nothing was shown") { cells[1] = {}; }
   const Result<Agreed> agreed = pair.members[0].enter(cells, {4, 5});
   REQUIRE_FALSE(agreed.ok());
   CHECK(agreed.status().code() == StatusCode::kInternal);
-  CHECK(agreed.status().message() == "rank 5 shows no values for use 1 of agreement 'n' in lock 7");
+  CHECK(agreed.status().message() == "rank 5 shows no values for submission 1 of agreement 'n' in lock 7");
 }
 
 TEST_CASE("values that change little by little fit for ever", "[schedule][agreement]") {
@@ -131,11 +132,11 @@ struct Tables {
 
 TEST_CASE("tables under a lock agree without a message", "[schedule][agreement]") {
   Tables ranks;
-  for (std::size_t use = 0; use < 5; ++use) {
-    REQUIRE(ranks.add(0, values_of('=', use, 'a')));
+  for (std::size_t submission = 0; submission < 5; ++submission) {
+    REQUIRE(ranks.add(0, values_of('=', submission, 'a')));
     CHECK_FALSE(ranks.tables[0]->enter());
     REQUIRE(ranks.add(1, values_of('=', 90, 'b')));
-    std::string all = values_of('=', use, 'a');
+    std::string all = values_of('=', submission, 'a');
     all[91] = 'b';
     for (const std::size_t m : {0U, 1U}) {
       const auto entered = ranks.tables[m]->enter();
@@ -154,7 +155,7 @@ class WatchedWords final : public AnnouncedWords {
   using AnnouncedWords::AnnouncedWords;
   void announce(std::uint64_t word) override {
     AnnouncedWords::announce(word);
-    shown.push_back(cell(0, 0).use);
+    shown.push_back(cell(0, 0).submission);
   }
 
   std::vector<std::uint64_t> shown;
@@ -182,12 +183,12 @@ TEST_CASE("values that do not fit freeze the schedule, and are negotiated after 
     table->end_schedule();
   }
   const auto drained = [&](std::size_t m) {
-    std::vector<wire::Use> uses;
-    ranks.tables[m]->drain(uses);
-    return uses;
+    std::vector<wire::Submission> submissions;
+    ranks.tables[m]->drain(submissions);
+    return submissions;
   };
-  CHECK(drained(0) == std::vector<wire::Use>{{agreement_of("n", kFields), std::string(100, 'x')}});
-  CHECK(drained(1) == std::vector<wire::Use>{{agreement_of("n", kFields), values_of('=', 3, 'b')}});
+  CHECK(drained(0) == std::vector<wire::Submission>{{agreement_of("n", kFields), std::string(100, 'x')}});
+  CHECK(drained(1) == std::vector<wire::Submission>{{agreement_of("n", kFields), values_of('=', 3, 'b')}});
 }
 
 TEST_CASE("a broken cell is a fault of the position", "[schedule][agreement]") {

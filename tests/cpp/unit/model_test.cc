@@ -118,7 +118,7 @@ TEST_CASE("the simulation gives the recursion of wait-free backpropagation") {
   std::mt19937 random(7);
   std::uniform_real_distribution<double> part(0, 1);
   for (int round = 0; round < 20; ++round) {
-    Job job{.cluster = {{{4, link}}}, .tracks = 1};
+    Job job{.cluster = {{{4, link}}}, .at_once = 1};
     std::vector<LayerTimes> layers(1 + round);
     for (LayerTimes& layer : layers) {
       layer = {part(random), part(random), 0};
@@ -220,12 +220,12 @@ TEST_CASE("a transfer of parameters hides behind the steps that it may take") {
   CHECK(simulate(job).seconds == Approx(12).epsilon(1e-6));
 }
 
-TEST_CASE("two tracks overlap a bucket in the node with one between nodes") {
-  Job job{.cluster = {{{2, {0, 1e9}}, {2, {0, 1e9, 0, 2}}}}, .tracks = 1};
+TEST_CASE("of two buckets at once, one is in the node while one is between nodes") {
+  Job job{.cluster = {{{2, {0, 1e9}}, {2, {0, 1e9, 0, 2}}}}, .at_once = 1};
   for (int bucket = 0; bucket < 8; ++bucket)
     job.buckets.push_back({0, over_levels(job.cluster, Algorithm::kPairwise, 1e8)});
   const double one = simulate(job).seconds;
-  job.tracks = 2;
+  job.at_once = 2;
   const double two = simulate(job).seconds;
   CHECK(equal(one, 8 * seconds(job.buckets[0].program, job.cluster)));
   CHECK(two < 0.75 * one);

@@ -127,7 +127,7 @@ struct Orders {
 
 std::vector<Names> names_in(const Applied& applied) {
   std::vector<Names> names;
-  for (const Execution& execution : applied.operations) names.push_back(execution.names);
+  for (const OrderedOperation& ordered : applied.operations) names.push_back(ordered.names);
   return names;
 }
 
@@ -197,7 +197,7 @@ TEST_CASE("what was reported by an id that is then evicted is reported again in 
   CHECK(names_in(applied(participant, orders.run({{2, "a"}}))) == std::vector<Names>{{"a"}});
 }
 
-TEST_CASE("a use that fails between its id's eviction and its new report is not reported",
+TEST_CASE("a submission that fails between its id's eviction and its new report is not reported",
           "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   Orders orders;
@@ -226,26 +226,27 @@ TEST_CASE("what was reported in full survives the eviction of its older id", "[n
   CHECK_FALSE(participant.take_report());
 }
 
-TEST_CASE("a flush is reported once, and only behind something new", "[negotiate][participant]") {
+TEST_CASE("an end of the linger is reported once, and only behind something new",
+          "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
-  participant.flush();
+  participant.end_linger();
   CHECK_FALSE(participant.take_report());
   participant.submit(request_of("a"));
-  REQUIRE_FALSE(participant.take_report()->flush);
-  participant.flush();
-  const auto flushed = participant.take_report();
-  REQUIRE(flushed);
-  CHECK(flushed->flush);
-  CHECK(flushed->requests.empty());
-  participant.flush();
+  REQUIRE_FALSE(participant.take_report()->end_linger);
+  participant.end_linger();
+  const auto asked = participant.take_report();
+  REQUIRE(asked);
+  CHECK(asked->end_linger);
+  CHECK(asked->requests.empty());
+  participant.end_linger();
   CHECK_FALSE(participant.take_report());
   participant.submit(request_of("b"));
-  participant.flush();
+  participant.end_linger();
   const auto both = participant.take_report();
   REQUIRE(both);
-  CHECK(both->flush);
+  CHECK(both->end_linger);
   CHECK(both->requests.size() == 1);
-  participant.flush();
+  participant.end_linger();
   CHECK_FALSE(participant.take_report());
 }
 
@@ -263,7 +264,7 @@ TEST_CASE("leaving is said once", "[negotiate][participant]") {
   CHECK(applied(participant, last).shutdown_by == 3);
 }
 
-TEST_CASE("an error of this rank's own is reported; its order settles nothing here",
+TEST_CASE("an error of this rank's own is reported; its order ends nothing here",
           "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   Orders orders;
@@ -274,12 +275,12 @@ TEST_CASE("an error of this rank's own is reported; its order settles nothing he
   CHECK(participant.outstanding() == 0);
   const auto done = applied(participant, orders.failed("a", "rank 0: bad input"));
   CHECK(done.failed.empty());  // the caller has already got its error
-  CHECK(participant.take_settled().empty());
-  participant.submit(request_of("a"));  // The next use is normal again.
+  CHECK(participant.take_failed().empty());
+  participant.submit(request_of("a"));  // The next submission is normal again.
   CHECK(participant.take_report()->requests == std::vector{request_of("a")});
 }
 
-TEST_CASE("a peer's error fails the use in flight", "[negotiate][participant]") {
+TEST_CASE("a peer's error fails the submission in flight", "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   Orders orders;
   participant.submit(request_of("a"));
@@ -291,7 +292,7 @@ TEST_CASE("a peer's error fails the use in flight", "[negotiate][participant]") 
   CHECK(participant.outstanding() == 0);
 }
 
-TEST_CASE("a failed use that was not reported yet is not reported later", "[negotiate][participant]") {
+TEST_CASE("a failed submission that was not reported yet is not reported later", "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   Orders orders;
   participant.submit(request_of("a"));
@@ -302,24 +303,25 @@ TEST_CASE("a failed use that was not reported yet is not reported later", "[nego
   CHECK_FALSE(participant.take_report());
 }
 
-TEST_CASE("a failure ahead of the use meets the next use, one each", "[negotiate][participant]") {
+TEST_CASE("a failure ahead of the submission meets the next submission, one each",
+          "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   Orders orders;
   CHECK(applied(participant, orders.failed("a", "first")).failed.empty());
   CHECK(applied(participant, orders.failed("a", "second")).failed.empty());
   participant.submit(request_of("a"));
-  auto settled = participant.take_settled();
-  REQUIRE(settled.size() == 1);
-  CHECK(settled[0].status == Status::mismatch("first"));
+  auto failed = participant.take_failed();
+  REQUIRE(failed.size() == 1);
+  CHECK(failed[0].status == Status::mismatch("first"));
   participant.submit(error_of("a"));  // the caller has already got an error
-  CHECK(participant.take_settled().empty());
+  CHECK(participant.take_failed().empty());
   CHECK_FALSE(participant.take_report());
   participant.submit(request_of("a"));
-  CHECK(participant.take_settled().empty());
+  CHECK(participant.take_failed().empty());
   CHECK(participant.take_report()->requests.size() == 1);
 }
 
-TEST_CASE("uses behind an unsettled one wait for their turn", "[negotiate][participant]") {
+TEST_CASE("submissions wait until the one before them of their name has ended", "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   Orders orders;
   participant.submit(request_of("a"));

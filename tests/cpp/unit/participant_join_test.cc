@@ -53,9 +53,9 @@ TEST_CASE("a joined rank skips what it never submitted", "[negotiate][participan
   side.order.operations.push_back({{{0, "b"}}, {4, 0, 4}, {1}});
   side.run({{17, ""}}, {0, 1});  // it may not know this id
   const Applied done = side.apply();
-  CHECK(done.operations == std::vector<Execution>{{{"a"}, {}, {0, 2}, false},
-                                                  {{}, {4, 0, 4}, {1}, true},
-                                                  {{}, {}, {0, 1}, true}});
+  CHECK(done.operations == std::vector<OrderedOperation>{{{"a"}, {}, {0, 2}, false},
+                                                         {{}, {4, 0, 4}, {1}, true},
+                                                         {{}, {}, {0, 1}, true}});
   CHECK(side.participant.outstanding() == 1);
   side.order.joined = wire::Joined{2, {1, 2}};
   CHECK(side.apply().joined == wire::Joined{2, {1, 2}});
@@ -80,7 +80,7 @@ TEST_CASE("a join that was not reported cannot have ended", "[negotiate][partici
   CHECK(side.participant.apply(side.order).status().code() == StatusCode::kInternal);
 }
 
-TEST_CASE("failed uses of others are not this rank's, neither during its join nor after",
+TEST_CASE("failed submissions of others are not this rank's, neither during its join nor after",
           "[negotiate][participant][join]") {
   Side side;
   side.fail("before");
@@ -92,11 +92,11 @@ TEST_CASE("failed uses of others are not this rank's, neither during its join no
   side.order.joined = wire::Joined{};
   side.apply();
   side.submit({request_of("before"), request_of("during")});
-  CHECK(side.participant.take_settled().empty());
+  CHECK(side.participant.take_failed().empty());
   CHECK(side.reported().size() == 2);
 }
 
-TEST_CASE("a use in flight fails during a join as ever, and so does a join",
+TEST_CASE("a submission in flight fails during a join as ever, and so does a join",
           "[negotiate][participant][join]") {
   Side side;
   side.submit({request_of("a"), join()});
@@ -121,7 +121,7 @@ TEST_CASE("the end of a failed join hands on where unnamed operations are",
   CHECK(ended.failed[0].counters == std::vector<std::uint64_t>{3, 0, 1});
 }
 
-TEST_CASE("any number of wrong uses behind one name", "[negotiate][participant][join]") {
+TEST_CASE("any number of wrong submissions behind one name", "[negotiate][participant][join]") {
   Side side;
   side.submit({request_of("a")});
   REQUIRE(side.participant.take_report());
@@ -135,7 +135,7 @@ TEST_CASE("any number of wrong uses behind one name", "[negotiate][participant][
   CHECK(side.participant.outstanding() == 1);
 }
 
-TEST_CASE("a use behind a failed one is reported before the join", "[negotiate][participant][join]") {
+TEST_CASE("a submission behind a failed one is reported before the join", "[negotiate][participant][join]") {
   Side side;
   side.submit({error_of("a"), request_of("a"), join()});
   CHECK(side.reported() == std::vector{error_of("a")});
@@ -159,7 +159,7 @@ TEST_CASE("an error behind an operation is nobody's business after the join",
   CHECK(side.participant.take_report()->cached == Ids{1});
 }
 
-TEST_CASE("a second join while one is in flight is an error use, reported after it",
+TEST_CASE("a second join while one is in flight is a failed submission, reported after it",
           "[negotiate][participant][join]") {
   Side side;
   wire::Request again = join();
@@ -171,7 +171,7 @@ TEST_CASE("a second join while one is in flight is an error use, reported after 
   CHECK(side.reported() == std::vector{again});
 }
 
-TEST_CASE("an eviction that concerns a joined rank's use is answered, whatever becomes of the use",
+TEST_CASE("an eviction that concerns a joined rank's submission is answered, whatever becomes of it",
           "[negotiate][participant][join]") {
   Side side;
   side.submit({request_of("a")});
@@ -191,7 +191,8 @@ TEST_CASE("an eviction that concerns a joined rank's use is answered, whatever b
   CHECK_FALSE(side.participant.take_report());
 }
 
-TEST_CASE("an eviction is answered also if the use had failed before it", "[negotiate][participant][join]") {
+TEST_CASE("an eviction is answered also if the submission had failed before it",
+          "[negotiate][participant][join]") {
   Side side;
   side.submit({request_of("a")});
   REQUIRE(side.participant.take_report());
@@ -213,7 +214,7 @@ TEST_CASE("an eviction is answered also if the use had failed before it", "[nego
   CHECK_FALSE(side.participant.take_report());
 }
 
-TEST_CASE("a removal is said once, behind every use", "[negotiate][participant]") {
+TEST_CASE("a removal is said once, behind every submission", "[negotiate][participant]") {
   Side side;
   side.submit({error_of("a"), request_of("a")});
   side.participant.remove();

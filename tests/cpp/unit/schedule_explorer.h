@@ -20,10 +20,10 @@
 
 namespace roundelay::submit {
 
-using Uses = std::vector<wire::Use>;
+using Submissions = std::vector<wire::Submission>;
 
 struct Case {
-  std::vector<Uses> scripts;  // by member
+  std::vector<Submissions> scripts;  // by member
   lock::ScheduleLock::Operations operations;
   bool impatient = false;  // a member may decide at any time that it has waited for too long
   // Protocols that are wrong.
@@ -83,9 +83,9 @@ class Explorer {
     // What it still has to write of its last submission.
     std::optional<std::pair<std::size_t, lock::Cell>> cell_to_show;
     std::optional<std::uint64_t> word_to_announce;
-    std::size_t submitted = 0;  // uses of its script
+    std::size_t submitted = 0;  // submissions of its script
     std::uint64_t entered = 0;  // positions, over all locks
-    std::size_t queued = 0;     // uses that wait for the end of the lock
+    std::size_t queued = 0;     // submissions that wait for the end of the lock
     bool answered = false;
     std::deque<Order> orders;           // on the way to this member
     std::deque<std::uint64_t> answers;  // on the way to the keeper
@@ -105,7 +105,7 @@ class Explorer {
   }
 
   void submit(const World& before, std::size_t m) {
-    const Uses& script = case_.scripts[m];
+    const Submissions& script = case_.scripts[m];
     const Member& old = before.members[m];
     if (old.submitted == script.size() || old.lock.filed(script[old.submitted].request.name))
       return;  // still in flight
@@ -172,14 +172,16 @@ class Explorer {
 
   // Returns what the members have to agree on at a position.
   Agreed expected(const std::string& name, std::uint64_t position) const {
-    std::size_t use = 0;
+    std::size_t submission = 0;
     for (std::uint64_t p = 0; p < position; ++p)
-      use += case_.operations[p % case_.operations.size()].front().request.name == name ? 1U : 0U;
+      submission += case_.operations[p % case_.operations.size()].front().request.name == name ? 1U : 0U;
     testing::ValuesByRank values;
     const wire::Request* request = nullptr;
     for (std::size_t m = 0; m < case_.scripts.size(); ++m) {
-      std::size_t left = use;
-      const auto of_name = [&](const wire::Use& one) { return one.request.name == name && left-- == 0; };
+      std::size_t left = submission;
+      const auto of_name = [&](const wire::Submission& one) {
+        return one.request.name == name && left-- == 0;
+      };
       const auto found = std::find_if(case_.scripts[m].begin(), case_.scripts[m].end(), of_name);
       values[static_cast<int>(m)] = found->values;
       request = &found->request;
@@ -242,16 +244,18 @@ class Explorer {
     if (order.unlock) {
       while (enter(world, m, *order.unlock)) {
       }
-      const Uses waiting = member.lock.end();
-      for (const wire::Use& use : waiting) REQUIRE(use == last_use(m, member.submitted, use.request.name));
+      const Submissions waiting = member.lock.end();
+      for (const wire::Submission& submission : waiting)
+        REQUIRE(submission == last_submission(m, member.submitted, submission.request.name));
       member.queued += waiting.size();
     }
     visit(std::move(world));
   }
 
-  // Returns the last use of a name among the first uses of a member's script that the lock has taken.
-  const wire::Use& last_use(std::size_t m, std::size_t submitted, const std::string& name) const {
-    const Uses& script = case_.scripts[m];
+  // Returns the last submission of a name among the first of a member's script that the lock has taken.
+  const wire::Submission& last_submission(std::size_t m, std::size_t submitted,
+                                          const std::string& name) const {
+    const Submissions& script = case_.scripts[m];
     std::size_t last = submitted - 1;
     while (script[last].request.name != name) --last;
     return script[last];
@@ -293,7 +297,7 @@ class Explorer {
             std::uint64_t{member.lock.active()}, std::uint64_t{member.lock.open()},
             std::uint64_t{member.cell_to_show.has_value()}, member.word_to_announce.value_or(0)})
         put(value);
-      for (const auto& [number, cell] : member.cells) put(cell.use);
+      for (const auto& [number, cell] : member.cells) put(cell.submission);
       for (const Order& order : member.orders) put(order.freeze ? 1000 : 2000 + order.unlock.value_or(0));
       key += "|";
       for (const std::uint64_t answer : member.answers) put(answer);

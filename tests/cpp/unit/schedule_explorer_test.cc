@@ -10,17 +10,17 @@
 namespace roundelay::submit {
 namespace {
 
-Uses uses(const std::vector<std::string>& names) {
-  Uses made;
+Submissions submissions(const std::vector<std::string>& names) {
+  Submissions made;
   for (const std::string& name : names) made.push_back(negotiate::request_of(name));
   return made;
 }
 
 // Two operations per period: three periods for two members, one and a half for three (200 times the states).
 Case usual(std::size_t members) {
-  Uses script = uses({"a", "b", "a", "b", "a", "b"});
+  Submissions script = submissions({"a", "b", "a", "b", "a", "b"});
   if (members > 2) script.resize(3);
-  return {std::vector(members, script), {uses({"a"}), uses({"b"})}};
+  return {std::vector(members, script), {submissions({"a"}), submissions({"b"})}};
 }
 
 TEST_CASE("steps without a surprise all run under the lock, in every interleaving",
@@ -53,8 +53,9 @@ TEST_CASE("a surprise anywhere ends the lock at one place for all, in every inte
 Case with_technique() {
   Case given = usual(2);
   given.operations[0][0].request.technique = "cyclic:parts=4";
-  for (Uses& script : given.scripts) {
-    for (std::size_t use = 0; use < script.size(); use += 2) script[use].request.technique = "cyclic:parts=4";
+  for (Submissions& script : given.scripts) {
+    for (std::size_t submission = 0; submission < script.size(); submission += 2)
+      script[submission].request.technique = "cyclic:parts=4";
   }
   return given;
 }
@@ -109,8 +110,9 @@ TEST_CASE("whoever loses patience, whenever: what is announced by all still runs
 TEST_CASE("several members and repeated names in an operation, in every interleaving",
           "[schedule][interleavings]") {
   Case given;
-  given.operations = {uses({"a", "b"}), uses({"a"})};
-  given.scripts = {uses({"a", "b", "a", "b", "a", "surprise"}), uses({"b", "a", "a", "a", "b", "surprise"})};
+  given.operations = {submissions({"a", "b"}), submissions({"a"})};
+  given.scripts = {submissions({"a", "b", "a", "b", "a", "surprise"}),
+                   submissions({"b", "a", "a", "a", "b", "surprise"})};
   Explorer explorer(given);
   explorer.run();
   CHECK(explorer.ends_unlocked() == explorer.ends());

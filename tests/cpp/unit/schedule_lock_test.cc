@@ -28,9 +28,9 @@ lock::ScheduleLock lock() {
   return lock;
 }
 
-Names names_of(const std::vector<wire::Use>& uses) {
+Names names_of(const std::vector<wire::Submission>& submissions) {
   Names names;
-  for (const wire::Use& use : uses) names.push_back(use.request.name);
+  for (const wire::Submission& submission : submissions) names.push_back(submission.request.name);
   return names;
 }
 
@@ -57,48 +57,7 @@ TEST_CASE("a position is entered when all ranks have announced it, in order", "[
   CHECK_FALSE(schedule.enter(9));  // the others are ahead of this rank
 }
 
-lock::ScheduleLock gathering_lock() {
-  lock::ScheduleLock lock;
-  lock.begin(1, {{request_of("a"), request_of("b")}, {request_of("c")}}, true);
-  return lock;
-}
-
-TEST_CASE("a schedule that gathers is as patient as what it has saved", "[schedule]") {
-  lock::ScheduleLock schedule = gathering_lock();
-  const auto round = [&](TimePoint begin, Duration gathering) {
-    CHECK(schedule.file(request_of("c"), begin));
-    CHECK(schedule.file(request_of("b"), begin));
-    CHECK(schedule.file(request_of("a"), begin + gathering));
-  };
-  const Duration least = lock::ScheduleLock::kGathering, most = least + lock::ScheduleLock::kMostSaved;
-  CHECK(schedule.patience() == most);  // threads may do other things when a lock begins
-  round(kStart, milliseconds(50));
-  CHECK(schedule.patience() == least);  // it never owes anything
-  round(kStart + milliseconds(50), microseconds(100));
-  CHECK(schedule.patience() == least + 3 * lock::ScheduleLock::kSaved - microseconds(100));
-  CHECK(lock().patience() == Duration{0});
-}
-
-// A thread that has waited since before the lock asks nobody for patience.
-TEST_CASE("a schedule that gathers ends soon if its first period does not come", "[schedule]") {
-  lock::ScheduleLock schedule = gathering_lock();
-  CHECK(schedule.file(request_of("a"), kStart));
-  const TimePoint end = kStart + lock::ScheduleLock::kBeginning;
-  CHECK(schedule.look(kStart) == Deadline::at(end));
-  CHECK(schedule.look(end - microseconds(1)) == Deadline::at(end));
-  CHECK(schedule.open());
-  CHECK(schedule.look(end) == Deadline::never());
-  CHECK_FALSE(schedule.open());
-
-  lock::ScheduleLock later = gathering_lock();
-  for (const char* name : {"a", "b", "c"}) CHECK(later.file(request_of(name), kStart));
-  CHECK(later.enter(2));
-  CHECK(later.enter(2));
-  CHECK(later.file(request_of("a"), kStart));
-  CHECK(later.look(kStart) == Deadline::at(kStart + lock::ScheduleLock::kPatience));
-}
-
-TEST_CASE("uses of one name go to its positions in order, period after period", "[schedule]") {
+TEST_CASE("submissions of one name go to its positions in order, period after period", "[schedule]") {
   lock::ScheduleLock schedule = lock();
   for (int round = 0; round < 50; ++round) {
     for (const Names& names : {Names{"a", "b"}, Names{"n"}, Names{"c"}, Names{"n"}}) {
@@ -115,10 +74,10 @@ TEST_CASE("a surprise freezes, and what was not entered comes back in order", "[
   CHECK(schedule.enter(1));
   SECTION("another name") { CHECK_FALSE(schedule.file(request_of("metric"))); }
   SECTION("another shape") { CHECK_FALSE(schedule.file(request_of("n", {9}))); }
-  SECTION("a failed use") { CHECK_FALSE(schedule.file(negotiate::error_of("n"))); }
+  SECTION("a failed submission") { CHECK_FALSE(schedule.file(negotiate::error_of("n"))); }
   CHECK(schedule.active());
   CHECK_FALSE(schedule.open());
-  CHECK_FALSE(schedule.file(request_of("a")));  // uses stay in order
+  CHECK_FALSE(schedule.file(request_of("a")));  // submissions stay in order
   CHECK(schedule.announced() == 3);
   CHECK(schedule.enter(2) == Names{"n"});
   CHECK(names_of(schedule.end()) == Names{"c"});
@@ -128,13 +87,13 @@ TEST_CASE("a surprise freezes, and what was not entered comes back in order", "[
 TEST_CASE("what waits for a second is a surprise, what runs is not, and nothing is watched for nothing",
           "[schedule]") {
   lock::ScheduleLock schedule = lock();
-  CHECK(schedule.look(kStart) == Deadline::at(kStart + lock::ScheduleLock::kPatience));
+  CHECK(schedule.look(kStart) == Deadline::at(kStart + lock::ScheduleLock::kFreezeTimeout));
   CHECK(schedule.look(kStart + milliseconds(1000)) == Deadline::never());
   CHECK(schedule.file(request_of("a")));
   const TimePoint later = kStart + milliseconds(5000);
-  CHECK(schedule.look(later) == Deadline::at(later + lock::ScheduleLock::kPatience));
+  CHECK(schedule.look(later) == Deadline::at(later + lock::ScheduleLock::kFreezeTimeout));
   CHECK(schedule.file(request_of("b")));
-  CHECK(schedule.look(later + milliseconds(999)) == Deadline::at(later + lock::ScheduleLock::kPatience));
+  CHECK(schedule.look(later + milliseconds(999)) == Deadline::at(later + lock::ScheduleLock::kFreezeTimeout));
   CHECK(schedule.open());
   CHECK(schedule.enter(1));
   CHECK(schedule.look(later + milliseconds(1000)) != Deadline::never());
@@ -165,7 +124,7 @@ Entry entry_of(const std::string& name) {
 }
 
 Names drained(TensorTable& table) {
-  std::vector<wire::Use> out;
+  std::vector<wire::Submission> out;
   table.drain(out);
   return names_of(out);
 }
@@ -175,7 +134,8 @@ TEST_CASE("a table announces what belongs to the schedule and queues the rest", 
   TensorTable table(std::make_shared<AnnouncedWords>(words, 0));
   complete::HandleTable handles;
   REQUIRE(table.add(entry_of("b"), handles).ok());
-  // Uses that were reported come back, and uses that were queued meanwhile belong to the schedule too.
+  // Submissions that were reported come back, and submissions that were queued meanwhile belong to the
+  // schedule too.
   table.begin_schedule(7, operations(), {request_of("a")});
   CHECK(table.schedule_open());
   CHECK((*words)[0] == lock::announcement(7, 1));
@@ -206,26 +166,6 @@ TEST_CASE("a waiter for what all may still announce ends no lock", "[schedule]")
   CHECK(table.schedule_open());
   CHECK(table.waited_for(*third));
   CHECK_FALSE(table.schedule_open());
-}
-
-TEST_CASE("a table asks for patience while other threads may submit what blocks an operation", "[schedule]") {
-  TensorTable table(std::make_shared<AnnouncedWords>(std::make_shared<AnnouncedWords::Words>(2), 0));
-  complete::HandleTable handles;
-  table.begin_schedule(1, {{request_of("a"), request_of("b")}}, {});
-  const auto alone = table.add(entry_of("a"), handles);
-  CHECK_FALSE(table.gathers());
-  CHECK(table.patience(*alone) == Duration{0});
-  table.freeze();
-  table.end_schedule();
-
-  table.begin_schedule(2, {{request_of("a"), request_of("b")}}, {}, true);
-  CHECK(table.gathers());
-  CHECK(table.patience(*alone) >= lock::ScheduleLock::kGathering);
-  const auto last = table.add(entry_of("b"), handles);
-  CHECK(table.patience(*alone) == Duration{0});
-  CHECK(table.patience(*last) == Duration{0});
-  const auto next = table.add(entry_of("c"), handles);  // does not fit: the schedule is frozen
-  CHECK(table.patience(*next) == Duration{0});
 }
 
 TEST_CASE("a table without announcements freezes at once, a closed one has no schedule", "[schedule]") {

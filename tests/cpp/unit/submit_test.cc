@@ -1,5 +1,5 @@
 // Handles and the tensor table: each operation ends once, a name is taken while it is in flight, an error
-// uses a name too.
+// submits a name too.
 #include <atomic>
 #include <string>
 #include <thread>
@@ -28,10 +28,10 @@ Entry entry_of(const std::string& name, Operation operation = Operation::kAllred
 }
 
 std::vector<wire::Request> drained(TensorTable& table) {
-  std::vector<wire::Use> uses;
-  table.drain(uses);
+  std::vector<wire::Submission> submissions;
+  table.drain(submissions);
   std::vector<wire::Request> out;
-  for (const wire::Use& use : uses) out.push_back(use.request);
+  for (const wire::Submission& submission : submissions) out.push_back(submission.request);
   return out;
 }
 
@@ -40,13 +40,13 @@ TEST_CASE("a handle is done once and known until it is taken", "[submit]") {
   const Handle handle = handles.allocate();
   CHECK(handle > 0);
   CHECK(handles.done(handle) == false);
-  CHECK_FALSE(handles.take(handle));
+  CHECK_FALSE(handles.take_status(handle));
   CHECK(handles.complete(handle, Status::aborted("first")));
   CHECK_FALSE(handles.complete(handle, Status{}));
   CHECK(handles.done(handle) == true);
-  CHECK(handles.take(handle) == Status::aborted("first"));
+  CHECK(handles.take_status(handle) == Status::aborted("first"));
   CHECK_FALSE(handles.done(handle));
-  CHECK_FALSE(handles.take(handle));
+  CHECK_FALSE(handles.take_status(handle));
   CHECK_FALSE(handles.complete(handle, Status{}));
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("a sleeper returns at its deadline, on completion and for unknown hand
   CHECK(handles.sleep_until_done(handle + 1000000, Deadline::never()));
   REQUIRE(handles.complete(handle, Status{}));
   CHECK(handles.sleep_until_done(handle, Deadline::never()));
-  CHECK(handles.take(handle)->ok());
+  CHECK(handles.take_status(handle)->ok());
 }
 
 TEST_CASE("handles that share a place for their sleepers are told apart", "[submit]") {
@@ -122,7 +122,7 @@ TEST_CASE("handles that share a place for their sleepers are told apart", "[subm
   for (const Handle handle : all) {
     sleepers.emplace_back([&, handle] {
       const bool done = handles.sleep_until_done(handle, Deadline::never());
-      woken += done && handles.take(handle)->ok() ? 1 : 0;
+      woken += done && handles.take_status(handle)->ok() ? 1 : 0;
     });
   }
   for (const Handle handle : all) REQUIRE(handles.complete(handle, Status{}));
@@ -157,7 +157,7 @@ TEST_CASE("of many completions and takes one each wins", "[submit]") {
     for (int i = 0; i < 3; ++i) {
       threads.emplace_back([&] {
         if (handles.complete(handle, Status{})) ++completed;
-        if (handles.take(handle)) ++taken;
+        if (handles.take_status(handle)) ++taken;
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -166,7 +166,7 @@ TEST_CASE("of many completions and takes one each wins", "[submit]") {
   }
 }
 
-TEST_CASE("a name in flight is refused here and reported as a failed use", "[submit]") {
+TEST_CASE("a name in flight is refused here and reported as a failed submission", "[submit]") {
   complete::HandleTable handles;
   TensorTable table;
   REQUIRE(table.add(entry_of("a"), handles).ok());
@@ -208,7 +208,7 @@ TEST_CASE("unnamed operations count by kind, errors included", "[submit]") {
   CHECK(table.in_flight() == 4);  // an error has no entry
 }
 
-TEST_CASE("an unnamed use that meets a taken name still counts", "[submit]") {
+TEST_CASE("an unnamed submission that meets a taken name still counts", "[submit]") {
   complete::HandleTable handles;
   TensorTable table;
   REQUIRE(table.add(entry_of("allreduce.noname.1"), handles).ok());
@@ -220,7 +220,7 @@ TEST_CASE("an unnamed use that meets a taken name still counts", "[submit]") {
   CHECK(requests[2].name == "allreduce.noname.2");
 }
 
-TEST_CASE("what differs between ranks or uses is not cached", "[submit]") {
+TEST_CASE("what differs between ranks or submissions is not cached", "[submit]") {
   complete::HandleTable handles;
   TensorTable table;
   for (int i = 0; i < kOperationCount; ++i)
@@ -252,7 +252,7 @@ TEST_CASE("who has joined adds nothing until all have", "[submit]") {
   wire::Request wrong;
   wrong.error = "bad input";
   table.add_error(wrong);
-  CHECK_FALSE(table.anything_queued());  // the peers do not count this rank's uses now
+  CHECK_FALSE(table.anything_queued());  // the peers do not count this rank's submissions now
   const auto again = table.add(entry_of("", Operation::kJoin), handles);
   CHECK(again.status().message().find("still in flight") != std::string::npos);
   CHECK(drained(table).at(0).error == again.status().message());

@@ -71,7 +71,7 @@ struct Bucket {
     entry->unfinished = 1;
     auto made = std::make_unique<Batch>();
     made->steps = steps_of(Operation::kAllreduce);
-    made->pieces = {{entry.get(), 0}};
+    made->tensors = {{entry.get(), 0}};
     made->entries = {entry};
     made->absent = std::move(absent);
     return made;

@@ -100,7 +100,7 @@ struct TechniqueMember {
   std::vector<double> state;
   Bucket bucket;
   collective::Task task;
-  std::unique_ptr<collective::Pending> pending;
+  std::unique_ptr<collective::PendingCall> pending;
   std::size_t called_bytes = 0;  // in the last run
 };
 

@@ -16,8 +16,8 @@ class Cause final : public NegotiationSink {
   void abort(const Status& cause) override { text = cause.message(); }
 
   void ordered(LaneId, std::uint64_t) override {}
-  void execute(LaneId, std::uint64_t, negotiate::Execution) override {}
-  void settle(LaneId, negotiate::Settled) override {}
+  void execute(LaneId, std::uint64_t, negotiate::OrderedOperation) override {}
+  void fail_submission(LaneId, negotiate::FailedSubmission) override {}
   void locked(LaneId, std::uint64_t) override {}
   void unlock(LaneId, std::uint64_t) override {}
   void joined(LaneId, const wire::Joined&) override {}

@@ -268,7 +268,7 @@ TEST_CASE("the buckets and shards of a run send density of all elements, within 
         const std::size_t count = 1 + random() % 1000;
         const BucketShape shape{count, DType::kFloat32, {}};
         for (int index = 0; index < members; ++index) {
-          const Plan plan = plan_of(options, shape, {index, members}, run);
+          const RunPlan plan = plan_of(options, shape, {index, members}, run);
           REQUIRE(plan.chosen <= plan.lossy);
           sent += plan.chosen;
         }

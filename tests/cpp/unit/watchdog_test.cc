@@ -88,14 +88,14 @@ TEST_CASE("who waits for someone unknown blames nobody", "[watchdog]") {
 TEST_CASE("others give rank 0 time for its fault and then blame it", "[watchdog]") {
   Watchdog watchdog = of_world(2, 3);
   CHECK_FALSE(watchdog.on_stuck(2, stuck_for(1), kStart));
-  CHECK(watchdog.next_due() == Deadline::at(kStart + kArbiterPatience));
+  CHECK(watchdog.next_due() == Deadline::at(kStart + kArbiterTimeout));
   CHECK_FALSE(watchdog.take_fault(kStart + kLivenessCheckTime));
-  CHECK_FALSE(watchdog.take_fault(kStart + kArbiterPatience - milliseconds(1)));
-  const auto fault = watchdog.take_fault(kStart + kArbiterPatience);
+  CHECK_FALSE(watchdog.take_fault(kStart + kArbiterTimeout - milliseconds(1)));
+  const auto fault = watchdog.take_fault(kStart + kArbiterTimeout);
   REQUIRE(fault);
   CHECK(fault->culprit == 0);
   CHECK(fault->text.find("rank 0 entered allreduce of 'w'") == 0);
-  CHECK(kArbiterPatience > kLivenessCheckTime);
+  CHECK(kArbiterTimeout > kLivenessCheckTime);
 }
 
 TEST_CASE("in a process set its first rank judges, and only members are asked and blamed", "[watchdog]") {
@@ -111,7 +111,7 @@ TEST_CASE("in a process set its first rank judges, and only members are asked an
 
   Watchdog member(Group{2, ranks, 1});
   CHECK_FALSE(member.on_stuck(3, stuck_for(4), kStart));
-  const auto silent_arbiter = member.take_fault(kStart + kArbiterPatience);
+  const auto silent_arbiter = member.take_fault(kStart + kArbiterTimeout);
   REQUIRE(silent_arbiter);
   CHECK(silent_arbiter->culprit == 1);
 }
@@ -121,7 +121,7 @@ TEST_CASE("in a set that members may have left, silence is no guilt: who is wait
     Watchdog watchdog(Group{2, {1, 3, 4}, index});
     watchdog.on_stuck(index == 0 ? 1 : 3, stuck_for(4), kStart);
     watchdog.on_closed();
-    const auto fault = watchdog.take_fault(kStart + kArbiterPatience);
+    const auto fault = watchdog.take_fault(kStart + kArbiterTimeout);
     REQUIRE(fault);
     CHECK(fault->culprit == 4);
     CHECK(fault->text == "rank 4 made no progress inside allreduce of 'w' (16 bytes)");

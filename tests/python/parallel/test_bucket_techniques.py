@@ -40,7 +40,7 @@ class Pooled:
 
     def start(self, values: Sequence[torch.Tensor]) -> None:
         self.bucket.new_step()
-        self.pool.take_turns()
+        self.pool.take_submissions()
         for parameter, value in zip(self.parameters, values, strict=True):
             parameter.grad = value.clone()
         self.bucket.submit()

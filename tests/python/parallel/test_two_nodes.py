@@ -55,7 +55,7 @@ def check_every_type_and_operation() -> None:
 
 
 def check_many_under_way() -> None:
-    """Allreduces take two tracks in turn, and operations that run alone come between."""
+    """Allreduces take two executors in turn, and operations that run alone come between."""
     kinds = (torch.float32, torch.float64)  # these are never fused, so that there are two allreduces
     tensors = [own(140_001 + 7 * i, kinds[i % 2], hvd.rank()) for i in range(12)]
     with tempfile.TemporaryDirectory() as folder:

@@ -302,7 +302,7 @@ def test_threads_submit_and_wait_together(core: None) -> None:
 
 def test_life() -> None:
     assert not _core.is_initialized()
-    for call in (_core.rank, _core.size, _core.config, _core.stats, _core.flush):
+    for call in (_core.rank, _core.size, _core.config, _core.stats, _core.end_linger):
         with pytest.raises(ValueError, match=r"^Horovod has not been initialized; use hvd.init\(\)\.$"):
             call()
     for _ in range(3):

@@ -184,7 +184,7 @@ class Pools:
 
     def step_over(self) -> bool:
         """Ends a step. Returns whether buckets were submitted in it."""
-        submitted = sum(pool.memory.take_turns() for pool in self._pools) > 0
+        submitted = sum(pool.memory.take_submissions() for pool in self._pools) > 0
         if submitted:
             # The gradients from before the pool are gone. In later steps small pieces that live on pin the
             # heap above gradients on their way into the pool, until each size has a hole: so trim again, but
@@ -207,7 +207,7 @@ class Pools:
     def out_of_place(self, buckets: Sequence[PoolBucket]) -> bool:
         """Returns whether a bucket was submitted before one that lies earlier in its pool, or without it."""
         for pool in self._pools:
-            if out_of_place([bucket.core.turn for bucket in buckets if bucket.pool is pool]):
+            if out_of_place([bucket.core.number_in_step for bucket in buckets if bucket.pool is pool]):
                 return True
         return False
 

@@ -28,7 +28,7 @@ class Transfer:
             )
             for number, part in enumerate(parts)
         ]
-        _core.flush()
+        _core.end_linger()
         count("parameter_transfers")
 
     def is_done(self) -> bool:

@@ -1,5 +1,5 @@
 // The time that messages take between the members of an InprocHub, on a clock that stands still until
-// somebody moves it. So measured times are exact and the same in every run.
+// somebody moves it. So the measured times are exact and the same in every run.
 //
 // A member sends one message after the other, and receives one after the other: a message of n bytes occupies
 // both ports for n / W. It arrives `alpha` later (the model of algorithms in docs/techniques/topology.md).
@@ -18,16 +18,16 @@
 namespace roundelay::collective {
 
 // One thread at a time: the hub's lock protects it, or one thread steps all members.
-class Wire {
+class SimulatedNetwork {
  public:
   // `bytes_per_second`: W, of each port.
-  Wire(int members, Duration alpha, double bytes_per_second)
+  SimulatedNetwork(int members, Duration alpha, double bytes_per_second)
       : alpha_(alpha),
         bytes_per_second_(bytes_per_second),
         sends_until_(static_cast<std::size_t>(members)),
         receives_until_(static_cast<std::size_t>(members)) {}
 
-  // Returns the time since the wire was made.
+  // Returns the time since the network was made.
   [[nodiscard]] Duration now() const { return now_; }
   // Returns when a message is there that both sides have posted by now.
   Duration delivery(int from, int to, std::size_t bytes) {

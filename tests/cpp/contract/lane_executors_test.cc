@@ -1,4 +1,4 @@
-// Lanes with one track or two, over two levels in this process, stepped from one thread in any order.
+// Lanes with one executor or two, over two levels in this process, stepped from one thread in any order.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -24,9 +24,10 @@ struct InProgress {
   int now = 0, most = 0;
 };
 
-class CountedCall final : public collective::Pending {
+class CountedCall final : public collective::PendingCall {
  public:
-  CountedCall(std::unique_ptr<Pending> inner, InProgress& calls) : inner_(std::move(inner)), calls_(calls) {
+  CountedCall(std::unique_ptr<PendingCall> inner, InProgress& calls)
+      : inner_(std::move(inner)), calls_(calls) {
     calls_.most = std::max(calls_.most, ++calls_.now);
   }
   ~CountedCall() override { --calls_.now; }
@@ -37,7 +38,7 @@ class CountedCall final : public collective::Pending {
   Nap idle(Backoff& backoff) override { return inner_->idle(backoff); }
 
  private:
-  const std::unique_ptr<Pending> inner_;
+  const std::unique_ptr<PendingCall> inner_;
   InProgress& calls_;
 };
 
@@ -47,15 +48,15 @@ class CountedFabric final : public collective::Fabric {
       : Fabric(inner->capabilities()), inner_(std::move(inner)), calls_(calls) {}
   [[nodiscard]] std::string_view name() const override { return inner_->name(); }
   [[nodiscard]] const Group& group() const override { return inner_->group(); }
-  Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override {
+  Result<std::unique_ptr<collective::PendingCall>> start(const collective::Call& call) override {
     auto started = inner_->start(call);
     if (!started.ok()) return started.status();
-    return std::unique_ptr<collective::Pending>(
+    return std::unique_ptr<collective::PendingCall>(
         std::make_unique<CountedCall>(std::move(started).value(), calls_));
   }
   [[nodiscard]] bool any_thread() const override { return inner_->any_thread(); }
   [[nodiscard]] bool poisoned() const override { return inner_->poisoned(); }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return inner_->levels(); }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return inner_->level_fabrics(); }
 
  private:
   const std::unique_ptr<Fabric> inner_;
@@ -63,14 +64,14 @@ class CountedFabric final : public collective::Fabric {
 };
 
 struct World {
-  explicit World(std::size_t tracks, Duration progress_timeout = std::chrono::seconds(30)) {
-    for (std::size_t i = 0; i < tracks; ++i)
+  explicit World(std::size_t executors, Duration progress_timeout = std::chrono::seconds(30)) {
+    for (std::size_t i = 0; i < executors; ++i)
       media.push_back(std::make_unique<InprocLevels>(kNodes, kMembers));
     execute::LaneOptions options;
     options.fusion_threshold = 4096;
     options.progress_timeout = progress_timeout;
     for (int rank = 0; rank < kRanks; ++rank) {
-      execute::TrackFabrics fabrics;
+      execute::LaneFabrics fabrics;
       for (const auto& levels : media) {
         fabrics.push_back(std::make_unique<CountedFabric>(
             collective::make_levels_fabric(levels->of(rank, {.shard_bytes = 1024, .most_across = 2})),
@@ -81,7 +82,7 @@ struct World {
   }
 
   std::vector<InProgress> calls = std::vector<InProgress>(kRanks);
-  std::vector<std::unique_ptr<InprocLevels>> media;  // a track each
+  std::vector<std::unique_ptr<InprocLevels>> media;  // an executor each
   std::vector<std::unique_ptr<LaneRank>> ranks;
 };
 
@@ -156,7 +157,7 @@ std::vector<Floats> results_of(World& world, const std::vector<Ordered>& orders,
   return results;
 }
 
-TEST_CASE("two tracks give the bits of one, on all ranks", "[lane][tracks][one thread]") {
+TEST_CASE("two executors give the bits of one, on all ranks", "[lane][executors][one thread]") {
   int overlapped = 0;
   for (unsigned seed = 0; seed < 20; ++seed) {
     INFO("seed " << seed);
@@ -183,7 +184,8 @@ bool inside(const std::vector<Span>& spans, const std::vector<Span>& others) {
   });
 }
 
-TEST_CASE("the timeline tells when the batch of each track was on which level", "[lane][tracks][timeline]") {
+TEST_CASE("the timeline tells when the batch of each executor was on which level",
+          "[lane][executors][timeline]") {
   using timeline::Row;
   std::mt19937 random(1);
   World world(2);
@@ -208,7 +210,7 @@ TEST_CASE("the timeline tells when the batch of each track was on which level", 
 }
 
 // Rank 10 + `dead` stops while two batches are under way everywhere.
-TEST_CASE("a rank that dies with two batches under way is named, and all fail once", "[lane][tracks]") {
+TEST_CASE("a rank that dies with two batches under way is named, and all fail once", "[lane][executors]") {
   for (std::size_t dead = 0; dead < kRanks; ++dead) {
     INFO("rank " << 10 + dead);
     World world(2, std::chrono::milliseconds(100));

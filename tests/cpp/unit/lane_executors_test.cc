@@ -1,4 +1,4 @@
-// A lane with two tracks, whose fabrics a test opens and shuts. It is rank 10 of two; its peer is rank 11.
+// A lane with two executors, whose fabrics a test opens and shuts. It is rank 10 of two; its peer is rank 11.
 #include <array>
 #include <memory>
 #include <span>
@@ -28,7 +28,7 @@ struct Gate {
   [[nodiscard]] int under_way() const { return static_cast<int>(started.size()) - ended; }
 };
 
-class GatedCall final : public collective::Pending {
+class GatedCall final : public collective::PendingCall {
  public:
   GatedCall(Gate& gate, const Group& group, const collective::Call& call)
       : gate_(gate), call_(call), watch_(call_, group) {}
@@ -59,13 +59,13 @@ class GatedFabric final : public collective::Fabric {
   explicit GatedFabric(Gate& gate) : gate_(gate) {}
   [[nodiscard]] std::string_view name() const override { return "gated"; }
   [[nodiscard]] const Group& group() const override { return group_; }
-  Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override {
+  Result<std::unique_ptr<collective::PendingCall>> start(const collective::Call& call) override {
     gate_.started.push_back(operation_of(call));
-    return std::unique_ptr<collective::Pending>(std::make_unique<GatedCall>(gate_, group_, call));
+    return std::unique_ptr<collective::PendingCall>(std::make_unique<GatedCall>(gate_, group_, call));
   }
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return gate_.poisoned; }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return levels_; }
+  [[nodiscard]] std::span<Fabric* const> level_fabrics() override { return levels_; }
 
  private:
   Gate& gate_;
@@ -79,9 +79,9 @@ LaneOptions options(Duration progress_timeout = std::chrono::seconds(30)) {
   return made;
 }
 
-struct TwoTracks {
-  explicit TwoTracks(const LaneOptions& lane_options = options()) {
-    TrackFabrics fabrics;
+struct TwoFabrics {
+  explicit TwoFabrics(const LaneOptions& lane_options = options()) {
+    LaneFabrics fabrics;
     for (Gate& gate : gates) fabrics.push_back(std::make_unique<GatedFabric>(gate));
     rank = std::make_unique<LaneRank>(std::move(fabrics), lane_options);
   }
@@ -95,9 +95,9 @@ struct TwoTracks {
   void settle() {
     for (int turn = 0; turn < 20; ++turn) rank->lane.step();
   }
-  // Lets one call of a track end.
-  void end_one(std::size_t track) {
-    ++gates[track].open;
+  // Lets one call of an executor end.
+  void end_one(std::size_t executor) {
+    ++gates[executor].open;
     settle();
   }
   [[nodiscard]] std::array<int, 2> under_way() const { return {gates[0].under_way(), gates[1].under_way()}; }
@@ -110,12 +110,13 @@ struct TwoTracks {
 using UnderWay = std::array<int, 2>;
 using Names = std::vector<std::string>;
 
-TEST_CASE("two batches are under way on two tracks, and a third waits for its track", "[lane][tracks]") {
-  TwoTracks lane;
+TEST_CASE("two batches are under way on two executors, and a third waits for its executor",
+          "[lane][executors]") {
+  TwoFabrics lane;
   for (const char* name : {"a", "b", "c", "d"}) lane.order(name);
   lane.settle();
   CHECK(lane.under_way() == UnderWay{1, 1});
-  lane.end_one(1);  // "b" ends first, but its track is not that of "c"
+  lane.end_one(1);  // "b" ends first, but its executor is not that of "c"
   CHECK(lane.rank->completed == Names{"b"});
   CHECK(lane.under_way() == UnderWay{1, 0});
   lane.end_one(0);
@@ -128,7 +129,7 @@ TEST_CASE("two batches are under way on two tracks, and a third waits for its tr
   for (const Gate& gate : lane.gates) CHECK(gate.started.size() == 2);
 }
 
-TEST_CASE("a batch that does not go over levels runs alone, on the first track", "[lane][tracks]") {
+TEST_CASE("a batch that does not go over levels runs alone, on the first executor", "[lane][executors]") {
   const auto change = GENERATE(values<void (*)(wire::Request&)>({
       [](wire::Request& request) { request.operation = Operation::kBroadcast, request.root = 11; },
       [](wire::Request& request) { request.operation = Operation::kBarrier; },
@@ -138,7 +139,7 @@ TEST_CASE("a batch that does not go over levels runs alone, on the first track",
         request.postscale.factor = 0.5;
       },
   }));
-  TwoTracks lane;
+  TwoFabrics lane;
   lane.order("a");
   lane.order("b");
   lane.order("alone", change);
@@ -158,8 +159,8 @@ TEST_CASE("a batch that does not go over levels runs alone, on the first track",
   CHECK(lane.rank->completed == Names{"a", "b", "alone", "d", "c"});
 }
 
-TEST_CASE("batches that joined members skip run alone, and do not count", "[lane][tracks]") {
-  TwoTracks lane;
+TEST_CASE("batches that joined members skip run alone, and do not count", "[lane][executors]") {
+  TwoFabrics lane;
   lane.order("a");
   lane.rank->add("b", Floats(8, 1.0F), kAsIs);
   lane.rank->lane.enqueue(++lane.sequence, {{"b"}, {}, {1}, false});
@@ -171,13 +172,13 @@ TEST_CASE("batches that joined members skip run alone, and do not count", "[lane
   lane.end_one(0);
   CHECK(lane.under_way() == UnderWay{1, 0});  // "b"
   lane.end_one(0);
-  CHECK(lane.under_way() == UnderWay{0, 1});  // "c" takes the track after that of "a"
+  CHECK(lane.under_way() == UnderWay{0, 1});  // "c" takes the executor after that of "a"
   CHECK(lane.gates[0].started ==
         std::vector<Operation>{Operation::kAllreduce, Operation::kBroadcast, Operation::kAllreduce});
 }
 
-TEST_CASE("an entry of several batches is complete when the last of them is over", "[lane][tracks]") {
-  TwoTracks lane;
+TEST_CASE("an entry of several batches is complete when the last of them is over", "[lane][executors]") {
+  TwoFabrics lane;
   lane.order("pair", [](wire::Request& request) {
     request.shape = {4};
     request.others = {{DType::kFloat32, request.shape}};
@@ -190,9 +191,9 @@ TEST_CASE("an entry of several batches is complete when the last of them is over
   CHECK(lane.rank->done("pair"));
 }
 
-TEST_CASE("an error on one track fails all batches, once, after the abort token", "[lane][tracks]") {
+TEST_CASE("an error on one executor fails all batches, once, after the abort token", "[lane][executors]") {
   const std::size_t broken = GENERATE(0U, 1U);
-  TwoTracks lane;
+  TwoFabrics lane;
   const Names names{"a", "b", "c", "d"};
   for (const std::string& name : names) lane.order(name);
   lane.settle();
@@ -214,8 +215,8 @@ TEST_CASE("an error on one track fails all batches, once, after the abort token"
   for (const Gate& gate : lane.gates) CHECK(gate.poisoned);
 }
 
-TEST_CASE("the batch whose deadline passes is reported as stuck, on any track", "[lane][tracks]") {
-  TwoTracks lane(options(milliseconds(20)));
+TEST_CASE("the batch whose deadline passes is reported as stuck, on any executor", "[lane][executors]") {
+  TwoFabrics lane(options(milliseconds(20)));
   lane.gates[0].patient = true;  // however long this process is kept from running
   lane.order("a");
   lane.settle();
@@ -232,8 +233,8 @@ TEST_CASE("the batch whose deadline passes is reported as stuck, on any track", 
   CHECK(lane.rank->faults.empty());
 }
 
-TEST_CASE("with two batches under way no sleep is longer than a back-off's", "[lane][tracks]") {
-  TwoTracks lane;
+TEST_CASE("with two batches under way no sleep is longer than a back-off's", "[lane][executors]") {
+  TwoFabrics lane;
   lane.gates[0].sleeps = true;  // until a peer moves this batch
   Backoff backoff;
   lane.order("a");

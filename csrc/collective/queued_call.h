@@ -17,7 +17,7 @@
 namespace roundelay::collective {
 
 template <class State>
-class QueuedPending;
+class QueuedCall;
 
 // The state that the calls of one member share. One thread at a time. `State` derives from it. It has
 // group(), `resources` of any type, and a type CallRun, whose objects carry out one call each when its turn
@@ -25,16 +25,16 @@ class QueuedPending;
 // - CallRun(resources, call): both outlive it; the call has been checked.
 // - Result<bool> advance(): moves the call on without blocking. True: it is over.
 // - Status interrupted(CallWatch&): returns an error if the call must end now; called if nothing has moved.
-// - waiting_for(), crowded() and idle(): as Pending's.
+// - waiting_for(), crowded() and idle(): as PendingCall's.
 template <class State>
 struct CallQueue {
-  std::deque<QueuedPending<State>*> calls;  // the calls in progress; only the first one moves
-  Status poison;                            // the first cause; ok while the fabric works
-  std::function<void()> on_poison;          // called once; may be empty
+  std::deque<QueuedCall<State>*> calls;  // the calls in progress; only the first one moves
+  Status poison;                         // the first cause; ok while the fabric works
+  std::function<void()> on_poison;       // called once; may be empty
 
-  // Returns a call's Pending::algorithm(). A State with several ways has a function of this name, too.
+  // Returns a call's PendingCall::algorithm(). A State with several ways has a function of this name, too.
   [[nodiscard]] static std::string_view algorithm_of(const Call& /*call*/) { return {}; }
-  // Poisons the fabric, unless it was before.
+  // Poisons the fabric, unless it is poisoned already.
   void fail(const Status& cause) {
     if (!poison.ok()) return;
     poison = cause;
@@ -43,26 +43,26 @@ struct CallQueue {
 };
 
 template <class State>
-class QueuedPending final : public Pending {
+class QueuedCall final : public PendingCall {
  public:
-  QueuedPending(std::shared_ptr<State> state, const Call& call)
+  QueuedCall(std::shared_ptr<State> state, const Call& call)
       : state_(std::move(state)), call_(call), watch_(call_, state_->group()) {
     state_->calls.push_back(this);
   }
   // A call that is dropped before its end poisons the fabric, because its peers wait for this member's part.
   // Its call is destroyed after that.
-  ~QueuedPending() override {
+  ~QueuedCall() override {
     if (done_) return;
     std::erase(state_->calls, this);
     state_->fail(watch_.dropped());
   }
-  QueuedPending(const QueuedPending&) = delete;
-  QueuedPending& operator=(const QueuedPending&) = delete;
+  QueuedCall(const QueuedCall&) = delete;
+  QueuedCall& operator=(const QueuedCall&) = delete;
 
   Result<bool> test() override {
     while (!done_) {
       if (!state_->poison.ok()) return state_->poison;
-      QueuedPending& first = *state_->calls.front();
+      QueuedCall& first = *state_->calls.front();
       const Result<bool> over = first.advance();
       if (!over.ok()) {
         state_->fail(over.status());
@@ -109,13 +109,13 @@ class QueuedPending final : public Pending {
 
 // Starts a call that has been checked. Returns the cause if the call's abort token is raised.
 template <class State>
-Result<std::unique_ptr<Pending>> start_queued(const std::shared_ptr<State>& state, const Call& call) {
+Result<std::unique_ptr<PendingCall>> start_queued(const std::shared_ptr<State>& state, const Call& call) {
   const AbortToken* const abort = options_of(call).abort;
   if (abort != nullptr && abort->raised()) return abort->cause();
-  auto pending = std::make_unique<QueuedPending<State>>(state, call);
+  auto pending = std::make_unique<QueuedCall<State>>(state, call);
   // Moves the call as far as possible now. The caller's first test returns an error.
   static_cast<void>(pending->test());
-  return std::unique_ptr<Pending>(std::move(pending));
+  return std::unique_ptr<PendingCall>(std::move(pending));
 }
 
 }  // namespace roundelay::collective

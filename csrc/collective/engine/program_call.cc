@@ -1,4 +1,4 @@
-#include "collective/engine/program_pending.h"
+#include "collective/engine/program_call.h"
 
 #include <utility>
 
@@ -7,8 +7,7 @@
 
 namespace roundelay::collective {
 
-ProgramPending::ProgramPending(std::shared_ptr<FabricState> state, const Call& call, const Select& select,
-                               int tag)
+ProgramCall::ProgramCall(std::shared_ptr<FabricState> state, const Call& call, const Select& select, int tag)
     : state_(std::move(state)),
       call_(among_present(call, state_->group.size())),
       watch_(call_, state_->group),
@@ -19,13 +18,13 @@ ProgramPending::ProgramPending(std::shared_ptr<FabricState> state, const Call& c
   program_.resume();  // the first transfers start now
 }
 
-ProgramPending::~ProgramPending() {
+ProgramCall::~ProgramCall() {
   if (current().done()) return;
   state_->fail(watch_.dropped());
   exchange_.abandon();
 }
 
-Result<bool> ProgramPending::test() {
+Result<bool> ProgramCall::test() {
   if (!state_->poison.ok()) return state_->poison;
   if (Status error = advance(); !error.ok()) {
     state_->fail(error);
@@ -34,11 +33,11 @@ Result<bool> ProgramPending::test() {
   return current().done();
 }
 
-bool ProgramPending::has_to_close() const {
+bool ProgramCall::has_to_close() const {
   return !closing_ && exchange_.size() > 1 && agreed_bytes(call_) > state_->most_open_bytes;
 }
 
-Status ProgramPending::advance() {
+Status ProgramCall::advance() {
   while (true) {
     while (!current().done()) {
       if (!exchange_.all_done()) {

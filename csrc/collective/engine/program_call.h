@@ -1,4 +1,4 @@
-// A Pending that runs a program: test() resumes it when the transfers that it waits for are done.
+// A PendingCall that runs a program: test() resumes it when the transfers that it waits for are done.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ struct FabricState {
   ScratchPool scratch;
   Status poison;  // the first cause; ok while the fabric works
 
-  // Poisons the fabric, unless it was before.
+  // Poisons the fabric, unless it is poisoned already.
   void fail(const Status& cause) {
     if (!poison.ok()) return;
     poison = cause;
@@ -35,13 +35,13 @@ struct FabricState {
   }
 };
 
-class ProgramPending final : public Pending {
+class ProgramCall final : public PendingCall {
  public:
   // `tag` and `tag` + 1 are the same on all members, and no other call in progress has them. This member
   // takes part in the call.
-  ProgramPending(std::shared_ptr<FabricState> state, const Call& call, const Select& select, int tag);
+  ProgramCall(std::shared_ptr<FabricState> state, const Call& call, const Select& select, int tag);
   // A call that is dropped before its end poisons the fabric, because its transfers are still on their way.
-  ~ProgramPending() override;
+  ~ProgramCall() override;
 
   Result<bool> test() override;
   [[nodiscard]] int waiting_for() const override { return exchange_.waiting_for(); }
