@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks import launch, measure, show
 from benchmarks.quiet import others_text
-from roundelay.run.launcher.mpi import Mpirun
+from roundelay.run.modes.mpi import Mpirun
 from tests.rig import Rig
 
 FITTED = 2  # ranks of the job that gives alpha and W

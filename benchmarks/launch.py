@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.processes import end
 from roundelay.run.errors import UsageError
-from roundelay.run.launcher.mpi import Job, Mpirun, command_line, exported, find_mpirun
+from roundelay.run.modes.mpi import Mpirun, MpirunJob, command_line, exported, find_mpirun
 from tests.rig import Rig, why_not
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -106,7 +106,7 @@ def run_ranks(
         }
         program = [sys.executable, "-m", module, str(path)]
         if rig is None:
-            job = Job(ranks, [], True, exported(environment, one_machine=True), [], program)
+            job = MpirunJob(ranks, [], True, exported(environment, one_machine=True), [], program)
             command = command_line(mpirun, job)
         else:
             slots = [ranks // rig.nodes] * rig.nodes

@@ -1,33 +1,43 @@
-"""Keeps the core's classes small: `python tools/check_classes.py [ROOT]`.
+"""Keeps classes small: `python tools/check_classes.py [ROOT]`.
 
-Exit code 1 with one line a break. A class whose header has its name has at most 20 data members, and 400
-lines in that header and the .cc files beside it that define its member functions. EXCEPTIONS may only shrink.
+Exit code 1 with one line a break. A class of csrc whose header has its name has at most 20 data members, and
+400 lines in that header and the .cc files beside it that define its member functions. A class of
+python/roundelay has at most 250 lines, 25 methods, and 15 attributes of its objects. EXCEPTIONS may only
+shrink.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import check_tree
 
-LINES = 400
-MEMBERS = 20
-# class -> its lines and data members: no more than these, and gone from here when it keeps the limits.
-EXCEPTIONS: dict[str, tuple[int, int]] = {}
+# class -> its sizes: no more than these, and gone from here when it keeps the limits.
+EXCEPTIONS: dict[str, Size] = {}
 MOST_EXCEPTIONS = 5
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _DATA = re.compile(r"\w_(\[[^\]]*\])?(GUARDED_BY\([^)]*\))?(=.*|\{\})?$", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Size:
-    """Of one class: lines of its files, data members."""
+class Size(NamedTuple):
+    """Of one class, or the most that one may have."""
 
-    lines: int
-    members: int
+    lines: int  # in C++ of its files
+    members: int  # data members, and attributes that its methods or annotations give its objects
+    methods: int = 0  # 0 in C++, where a class has its lines alone
+
+
+CPP = Size(400, 20)
+PYTHON = Size(250, 15, 25)
+_WORDS = {
+    CPP: ("lines with its .cc files", "data members", "methods"),
+    PYTHON: ("lines", "attributes", "methods"),
+}
 
 
 def _body(code: str, name: str) -> str | None:
@@ -79,25 +89,63 @@ def measure(header: Path) -> tuple[str, Size] | None:
     return name, Size(lines, data_members(text, name))
 
 
-def check(root: Path, exceptions: dict[str, tuple[int, int]] = EXCEPTIONS) -> list[str]:
-    """Return one line for each class of `root`/csrc that is too large, and for exceptions that are none."""
-    breaks = []
-    found: dict[str, Size] = {}
+def python_classes(text: str) -> Iterator[tuple[str, Size]]:
+    """Yield name and size of each class of a module, also of those in functions and in classes."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef):
+            methods = [one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            yield node.name, Size(lines, len(_attributes(node, methods)), len(methods))
+
+
+def _attributes(node: ast.ClassDef, methods: list[ast.FunctionDef | ast.AsyncFunctionDef]) -> set[str]:
+    """Return what the methods assign to `self`, and the fields that annotations declare."""
+    found = {
+        one.target.id
+        for one in node.body
+        if isinstance(one, ast.AnnAssign)
+        and isinstance(one.target, ast.Name)
+        and not ast.unparse(one.annotation).startswith(("ClassVar", "typing.ClassVar"))
+    }
+    for method in methods:
+        if not method.args.args or any(ast.unparse(one) == "staticmethod" for one in method.decorator_list):
+            continue
+        own = method.args.args[0].arg
+        found |= {
+            one.attr
+            for one in ast.walk(method)
+            if isinstance(one, ast.Attribute)
+            and isinstance(one.ctx, ast.Store)
+            and isinstance(one.value, ast.Name)
+            and one.value.id == own
+        }
+    return found
+
+
+def _measured(root: Path) -> Iterator[tuple[str, str, Size, Size]]:
+    """Yield file, name, size and limits of every class that is checked."""
     for header in sorted((root / "csrc").rglob("*.h")):
         measured = measure(header)
-        if measured is None:
-            continue
-        name, size = measured
-        found[name] = size
-        lines, members = exceptions.get(name, (LINES, MEMBERS))
-        where = f"{header.relative_to(root)}: {name}"
-        if size.lines > lines:
-            breaks.append(f"{where}: {size.lines} lines with its .cc files (at most {lines})")
-        if size.members > members:
-            breaks.append(f"{where}: {size.members} data members (at most {members})")
-    for name in exceptions:
-        if name not in found or (found[name].lines <= LINES and found[name].members <= MEMBERS):
-            breaks.append(f"{name} is no exception any more: remove it from tools/check_classes.py")
+        if measured is not None:
+            yield str(header.relative_to(root)), *measured, CPP
+    for module in sorted((root / "python" / "roundelay").rglob("*.py")):
+        for name, size in python_classes(module.read_text(encoding="utf-8")):
+            yield str(module.relative_to(root)), name, size, PYTHON
+
+
+def check(root: Path, exceptions: dict[str, Size] = EXCEPTIONS) -> list[str]:
+    """Return one line for each class of `root` that is too large, and for exceptions that are none."""
+    breaks = []
+    needed = set()
+    for file, name, size, limits in _measured(root):
+        most = exceptions.get(name, limits)
+        for number, allowed, words in zip(size, most, _WORDS[limits], strict=True):
+            if number > allowed:
+                breaks.append(f"{file}: {name}: {number} {words} (at most {allowed})")
+        if any(number > limit for number, limit in zip(size, limits, strict=True)):
+            needed.add(name)
+    for name in exceptions.keys() - needed:
+        breaks.append(f"{name} is no exception any more: remove it from tools/check_classes.py")
     if len(exceptions) > MOST_EXCEPTIONS:
         breaks.append(f"{len(exceptions)} exceptions (at most {MOST_EXCEPTIONS})")
     return breaks

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks import launch, show
 from benchmarks.averaging import document
 from benchmarks.averaging.contenders import ALONE, CONTENDERS
-from roundelay.run.launcher.mpi import Mpirun
+from roundelay.run.modes.mpi import Mpirun
 from tests.rig import Rig
 
 _A_NODE = 2

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.launch import ending_in_one_line, find_launcher, run_ranks
 from roundelay.run.arguments import checks
 from roundelay.run.errors import UsageError
-from roundelay.run.launcher.mpi import find_mpirun
+from roundelay.run.modes.mpi import find_mpirun
 
 CACHED = "mpi with --pointer-cache"
 _WAYS = ("mpi", "staged", "nccl")

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks import launch, show
 from benchmarks.gradientflow import document, result
 from benchmarks.gradientflow.contenders import CONTENDERS, DENSE_STEPS, WARMUPS
-from roundelay.run.launcher.mpi import Mpirun
+from roundelay.run.modes.mpi import Mpirun
 from tests.rig import Rig
 
 _NODES = 2

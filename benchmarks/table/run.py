@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks import launch
-from roundelay.run.launcher.mpi import Mpirun
+from roundelay.run.modes.mpi import Mpirun
 
 # Runs a module of benchmarks/workers on some ranks with a spec. Returns each rank's result; raises JobError.
 Run = Callable[[str, int, dict[str, Any]], list[dict[str, Any]]]

@@ -39,7 +39,7 @@ def _time_sizes() -> dict[int, float]:
             hvd.allreduce_(tensor, name="time", op=hvd.Sum)
 
         call = measure.until_done(sum_up, device)
-        found[size] = measure.take(call, 0.0 if _FAKE else _SECONDS, hvd.size()).seconds
+        found[size] = measure.times_of(call, 0.0 if _FAKE else _SECONDS, hvd.size()).seconds
     return found
 
 

@@ -60,7 +60,7 @@ class _Model:
         with self._trust.begin(0):
             pass
         self._trust.agree(list)
-        return self._trust.of(self.layers)
+        return self._trust.ratios(self.layers)
 
 
 def _measure(name: str, spec: dict[str, Any], ranks: measure.Ranks) -> dict[str, Any]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from roundelay.run.function.api import run as run
 
 __version__ = "0.1.0"
-trust.take(os.environ)
+trust.hide_secret(os.environ)
 error_report.install()
 
 

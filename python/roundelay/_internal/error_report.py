@@ -22,7 +22,7 @@ def named(descriptor: int) -> str:
 
 
 def caused_by_peer(error: BaseException | None) -> bool:
-    """Returns whether an exception, one that it was raised from, or a part of its group is a peer's fault."""
+    """Returns whether a peer has caused an exception, or one of its causes, or one of its group."""
     core = sys.modules.get("roundelay._core")
     if core is None:
         return False

@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# MPI launchers set these in each process: Open MPI, PMIx (prterun, srun), MPICH and Intel, MVAPICH.
-_MPI_MARKS = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
-_MPI_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
-_MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
+from roundelay._internal.launcher_variables import names
+
+_MPI_MARKS, _MPI_RANKS, _MPI_SIZES = (names(one, mpi_only=True) for one in ("marks", "rank", "size"))
 _MASTER = ("MASTER_ADDR", "MASTER_PORT")
 _SLURM_STEP = (
     "SLURM_JOB_ID",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def objection(path: Path) -> str | None:
-    """Returns why there can be no file with this path. None: it is no folder, and its folder is there."""
+    """Returns why no file can have this path: it is a folder, or its folder is missing. None: neither."""
     if path.is_dir():
         return "it is a folder"
     if not path.parent.is_dir():

@@ -47,8 +47,8 @@ def new_secret() -> bytes:
     return os.urandom(BYTES)
 
 
-def take(environment: MutableMapping[str, str]) -> None:
-    """Takes the secret out of the environment: what this process starts afterwards does not get it."""
+def hide_secret(environment: MutableMapping[str, str]) -> None:
+    """Takes the secret out of the environment: processes that this one starts afterwards do not get it."""
     if SECRET in environment:
         _taken[SECRET] = environment.pop(SECRET)
 
@@ -60,11 +60,11 @@ def secret() -> bytes:
 
 
 def load(environment: MutableMapping[str, str]) -> bytes:
-    """Returns the secret that the environment has, had or names the file of, and takes it out.
+    """Returns the job's secret, and takes it out of the environment, which has it or the name of its file.
 
     Raises RuntimeError, one line with the cure, for a secret or a file that is not fit.
     """
-    take(environment)
+    hide_secret(environment)
     if SECRET in _taken:
         return _parsed(_taken[SECRET], SECRET)
     path = environment.get(SECRET_FILE)

@@ -12,7 +12,7 @@ from roundelay._internal import backend
 from roundelay.doctor.check import REBUILD, Check, State, first_line
 from roundelay.doctor.two_ranks import check_launch, check_levels, check_topology, launch
 from roundelay.run.errors import UsageError
-from roundelay.run.launcher import mpi
+from roundelay.run.modes import mpi
 
 
 def examine(environment: Mapping[str, str], tell: Callable[[str], None]) -> Iterator[Check]:

@@ -62,7 +62,7 @@ def _matrix(elements: int, rows: int) -> tuple[int, int]:
 def from_layers(
     shape: Shape, forward: Sequence[float], backward: Sequence[float], samples: float, *, element: int = 4
 ) -> Workload:
-    """Make a known model's step of its layers' times, in forward order. Backward begins at the end."""
+    """Make the step of a known model from its layers' times, in forward order. Backward begins at the end."""
     now = 0.0
     gradients = []
     for layer, seconds in zip(reversed(shape.layers), reversed(backward), strict=True):

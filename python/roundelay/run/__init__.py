@@ -2,8 +2,9 @@
 `roundelay.run(func)` does the same with a function.
 
 The packages are the processes of a job. `launcher` is roundelayrun's own, which reads `arguments`. It starts
-an mpirun, or a `starter` in its place. Those start an `agent` beside each rank, and the launcher listens to
-the agents. `system` is for all of them, and `function` runs a Python function as a job.
+an mpirun, or a `starter` in its place: `modes` has these kinds of launch. Those start an `agent` beside each
+rank, and the launcher listens to the agents. `system` is for all of them, and `function` runs a Python
+function as a job.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from roundelay import __version__
 from roundelay.run.arguments import parser
 from roundelay.run.errors import UsageError
-from roundelay.run.function.result_pipe import ResultPipe
 from roundelay.run.launcher import job
 from roundelay.run.launcher.launcher import Launcher, Settings
 from roundelay.run.launcher.output import Output
 from roundelay.run.launcher.result import JobResult
+from roundelay.run.launcher.result_pipe import ResultPipe
 from roundelay.run.system import limits, standard_files
 
 
@@ -65,17 +65,15 @@ def _run(
             shlex.join(["env", *(f"{name}={value}" for name, value in start.added.items()), *start.command])
         )
         return 0
-    mpirun = start.mpirun
     if given.verbose:
-        found = f"{mpirun.flavour.value} {mpirun.version} found {mpirun.found}" if mpirun else "without MPI"
-        say(found)
+        say(start.found)
         say(shlex.join(start.command))
     settings = Settings(
         num_proc=start.num_proc,
         start_timeout=start.timeout,
         verbose=given.verbose,
-        started_by="starter" if mpirun is None else "mpirun",
-        prefix=f"{prog}: " if mpirun is None else "[mpirun] ",
+        mode=start.mode,
+        prefix=f"{prog}: " if start.mode.is_ours else f"[{start.mode.started_by}] ",
         say=say,
         on_result=result_pipe.on_result if result_pipe is not None else None,
     )

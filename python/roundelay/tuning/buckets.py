@@ -154,7 +154,7 @@ def choose(pools: Sequence[Sequence[Extent]], most: int, link: Link) -> Candidat
 
 
 def out_of_place(turns: Sequence[int]) -> bool:
-    """Returns whether a bucket came after one that lies further back in the pool, or never though that came.
+    """Returns whether a bucket was submitted before one that lies earlier in the pool, or without it.
 
     turns: the place of each bucket of the pool among those that were submitted, from 1 on; 0: it was not.
     """

@@ -40,7 +40,7 @@ def step():
     return every[0].part if every else None
 def state():
     \"\"\"Returns the bytes of csc's state: what is kept back, two norms a chunk, the chosen chunks.\"\"\"
-    (bucket,) = wrapper_of(optimizer).techniques()._buckets
+    (bucket,) = wrapper_of(optimizer).techniques().table.buckets
     return bucket.core.state
 """
 DEATH = """

@@ -142,7 +142,7 @@ def test_a_host_that_does_not_answer_in_time(job: Job) -> None:
     ],
 )
 def test_a_host_that_lacks_what_the_plan_needs(plan: dict[str, object], complaint: str) -> None:
-    whole = on_host.Plan({}, "/", ["true"], 1, [], ["127.0.0.1"], serves=False)
+    whole = on_host.HostPlan({}, "/", ["true"], 1, [], ["127.0.0.1"], serves=False)
     line = json.dumps({**json.loads(whole.to_line()), **plan}) + "\n{}\n"
     done = subprocess.run(
         [sys.executable, "-I", "-S", on_host.__file__],

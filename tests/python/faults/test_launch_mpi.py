@@ -11,7 +11,7 @@ import pytest
 from in_time import expect_within
 from launch_job import PROMISED_S, Job
 from ranks import mpirun
-from roundelay.run.launcher.mpi import survives_faults
+from roundelay.run.modes.mpi import survives_faults
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")

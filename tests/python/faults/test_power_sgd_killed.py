@@ -34,7 +34,7 @@ def step():
     first = (matrix * (rank + 1.0)).sum()
     (first + (whole * 2.0).sum()).backward()
     optimizer.step()
-while not wrapper_of(optimizer).techniques().keeps_something(): step()
+while not wrapper_of(optimizer).techniques().table.keeps_something(): step()
 step()
 hvd.barrier()
 if rank == 1:

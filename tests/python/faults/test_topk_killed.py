@@ -36,7 +36,7 @@ step()
 hvd.barrier()
 if rank == 1:
     import ctypes, mmap
-    (bucket,) = techniques._buckets
+    (bucket,) = techniques.table.buckets
     own, libc = bucket.core.state, ctypes.CDLL(None, use_errno=True)
     # One node: the residual and the momentum of a third of the elements.
     assert own.numel() == 2 * 4 * -(-ELEMENTS // hvd.size())

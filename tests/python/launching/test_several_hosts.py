@@ -18,7 +18,7 @@ import starts
 from in_time import expect_within, three_tries
 from launched import SCRIPT, check, results
 from ranks import mpirun
-from roundelay.run.launcher.mpi import exported
+from roundelay.run.modes.mpi import exported
 from tests.rig import Rig, why_not
 
 _REASON = why_not()

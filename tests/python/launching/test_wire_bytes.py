@@ -11,7 +11,7 @@ import pytest
 
 import starts
 from ranks import ROOT, mpirun
-from roundelay.run.launcher.mpi import exported
+from roundelay.run.modes.mpi import exported
 from tests.rig import Rig, why_not
 
 _REASON = why_not()

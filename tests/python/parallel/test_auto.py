@@ -141,15 +141,15 @@ def check_algorithms_join_a_search_with_autotune() -> None:
     hvd.DistributedOptimizer(optimizer, op=hvd.Sum, strategy=auto)
     allowed = os.environ.get("ROUNDELAY_DETERMINISTIC", "0") == "0"
     if not ALGORITHMS or not allowed:  # shared memory has one way
-        assert len(auto.costs) == 1
+        assert len(auto.choices.costs) == 1
         return
-    assert len(auto.costs) == 8
+    assert len(auto.choices.costs) == 8
     parameters = optimizer.param_groups[0]["params"]
     use_pool(optimizer)
-    with _clock(lambda: 1.0 if auto.plan and auto.named(auto.plan) == "halving_doubling" else 2.0):
+    with _clock(lambda: 1.0 if auto.plan and auto.choices.named(auto.plan) == "halving_doubling" else 2.0):
         for _ in range(100):
             _step(parameters, optimizer)
-    assert hvd.allgather_object(auto.named(auto.plan)) == ["halving_doubling"] * hvd.size()
+    assert hvd.allgather_object(auto.choices.named(auto.plan)) == ["halving_doubling"] * hvd.size()
     assert {float(-p.detach()[0]) for p in parameters} == {100 * hvd.size() * (hvd.size() + 1) / 2}
     assert auto.state_dict()["plan"] == [0] * BUCKETS  # a job without autotune can take it
     assert auto.text == "auto:candidates=dense,trial_steps=1"
@@ -291,8 +291,8 @@ def check_a_state_has_the_plan() -> None:
 def _cuts(optimizer: torch.optim.Optimizer) -> Cuts:
     wrapper = wrapper_of(optimizer)
     assert wrapper is not None
-    assert wrapper._sync is not None
-    cuts = wrapper._sync.cuts()
+    assert wrapper.gradient_hooks.sync is not None
+    cuts = wrapper.gradient_hooks.sync.cuts()
     assert cuts is not None
     return cuts
 
@@ -335,10 +335,10 @@ def _search(auto: hvd.strategies.Auto, best: tuple[int, int]) -> None:
     assert len(kept) == 1
     assert kept[0]["step_ms"] == min(line["step_ms"] for line in found)
     assert kept[0]["theta"] == _cuts(optimizer).theta
-    assert kept[0]["strategy"] == auto.named(auto.plan)
+    assert kept[0]["strategy"] == auto.choices.named(auto.plan)
     assert len({theta for theta, _ in tried}) >= 2
     assert len({strategy for _, strategy in tried}) >= 2
-    assert len({(cuts.theta, auto.named(plan)) for cuts, plan in seen}) >= len(tried)
+    assert len({(cuts.theta, auto.choices.named(plan)) for cuts, plan in seen}) >= len(tried)
     if hvd.rank() == 0:
         assert auto.choice.startswith(f"{kept[0]['strategy']} with theta ")
 

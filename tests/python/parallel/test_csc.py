@@ -138,7 +138,7 @@ def _decay_unsent_elements(dtype: torch.dtype) -> None:
             assert ours.grad is not None
             theirs.grad = ours.grad.clone()
         gradients = [one.grad for one in stepped]
-        every = training.techniques.sent()
+        every = training.techniques.table.sent()
         training.optimizer.step()
         assert all(one.grad is gradient for one, gradient in zip(stepped, gradients, strict=True))
         plain.step()
@@ -237,7 +237,7 @@ def check_the_warm_up_is_dense_and_then_less_and_less_is_sent() -> None:
     training = Training(f"csc:keep=0.1,{FINE},warmup=6/1+14/0.5", SIZES)
     for number in range(24):
         every = step(training)
-        used = {technique for _, rows in training.techniques.traffic() for technique, *_ in rows}
+        used = {technique for _, rows in training.techniques.table.traffic() for technique, *_ in rows}
         if number < 6:
             assert used <= {"dense"}
         elif number == 12:

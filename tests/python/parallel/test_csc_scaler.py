@@ -45,7 +45,7 @@ def check_an_overflow_is_skipped_by_all() -> None:
     for norms in ("same", "previous"):
         training = until_buckets(Training(f"csc:keep=0.1,{FINE},norms={norms}", SIZES))
         scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=1000)
-        training.techniques.rescale(4.0)
+        training.techniques.table.rescale(4.0)
         weights = [one.detach().clone() for one in training.parameters]
         for overflows in (True, False, False):
             training.optimizer.zero_grad()

@@ -93,7 +93,7 @@ def check_groups_go_densely_beside_a_technique() -> None:
         assert waited  # the technique has kept something back
         assert _technique_operations() > before
         grouped = {f"noname.0.{index}" for index in (0, 1)}
-        in_buckets = {name for bucket in training.techniques()._views for name in bucket.parameters}
+        in_buckets = {name for bucket in training.techniques().table._views for name in bucket.parameters}
         assert len(in_buckets) == 3
         assert not grouped & in_buckets
         training.flush()
@@ -108,7 +108,7 @@ def check_groups_of_all_leave_a_technique_nothing_to_do() -> None:
         training.step()
         assert training.all_came(*range(4))
     assert _technique_operations() == before
-    assert not training.techniques().keeps_something()
+    assert not training.techniques().table.keeps_something()
     training.flush()  # there is nothing to send
     training.step()
 
@@ -145,7 +145,7 @@ def check_a_compressor_of_ones_own_is_dense() -> None:
                 training.step()
                 assert training.all_came(*range(4))
             assert _technique_operations() == before
-            assert not training.techniques().keeps_something()
+            assert not training.techniques().table.keeps_something()
             training.flush()
             training.step()
             assert training.all_came(*range(4))

@@ -68,7 +68,7 @@ def check_the_search_takes_the_fastest_plan() -> None:
         other = hvd.strategies.Auto(("dense",))
         optimizer = torch.optim.SGD(make_parameters(1), lr=1.0)
         hvd.DistributedOptimizer(optimizer, op=hvd.Sum, strategy=other, process_set=small)
-        assert len(other.costs) == 1  # the plans are those of all ranks
+        assert len(other.choices.costs) == 1  # the plans are those of all ranks
 
 
 @pytest.mark.parametrize(

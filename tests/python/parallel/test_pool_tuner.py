@@ -56,8 +56,8 @@ def test_trials(tmp_path: Path) -> None:
 def _sync(optimizer: torch.optim.Optimizer) -> GradientSync:
     wrapper = wrapper_of(optimizer)
     assert wrapper is not None
-    assert wrapper._sync is not None
-    return wrapper._sync
+    assert wrapper.gradient_hooks.sync is not None
+    return wrapper.gradient_hooks.sync
 
 
 def _cuts_of_all(optimizer: torch.optim.Optimizer) -> Cuts:
@@ -146,12 +146,12 @@ def _want_something(optimizer: torch.optim.Optimizer, step: int, shuffled: rando
     sync = _sync(optimizer)
     plan = sync._plan
     assert (plan._pool_tuner is not None) is (hvd.rank() == 0)
-    if plan._pool_tuner is None or plan._pools is None:
+    if plan._pool_tuner is None or plan._layout.pools is None:
         return
     if step % 3 != 2:
         plan._pool_tuner.cuts = Cuts(shuffled.choice([0, 64, 128, 10**6]), shuffled.choice([0, 64, 10**6]))
     if step % 4 == 1:
-        order = plan._pools.gradients()
+        order = plan._layout.pools.gradients()
         shuffled.shuffle(order)
         plan._pool_tuner.order = tuple(order)
     sync.publish()

@@ -53,9 +53,9 @@ def check_what_came_is_sent_or_kept() -> None:
         for number in range(40):
             training.flush() if number % 15 == 7 else training.step()
             assert alike([one.detach() for one in training.parameters])
-        assert training.techniques.keeps_something()
+        assert training.techniques.table.keeps_something()
         training.flush()
-        assert not training.techniques.keeps_something()
+        assert not training.techniques.table.keeps_something()
         for parameter, given in zip(training.parameters, training.given, strict=True):
             came = hvd.allreduce(given, op=hvd.Sum)
             rounding = 0.0 if wire == "none" or parameter.dim() > 1 else 0.02 * came.abs().max().item() + 1
@@ -66,7 +66,7 @@ def _state(optimizer: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """What all ranks together keep of the only matrix, and its right factors, in fp64."""
     wrapper = wrapper_of(optimizer)
     assert wrapper is not None
-    (bucket,) = wrapper.techniques()._buckets  # type: ignore[union-attr]
+    (bucket,) = wrapper.techniques().table.buckets  # type: ignore[union-attr]
     state = bucket.core.state
     assert state is not None
     levels = Levels.of(hvd.global_process_set)
@@ -93,7 +93,7 @@ def check_it_is_the_papers_algorithm() -> None:
             optimizer.zero_grad()
             (parameter * gradient).sum().backward()
             optimizer.step()
-            if not wrapper_of(optimizer).techniques().keeps_something():  # type: ignore[union-attr]
+            if not wrapper_of(optimizer).techniques().table.keeps_something():  # type: ignore[union-attr]
                 continue
             sent = (before - parameter.detach()).double()
             if kept is not None and right is not None:
@@ -119,8 +119,9 @@ def check_bytes_that_a_rank_gives_to_the_fabrics() -> None:
         before = hvd.stats()["technique_called_bytes"]
         training.step()
         expected = 0
-        for bucket in training.techniques._buckets:
-            view = next(one for one, _ in training.techniques.traffic() if one.bytes == bucket.core.bytes)
+        for bucket in training.techniques.table.buckets:
+            views = (view for view, _ in training.techniques.table.traffic())
+            view = next(one for one in views if one.bytes == bucket.core.bytes)
             spec = training.strategy.technique(view, 99)
             if spec is None:
                 continue
@@ -153,7 +154,7 @@ def check_any_optimizer_and_layout() -> None:
         losses.append(loss.item())
     assert alike([one.detach() for one in model.parameters()])
     assert losses[-1] < 0.5 * losses[0]
-    used = {row[0] for _, rows in wrapper_of(optimizer).techniques().traffic() for row in rows}  # type: ignore[union-attr]
+    used = {row[0] for _, rows in wrapper_of(optimizer).techniques().table.traffic() for row in rows}  # type: ignore[union-attr]
     assert any(one.startswith("power_sgd") for one in used)
 
 
@@ -176,7 +177,7 @@ def check_a_state_loads_back_bit_for_bit() -> None:
         for _ in range(7):
             again.step()
         trained.append(again)
-    assert trained[0].techniques.keeps_something()
+    assert trained[0].techniques.table.keeps_something()
     assert all(map(torch.equal, trained[0].parameters, trained[1].parameters))
     trained[0].flush()
     for parameter, given in zip(trained[0].parameters, trained[0].given, strict=True):
@@ -207,7 +208,7 @@ def check_an_overflow_is_skipped_by_all() -> None:
     """One rank's gradient has an infinite element; the steps after it are clean."""
     training = training_of()
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=1000)
-    training.techniques.rescale(4.0)
+    training.techniques.table.rescale(4.0)
     weights = [one.detach().clone() for one in training.parameters]
     scale = scaler.get_scale()
     training.optimizer.zero_grad()

@@ -50,7 +50,7 @@ def _step(optimizer: torch.optim.Optimizer, parameters: Parameters, zero_first: 
 def _in_buckets(optimizer: torch.optim.Optimizer) -> set[int]:
     """Returns the ids of the parameters whose gradients are in buckets."""
     wrapper: Any = wrapper_of(optimizer)
-    buckets = wrapper._sync._table._buckets
+    buckets = wrapper.gradient_hooks.sync._table._buckets
     return {id(gradient.core.parameter) for bucket in buckets for gradient in bucket.members}
 
 
@@ -181,7 +181,7 @@ def check_groups() -> None:
             _check_steps(optimizer, parameters, zero_first=number == 0, pooled=False)
             wrapper: Any = wrapper_of(optimizer)
             if hvd.size() > 1:
-                sizes = [len(group.gradients) for group in wrapper._sync._table.groups()]
+                sizes = [len(group.gradients) for group in wrapper.gradient_hooks.sync._table.groups()]
                 assert sizes == [NUMBER // groups] * groups
 
 

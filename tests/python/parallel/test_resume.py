@@ -109,10 +109,10 @@ def check_a_state_of_any_step_of_a_new_layout() -> None:
     for counter in ("pool_cuts", "pool_orders"):
         whole = Training(CSC).run(5)
         plan = whole.plan()
-        if plan._pool_tuner is not None and plan._pools is not None and counter == "pool_cuts":
+        if plan._pool_tuner is not None and plan._layout.pools is not None and counter == "pool_cuts":
             plan._pool_tuner.cuts = Cuts(512)
-        elif plan._pool_tuner is not None and plan._pools is not None:
-            order = plan._pools.gradients()
+        elif plan._pool_tuner is not None and plan._layout.pools is not None:
+            order = plan._layout.pools.gradients()
             random.Random(3).shuffle(order)
             plan._pool_tuner.order = tuple(order)
         whole.sync().publish()

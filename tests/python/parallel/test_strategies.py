@@ -67,13 +67,13 @@ def _all_techniques(optimizer: torch.optim.Optimizer) -> Techniques:
 
 
 def _techniques(optimizer: torch.optim.Optimizer) -> list[str | None]:
-    return [bucket.core.technique for bucket in _all_techniques(optimizer)._buckets]
+    return [bucket.core.technique for bucket in _all_techniques(optimizer).table.buckets]
 
 
 def _used(optimizer: torch.optim.Optimizer) -> dict[str, int]:
     """Returns the number of operations by technique."""
     used: dict[str, int] = {}
-    for _, traffic in _all_techniques(optimizer).traffic():
+    for _, traffic in _all_techniques(optimizer).table.traffic():
         for technique, operations, _, _ in traffic:
             used[technique] = used.get(technique, 0) + operations
     return used

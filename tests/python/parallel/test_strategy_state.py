@@ -79,7 +79,7 @@ def check_nothing_is_lost_when_techniques_change() -> None:
     training = Training(strategy)
     for _ in range(40):
         training.step()
-    used = {text for _, rows in training.techniques.traffic() for text, *_ in rows}
+    used = {text for _, rows in training.techniques.table.traffic() for text, *_ in rows}
     assert {text.partition(":")[0] for text in used} >= {"cyclic", "negate", "csc"}
     training.check_all_came()
 
@@ -94,16 +94,16 @@ def check_layouts_wait_for_a_flush() -> None:
     events = random.Random(3)
     wrapper = wrapper_of(training.optimizer)
     assert wrapper is not None
-    assert wrapper._sync is not None
-    plan = wrapper._sync._plan
+    assert wrapper.gradient_hooks.sync is not None
+    plan = wrapper.gradient_hooks.sync._plan
     for step in range(60):
-        if plan._pool_tuner is not None and plan._pools is not None and step % 5 == 0:
+        if plan._pool_tuner is not None and plan._layout.pools is not None and step % 5 == 0:
             plan._pool_tuner.cuts = Cuts(events.choice([64, 128, 320, 10**6]), 0)
             if step % 10 == 0:
-                order = plan._pools.gradients()
+                order = plan._layout.pools.gradients()
                 events.shuffle(order)
                 plan._pool_tuner.order = tuple(order)
-            wrapper._sync.publish()
+            wrapper.gradient_hooks.sync.publish()
         training.step()
     work = hvd.stats()
     assert work["pool_cuts"] - before["pool_cuts"] >= 3

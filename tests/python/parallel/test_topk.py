@@ -54,8 +54,8 @@ def shard(count: int) -> range:
 def kept(training: Training) -> list[torch.Tensor]:
     """What this rank keeps back of each parameter: the first numbers of a bucket's state."""
     found = {id(parameter): torch.zeros_like(parameter) for parameter in training.parameters}
-    lossy = [bucket for bucket in training.techniques._buckets if bucket.core.technique is not None]
-    for bucket, sent in zip(lossy, training.techniques.sent(), strict=True):
+    lossy = [bucket for bucket in training.techniques.table.buckets if bucket.core.technique is not None]
+    for bucket, sent in zip(lossy, training.techniques.table.sent(), strict=True):
         count = max(one.stop for one in sent.bucket.ranges)
         own, whole = shard(count), torch.zeros(count)
         assert bucket.core.state is not None
@@ -110,11 +110,11 @@ def check_bytes_that_a_rank_gives_its_fabrics() -> None:
         training.step()
         called = hvd.stats()["technique_called_bytes"] - before
         inside = between = 0.0
-        for sent in training.techniques.sent():
+        for sent in training.techniques.table.sent():
             count = max(one.stop for one in sent.bucket.ranges)
             inside += 4 * (count + len(shard(count))) if levels.members > 1 else 0
             between += 8 * (0.05 * len(shard(count))) + 4 * 5
-        slack = 64 * len(training.techniques.sent())  # alignment, and quotas within one value
+        slack = 64 * len(training.techniques.table.sent())  # alignment, and quotas within one value
         assert abs(called - inside - (between if levels.nodes > 1 else 0)) <= slack
 
 
@@ -203,7 +203,7 @@ def check_an_overflow_is_skipped_by_all() -> None:
     for density in (0.05, 1e-9):  # the latter sends nothing
         training = until_buckets(Training(f"topk:density={density},{FINE}", SIZES))
         scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=1000)
-        training.techniques.rescale(4.0)
+        training.techniques.table.rescale(4.0)
         weights = [one.detach().clone() for one in training.parameters]
         for overflows in (True, False, False):
             training.optimizer.zero_grad()
@@ -222,7 +222,7 @@ def check_the_warm_up_is_dense_and_then_less_and_less_is_sent() -> None:
     training = Training(f"topk:density=0.1,{FINE},warmup=6/1+14/0.5", SIZES)
     for number in range(24):
         training.step()
-        used = {technique for _, rows in training.techniques.traffic() for technique, *_ in rows}
+        used = {technique for _, rows in training.techniques.table.traffic() for technique, *_ in rows}
         if number < 6:
             assert used <= {"dense"}
         elif number == 12:

@@ -16,7 +16,7 @@ def step(training: Training) -> list[Sent]:
     """Takes a step. Returns what it has sent, which is known between backward() and step()."""
     training.optimizer.zero_grad()
     training.backward()
-    sent = training.techniques.sent()
+    sent = training.techniques.table.sent()
     training.optimizer.step()
     return sent
 
@@ -43,8 +43,8 @@ def masks(training: Training, every: list[Sent]) -> list[torch.Tensor]:
 def residuals(training: Training) -> list[torch.Tensor]:
     """What this rank keeps back of each parameter: the first part of a bucket's state."""
     found = {id(parameter): torch.zeros_like(parameter) for parameter in training.parameters}
-    lossy = [bucket for bucket in training.techniques._buckets if bucket.core.technique is not None]
-    for bucket, sent in zip(lossy, training.techniques.sent(), strict=True):
+    lossy = [bucket for bucket in training.techniques.table.buckets if bucket.core.technique is not None]
+    for bucket, sent in zip(lossy, training.techniques.table.sent(), strict=True):
         count = max(one.stop for one in sent.bucket.ranges)
         assert bucket.core.state is not None
         kept = bucket.core.state[: 4 * count].view(torch.float32)

@@ -77,7 +77,7 @@ class Training:
     def check_all_came(self) -> None:
         """Flushes; then the parameters are minus the sum of all that the ranks have given."""
         self.flush()
-        assert not self.techniques.keeps_something()
+        assert not self.techniques.table.keeps_something()
         for parameter, given in zip(self.parameters, self.given, strict=True):
             assert torch.equal(-parameter.detach(), hvd.allreduce(given, op=hvd.Sum))
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from roundelay.torch._internal.gradients.pool_plan import PoolPlan
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
+from roundelay.torch._internal.optimizer.pool_plan import PoolPlan
 
 CSC = "csc:keep=0.3,chunk_elements=4,dense_below=6"
 TOPK = "topk:density=0.2,dense_below=6"
@@ -124,8 +124,8 @@ class Training:
     def sync(self) -> GradientSync:
         wrapper = wrapper_of(self.optimizer)
         assert wrapper is not None
-        assert wrapper._sync is not None
-        return wrapper._sync
+        assert wrapper.gradient_hooks.sync is not None
+        return wrapper.gradient_hooks.sync
 
     def plan(self) -> PoolPlan:
         return self.sync()._plan

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 
+from roundelay.torch._internal.gradients.pool_strides import pool_strides
 from roundelay.torch.strategies._lossy.sgd_steps import (
     DECAY_KEY,
     Elements,
     decays_of,
+    hide_gradients,
     local_step,
     masked_step,
-    put_back,
-    take,
+    show_gradients,
 )
-from roundelay.torch.strategies._shared.pool_shapes import pool_strides
 
 SIZES = (40, 9)
 STEPS = 40
@@ -59,9 +59,9 @@ def own_step(optimizer: torch.optim.SGD, masked: bool) -> None:
 def part_step(optimizer: torch.optim.SGD, masked: bool, part: float) -> None:
     """The strategy's step of all parameters, of which this part was sent."""
     every = weights(optimizer)
-    taken = take(optimizer, set(every))
+    taken = hide_gradients(optimizer, set(every))
     optimizer.step()
-    put_back(taken)
+    show_gradients(taken)
     if not masked:
         return local_step(optimizer, set(every))
     elements = {}
@@ -142,9 +142,9 @@ def test_a_checkpoint_without_the_momentum_of_decay_begins_one() -> None:
     optimizer.state[one]["momentum_buffer"] = torch.full((2,), 0.5)
     for sent in ([range(1)], [range(2)]):
         one.grad = torch.zeros(2)
-        taken = take(optimizer, {one})
+        taken = hide_gradients(optimizer, {one})
         optimizer.step()
-        put_back(taken)
+        show_gradients(taken)
         masked_step(optimizer, {one: Elements((1,), sent)})
         if sent == [range(1)]:
             # Sent: b = 0.5 / 2 + 0.25, w = 1 - b / 2. Not sent: d = 0.25, w = 1 - d / 2, and b = 0.5 + d.

@@ -96,7 +96,7 @@ def test_a_launch_that_failed(status: int, stderr: str, ranks: list[dict[str, An
 
 
 def test_no_mpi_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roundelay.run.launcher.mpi.candidates", lambda _environment: [])
+    monkeypatch.setattr("roundelay.run.modes.mpi.candidates", lambda _environment: [])
     monkeypatch.setattr("roundelay._internal.backend.mpi_module", lambda: None)
     assert installation.check_mpirun({}).state is State.OFF
     row = installation.check_mpi_module()
@@ -154,7 +154,7 @@ def test_what_takes_long_is_announced_and_the_tests_fabric_is_not_shown(
         return 0, "", found()
 
     monkeypatch.setattr(installation, "launch", launch)
-    monkeypatch.setattr("roundelay.run.launcher.mpi.candidates", lambda _environment: [])
+    monkeypatch.setattr("roundelay.run.modes.mpi.candidates", lambda _environment: [])
     rows = list(installation.examine({}, events.append))
     assert events.index("--gloo") == 1 + events.index("two ranks try each channel and fabric, without MPI")
     assert {"fabric shm", "fabric c10d"} <= set(states(rows))

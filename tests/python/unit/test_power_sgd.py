@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
+from roundelay.torch._internal.strategy.bucket import shape_in_pool
 from roundelay.torch.strategies import Bucket, PowerSGD, Shape, known, parse
-from roundelay.torch.strategies._shared.pool_shapes import shape_in_pool
 from roundelay.torch.strategies.power_sgd import columns_of
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from roundelay.run import cli
 from roundelay.run.errors import UsageError
-from roundelay.run.launcher import mpi
-from roundelay.run.launcher.hosts import Host
+from roundelay.run.modes import mpi
+from roundelay.run.system.hosts import Host
 from roundelay.tuning import file as tuning_file
 from tunings import TUNING
 
@@ -31,8 +31,8 @@ def make_mpirun(folder: Path, says: str) -> Path:
     return path
 
 
-def make_job(hosts: list[Host] | None = None, num_proc: int = 4) -> mpi.Job:
-    return mpi.Job(
+def make_job(hosts: list[Host] | None = None, num_proc: int = 4) -> mpi.MpirunJob:
+    return mpi.MpirunJob(
         num_proc=num_proc,
         hosts=hosts or [],
         one_machine=not hosts,
@@ -42,7 +42,7 @@ def make_job(hosts: list[Host] | None = None, num_proc: int = 4) -> mpi.Job:
     )
 
 
-def line(flavour: mpi.Flavour, version: str, job: mpi.Job) -> str:
+def line(flavour: mpi.Flavour, version: str, job: mpi.MpirunJob) -> str:
     return shlex.join(mpi.command_line(mpi.Mpirun("mpirun", flavour, version, "on PATH"), job))
 
 

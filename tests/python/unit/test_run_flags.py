@@ -147,7 +147,7 @@ def parse(tmp_path: Path, text: str, *words: str) -> dict[str, str]:
     file = tmp_path / "config.yaml"
     file.write_text(text)
     given = parser.parse("roundelayrun", ["-np", "2", "--config-file", str(file), *words, "true"])
-    way = "mpi" if given.mpi else "gloo" if given.gloo else "auto"
+    way = "auto" if given.launch_mode is None else given.launch_mode.flag.removeprefix("--")
     return {"way": way, "no_effect": ",".join(given.no_effect), **knobs.variables(given)}
 
 

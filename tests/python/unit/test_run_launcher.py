@@ -12,10 +12,12 @@ import pytest
 
 from ranks import ROOT
 from roundelay.run.agent import agent, protocol
-from roundelay.run.launcher import launcher
+from roundelay.run.launcher import deadlines
 from roundelay.run.launcher.connections import Listener
 from roundelay.run.launcher.launcher import Launcher, Settings
 from roundelay.run.launcher.output import Output
+from roundelay.run.modes.mpirun import MpirunMode
+from roundelay.run.modes.own import OwnMode
 
 PATIENCE_S = 60.0
 
@@ -40,7 +42,7 @@ def job(gate: Path, *programs: str) -> Launcher:
     output = Output(2, io.BytesIO(), io.BytesIO(), None)
     command = [sys.executable, "-c", STARTER, agent.__file__, str(gate), *programs]
     environment = {**os.environ, protocol.ADDRESS: listener.address, protocol.SECRET: listener.secret.hex()}
-    settings = Settings(2, PATIENCE_S, False, "starter", "", print)
+    settings = Settings(2, PATIENCE_S, False, OwnMode(), "", print)
     return Launcher(command, environment, listener, output, settings)
 
 
@@ -50,15 +52,15 @@ def test_a_rank_that_calls_in_late_hears_what_the_others_were_told(
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     late = job(gate, "exit 3", "exec sleep 60")
-    give = late._order
+    give = late._ranks.order
 
     def order_and_open(order: bytes) -> None:
         give(order)
         if order == protocol.SIGNAL + bytes([signal.SIGTERM]):
             gate.write_text("")
 
-    monkeypatch.setattr(late, "_order", order_and_open)
-    monkeypatch.setattr(launcher, "KILL_AFTER_S", PATIENCE_S)  # SIGKILL must not end rank 1
+    monkeypatch.setattr(late._ranks, "order", order_and_open)
+    monkeypatch.setattr(deadlines, "KILL_AFTER_S", PATIENCE_S)  # SIGKILL must not end rank 1
     result = late.run()
     assert result.status == 3
     assert result.text.startswith("rank 0 ")
@@ -74,7 +76,7 @@ def test_the_rank_that_another_one_has_lost_gets_longer_to_end(
     gate.touch()  # open
     lost = job(gate, "echo 'HorovodInternalError: rank 1 is gone' >&2; exit 1", "sleep 2; exit 3")
     for grace in ("LOST_GRACE_S", "KILL_AFTER_S"):
-        monkeypatch.setattr(launcher, grace, PATIENCE_S)
+        monkeypatch.setattr(deadlines, grace, PATIENCE_S)
     result = lost.run()
     assert result.status == 3
     assert result.text.startswith("rank 1 ")
@@ -112,7 +114,7 @@ def test_a_reset_connection_is_named_under_mpirun_too(tmp_path: Path) -> None:
         environment,
         listener,
         output,
-        Settings(1, PATIENCE_S, True, "mpirun", "", lambda _: known.touch()),
+        Settings(1, PATIENCE_S, True, MpirunMode(), "", lambda _: known.touch()),
     )
     result = reset.run()
     assert result.status == 137

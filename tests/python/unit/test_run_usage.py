@@ -10,8 +10,8 @@ from roundelay import __version__
 from roundelay import cli as roundelay_cli
 from roundelay.run import cli
 from roundelay.run.errors import UsageError
-from roundelay.run.launcher import hosts
-from roundelay.run.launcher.hosts import Host
+from roundelay.run.system import hosts
+from roundelay.run.system.hosts import Host
 
 
 def test_hosts() -> None:

@@ -11,20 +11,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roundelay.torch._internal.gradients.pool_strides import pool_strides
 from roundelay.torch.strategies import Bucket, Part, Sent
 from roundelay.torch.strategies._lossy.sgd_steps import (
     DECAY_KEY,
     Elements,
     check_group,
+    hide_gradients,
     local_step,
     masked_step,
-    put_back,
     runs_of,
     sent_elements,
-    take,
+    show_gradients,
     within,
 )
-from roundelay.torch.strategies._shared.pool_shapes import pool_strides
 
 SETTINGS: list[dict[str, Any]] = [
     {"lr": 0.1},
@@ -126,10 +126,10 @@ def test_what_was_sent_moves_as_with_sgd_and_the_rest_decays(
             one: Elements(pool_strides(one), runs(mask)) for one, mask in zip(ours, masks, strict=True)
         }
         gradients = [one.grad for one in ours]
-        taken = take(masked, elements.keys())
+        taken = hide_gradients(masked, elements.keys())
         assert all(one.grad is None for one in ours)
         masked.step()
-        put_back(taken)
+        show_gradients(taken)
         masked_step(masked, elements)
         assert all(one.grad is gradient for one, gradient in zip(ours, gradients, strict=True))
         for our, their, decay in zip(ours, theirs, decays, strict=True):
@@ -152,10 +152,10 @@ def test_others_are_left_to_the_optimizer() -> None:
         ours[1]: Elements(pool_strides(ours[1]), []),
         ours[2]: Elements((1,), [range(3)]),
     }
-    taken = take(optimizer, elements.keys())
+    taken = hide_gradients(optimizer, elements.keys())
     assert [id(parameter) for parameter, _ in taken] == [id(ours[1])]
     optimizer.step()
-    put_back(taken)
+    show_gradients(taken)
     masked_step(optimizer, elements)
     moved = [not torch.equal(one, old) for one, old in zip(ours, before, strict=True)]
     assert moved == [True, False, False, True, True]
@@ -165,9 +165,9 @@ def test_tensors_that_the_optimizer_does_not_have_are_an_error() -> None:
     ours = parameters()
     optimizer = torch.optim.SGD(ours[:2], lr=1.0)
     with pytest.raises(ValueError, match="other tensors than those whose gradients were sent in part"):
-        take(optimizer, {ours[2]})
+        hide_gradients(optimizer, {ours[2]})
     with pytest.raises(ValueError, match="give the strategy momentum=None"):
-        take(optimizer, {ours[0], ours[3]})
+        hide_gradients(optimizer, {ours[0], ours[3]})
 
 
 @pytest.mark.parametrize("foreach", [False, True])
@@ -181,9 +181,9 @@ def test_gradients_with_their_momentum_are_applied_without_more(foreach: bool) -
         for our, their in zip(ours, theirs, strict=True):
             our.grad = torch.randn(our.shape)
             their.grad = our.grad.clone()
-        taken = take(optimizer, handled)
+        taken = hide_gradients(optimizer, handled)
         optimizer.step()
-        put_back(taken)
+        show_gradients(taken)
         local_step(optimizer, handled)
         plain.step()
     assert all(map(same_bits, ours[:3], theirs[:3]))

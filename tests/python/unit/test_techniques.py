@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from roundelay.torch._internal.gradients.pool import Bucket
+from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.gradients.round_values import (
     LONGEST_PROPOSAL,
     PoolValues,
@@ -22,6 +22,7 @@ from roundelay.torch._internal.gradients.round_values import (
     TechniqueValues,
 )
 from roundelay.torch._internal.operations import Max, Sum
+from roundelay.torch._internal.optimizer.technique_states import TechniqueStates
 from roundelay.torch._internal.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Bucket as View
@@ -96,7 +97,7 @@ class Rank:
     def __init__(self, rank: int, size: int, op: int = Sum) -> None:
         group = SimpleNamespace(rank=lambda: rank, size=lambda: size)
         self.strategy = Choosing()
-        self.techniques = Techniques(self.strategy, op, cast(ProcessSet, group), "gradient", {})
+        self.techniques = Techniques(self.strategy, op, cast(ProcessSet, group), "gradient")
         self.cores: list[Core] = []
         self.came = self.sent = 0
 
@@ -113,7 +114,7 @@ class Rank:
             )
             for n, core in enumerate(self.cores)
         ]
-        self.techniques.use(cast(list[Bucket], buckets))
+        self.techniques.use(cast(list[PoolBucket], buckets))
 
 
 class Job:
@@ -224,7 +225,7 @@ def test_a_flush_on_request_is_one_step() -> None:
             for rank in job.ranks:
                 rank.techniques.flush()
         job.step(gradients)
-        kept = [rank.techniques.keeps_something() for rank in job.ranks]
+        kept = [rank.techniques.table.keeps_something() for rank in job.ranks]
         assert kept == [step != 3] * 2
     text = "cyclic:parts=2"
     assert job.ranks[0].cores[0].sent_by == [text, text, text, "flush", text, text]
@@ -309,8 +310,8 @@ def test_a_strategy_that_chooses_nothing_costs_nothing() -> None:
         pass
 
     group = SimpleNamespace(rank=lambda: 0, size=lambda: 2)
-    techniques = Techniques(Silent(), Sum, cast(ProcessSet, group), "gradient", {})
-    techniques.use(cast(list[Bucket], [None]))  # a bucket that nothing can be asked of
+    techniques = Techniques(Silent(), Sum, cast(ProcessSet, group), "gradient")
+    techniques.use(cast(list[PoolBucket], [None]))  # a bucket that nothing can be asked of
     techniques.new_step()
     techniques.new_gradients()
     assert techniques.values() == TechniqueValues()
@@ -324,7 +325,7 @@ def test_the_number_of_a_run_belongs_to_the_state() -> None:
     job = Job(1)
     job.choose(lambda bucket, step: CYCLIC)
     job.use(1)
-    state = job.ranks[0].techniques.state_dict()
+    state = TechniqueStates(job.ranks[0].techniques, {}, None).state_dict()
     (name, bucket), *_ = state["buckets"].items()
     later = {**state, "buckets": {**state["buckets"], name: {**bucket, "run": bucket["run"] + 1}}}
     assert _restored(later).digest() != _restored(state).digest()

@@ -9,7 +9,6 @@ from types import ModuleType
 import pytest
 
 import check_awaits
-import check_classes
 import check_layers
 import check_size
 import check_stub
@@ -277,24 +276,6 @@ def test_another_catch2_is_not_used(tmp_path: Path, entry: str) -> None:
         ValueError, match=rf"catch2.whl has a .* with the SHA-256 \w+, not {get_catch2.SHA256}"
     ):
         get_catch2.header_in(tmp_path / "catch2.whl")
-
-
-def test_a_class_counts_its_header_and_the_files_that_define_its_functions(tmp_path: Path) -> None:
-    """A file that only calls a function of the class is another class's."""
-    header = "#pragma once\nclass Track {\n public:\n  static void run();\n  int length_;\n};\n"
-    files = {
-        "lane/track.h": header,
-        "lane/track.cc": "void Track::run() {\n}\n" + "\n" * 300,
-        "lane/lane.cc": "void Lane::step() {\n  Track::run();\n}\n" + "\n" * 300,
-    }
-    root = _tree(tmp_path, files)
-    assert check_classes.measure(root / "csrc/lane/track.h") == ("Track", check_classes.Size(308, 1))
-    assert check_classes.check(root, {}) == []
-    (root / "csrc/lane/track_end.cc").write_text("Track::~Track() = default;\n" + "\n" * 300)
-    assert check_classes.check(root, {}) == [
-        "csrc/lane/track.h: Track: 609 lines with its .cc files (at most 400)"
-    ]
-    assert check_classes.check(root, {"Track": (609, 1)}) == []
 
 
 def test_tidy_begins_with_what_changed() -> None:

@@ -12,7 +12,7 @@ from roundelay.torch._internal.tuning.gate import DENSE_COST, Cost
 from roundelay.torch._internal.tuning.search import Model, worth_trying
 from roundelay.torch._internal.tuning.ways import OWN, Stage, Way, Ways
 from roundelay.torch.strategies import auto as auto_module
-from roundelay.torch.strategies._auto.candidates import candidate, of_plans
+from roundelay.torch.strategies._auto.candidates import candidate, plan_candidates
 from roundelay.tuning.buckets import DEFAULT, Link, Piece
 
 ALPHA, W = 1e-4, 1e8
@@ -92,7 +92,7 @@ def test_other_ranks_than_all_try_everything() -> None:
 
 def test_candidates_of_plans() -> None:
     ways = in_racks(W, [(2, 0, 0), (4, 1, 2)], [(2, 0, 0), (2, 1, 1), (2, 2, 2)])
-    (found,) = of_plans(ways)
+    (found,) = plan_candidates(ways)
     assert found.text == "2x2x2"
     assert found.spec is not None
     assert found.spec.text == "allreduce:algorithm=auto,factors=2+2+2"
@@ -106,9 +106,9 @@ def test_plans_are_refused_where_sums_must_not_change(
     monkeypatch.setattr(_core, "config", lambda: SimpleNamespace(deterministic=deterministic))
     world = SimpleNamespace()
     one, two = [(2, 0, 0), (4, 1, 2)], [(2, 0, 0), (2, 1, 1), (2, 2, 2)]
-    monkeypatch.setattr(auto_module, "_ways_of", lambda _: in_racks(W, one))
+    monkeypatch.setattr(auto_module, "ways_of", lambda _: in_racks(W, one))
     strategies.Auto().accept_set(world)  # type: ignore[arg-type]
-    monkeypatch.setattr(auto_module, "_ways_of", lambda _: in_racks(W, one, two))
+    monkeypatch.setattr(auto_module, "ways_of", lambda _: in_racks(W, one, two))
     if not deterministic:
         strategies.Auto().accept_set(world)  # type: ignore[arg-type]
         return

@@ -3,9 +3,9 @@
 mpirun starts one agent a rank, as a plain script (`python -I -S agent.py -- program ...`); where there is
 none, starter/local_ranks.py forks them. An agent uses only the standard library, and siblings that do. The
 program is its child and inherits everything, so it is this rank's MPI process.
-The agent stays until the launcher has heard from all ranks: mpirun never sees a rank die, survivors live on
-to say whom they lost, and the launcher, not mpirun, decides when the job is over. When the launcher itself is
-gone, the connection ends, and the agent ends its program.
+The agent stays until the launcher has heard of the end of all ranks. So mpirun never sees a rank die, and
+does not end the job: ranks that have lost a peer can still say so, and the launcher decides when the job is
+over. When the launcher itself is gone, the connection ends, and the agent ends its program.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
     sys.path.append(os.path.abspath(f"{__file__}/../../../.."))
 
 from roundelay._internal import error_report, trust
+from roundelay._internal.launcher_variables import TORCH, names
 from roundelay.run.agent import affinity, frames, horovod_variables, protocol, torch_variables
 from roundelay.run.agent.frames import HEADER, ForgedError, Seal, notice_death
 from roundelay.run.system import signals
@@ -37,15 +38,11 @@ from roundelay.run.system.processes import (
     send_signal,
 )
 
-RANK_VARIABLES = ("ROUNDELAY_RUN_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
-SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
-LOCAL_SIZE_VARIABLES = (
-    "OMPI_COMM_WORLD_LOCAL_SIZE",
-    "MPI_LOCALNRANKS",
-    "I_MPI_INFO_LOCAL_SIZE",
-    "LOCAL_WORLD_SIZE",
-)
-LOCAL_RANK_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK")
+OWN_RANK = "ROUNDELAY_RUN_RANK"  # our starter tells the rank by it
+RANK_VARIABLES = (OWN_RANK, *names("rank"))
+SIZE_VARIABLES = (*names("size"), *TORCH.size)
+LOCAL_SIZE_VARIABLES = (*names("local_size"), *TORCH.local_size)
+LOCAL_RANK_VARIABLES = (*names("local_rank"), *TORCH.local_rank)
 
 _FAILED_GRACE_S = 0.3  # ORPHAN_GRACE_S after a program has failed
 _CHUNK = 1 << 16
@@ -188,7 +185,7 @@ class Agent:
             protocol.SECRET,
             protocol.BIND,
             protocol.FUNCTION,
-            RANK_VARIABLES[0],
+            OWN_RANK,
             horovod_variables.RANKS_BY_HOST,
         ):
             environment.pop(variable, None)
@@ -306,7 +303,7 @@ def expected(rank: int) -> dict[str, str]:
     size, local_rank = first_number(SIZE_VARIABLES), first_number(LOCAL_RANK_VARIABLES)
     local_size = first_number(LOCAL_SIZE_VARIABLES)
     by_host = os.environ.get(horovod_variables.RANKS_BY_HOST, "")
-    own = RANK_VARIABLES[0] in os.environ  # no MPI
+    own = OWN_RANK in os.environ  # no MPI
     backend = "gloo" if own else "mpi"
     found = horovod_variables.of_rank(rank, size, local_rank, local_size, by_host, backend)
     return found if own else {**found, **torch_variables.of_rank(rank, size, local_rank, local_size)}
@@ -329,7 +326,7 @@ def run(program: list[str]) -> int:
         return protocol.FAILED
     with contextlib.ExitStack() as held:
         address, port = (os.environ.get(name, "") for name in (torch_variables.ADDRESS, torch_variables.PORT))
-        if rank == 0 and RANK_VARIABLES[0] not in os.environ and port.isdigit():
+        if rank == 0 and OWN_RANK not in os.environ and port.isdigit():
             with contextlib.suppress(OSError, OverflowError):  # only a program that needs the port must care
                 held.enter_context(torch_variables.hold(address, int(port)))
         Agent(program, rank, connection, seal).run()

@@ -73,7 +73,7 @@ class Incoming:
         """The most bytes to read next: of a stranger no more than the handshake has."""
         return 1 << 18 if self._seal is not None else trust.BYTES - len(self._buffer)
 
-    def take(self, data: bytes) -> bytes:
+    def add(self, data: bytes) -> bytes:
         """Takes bytes and returns what to answer. Raises ForgedError for a stranger."""
         self._buffer += data
         if self._seal is not None or len(self._buffer) < trust.BYTES:

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from roundelay.run.errors import UsageError
+from roundelay.run.modes import MODES
 
 # Maps section and key to the flag that gets the value, or to the flags for true and for false.
 _Flag = str | tuple[str, str]
@@ -49,7 +50,7 @@ _LAYOUT: dict[str, dict[str, _Flag]] = {
         "with_timestamp": ("--log-with-timestamp", "--log-without-timestamp"),
     },
 }
-_CONTROLLERS = {"gloo": "--gloo", "mpi": "--mpi"}
+_CONTROLLERS = {mode.flag.removeprefix("--"): mode.flag for mode in MODES}
 _SWITCHES = {"true": 0, "yes": 0, "on": 0, "false": 1, "no": 1, "off": 1}
 
 
@@ -104,7 +105,8 @@ class _File:
     def _controller(self, node: yaml.Node) -> str:
         name = str(node.value).lower()
         if name not in _CONTROLLERS:
-            raise self._wrong(node, f"there is no controller {name!r}: want gloo or mpi")
+            known = " or ".join(sorted(_CONTROLLERS))
+            raise self._wrong(node, f"there is no controller {name!r}: want {known}")
         return _CONTROLLERS[name]
 
     def _flag(self, name: str, flag: _Flag, node: yaml.Node) -> Iterator[str]:

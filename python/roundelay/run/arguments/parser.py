@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Sequence
 from typing import NoReturn
 
 from roundelay.run.arguments import config_file, knobs, unsupported_flags
 from roundelay.run.arguments.knobs import number
 from roundelay.run.errors import UsageError
+from roundelay.run.modes import choice
 
 EPILOG = """examples:
   roundelayrun -np 4 python train.py
@@ -36,11 +36,7 @@ def parse(prog: str, argv: Sequence[str] | None) -> argparse.Namespace:
         said = parser.parse_args(words)
     except UsageError as error:
         raise UsageError(f"{given.config_file}: {error}") from error
-    # The command line comes after the file, and wins.
-    merged = parser.parse_args(argv, said)
-    if given.mpi or given.gloo:
-        merged.mpi, merged.gloo = given.mpi, given.gloo
-    return merged
+    return parser.parse_args(argv, said)  # the command line comes after the file, and wins
 
 
 def make_parser(prog: str) -> Parser:
@@ -77,7 +73,9 @@ def make_parser(prog: str) -> Parser:
         help="settings, in horovodrun's layout; the command line wins",
     )
     _add_output(parser)
-    _add_launch_mode(parser)
+    choice.add_flags(parser).add_argument(
+        "--tcp", action="store_true", help="between hosts use TCP only, whatever other networks there are"
+    )
     _add_hosts(parser)
     knobs.add(parser)
     unsupported_flags.add(parser)
@@ -103,36 +101,6 @@ def _add_output(parser: Parser) -> None:
         "--prefix-output-with-timestamp",
         action="store_true",
         help="begin each line of the ranks' output with the time of day",
-    )
-
-
-def _add_launch_mode(parser: Parser) -> None:
-    launch_mode = parser.add_argument_group("how the ranks start")
-    how = launch_mode.add_mutually_exclusive_group()
-    how.add_argument(
-        "--mpi", action="store_true", help="start the ranks with mpirun (default on several hosts)"
-    )
-    how.add_argument(
-        "--gloo",
-        action="store_true",
-        help="start the ranks without MPI: here, and over ssh elsewhere (default on this machine)",
-    )
-    launch_mode.add_argument(
-        "--mpi-args",
-        type=shlex.split,
-        default=[],
-        metavar="ARGS",
-        help='more for mpirun, as one word: --mpi-args="--mca btl self,sm"',
-    )
-    launch_mode.add_argument(
-        "--binding-args",
-        type=shlex.split,
-        metavar="ARGS",
-        help='how mpirun binds ranks to CPUs, as one word: --binding-args="--bind-to socket"; "--bind-to '
-        'none" also without MPI (default: each rank gets its share of the CPUs, see --verbose)',
-    )
-    launch_mode.add_argument(
-        "--tcp", action="store_true", help="between hosts use TCP only, whatever other networks there are"
     )
 
 

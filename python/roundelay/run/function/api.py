@@ -7,7 +7,19 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from roundelay.run.function.options import JobOptions, number_of_ranks
+
 T = TypeVar("T")
+_ELASTIC = (
+    "min_num_proc",
+    "max_num_proc",
+    "min_np",
+    "max_np",
+    "slots",
+    "reset_limit",
+    "cooldown_range",
+    "host_discovery_script",
+)
 
 
 def run(
@@ -63,28 +75,27 @@ def run(
     TypeError: function or arguments cannot be pickled. ValueError: the arguments make no sense; nothing ran.
     RuntimeWarning: all functions returned, but a process crashed afterwards, or was ended after 30 s.
     """
-    refuse_elastic(
-        min_num_proc=min_num_proc,
-        max_num_proc=max_num_proc,
-        min_np=min_np,
-        max_np=max_np,
-        slots=slots,
-        reset_limit=reset_limit,
-        cooldown_range=cooldown_range,
-        host_discovery_script=host_discovery_script,
+    refuse_elastic(locals())
+    options = JobOptions(
+        num_proc=number_of_ranks(num_proc, np),
+        hosts=hosts,
+        hostfile=hostfile,
+        start_timeout=start_timeout,
+        output_filename=output_filename,
+        verbose=bool(verbose),
+        ssh_port=ssh_port,
+        ssh_identity_file=ssh_identity_file,
+        network_interfaces=network_interface or network_interfaces,
+        modes={"gloo": bool(use_gloo), "mpi": bool(use_mpi)},
+        mpi_args=mpi_args,
+        executable=executable or sys.executable,
     )
-    num_proc = ranks(num_proc, np)
-    flags = where(num_proc, hosts, hostfile) + starter(use_gloo, use_mpi, mpi_args)
-    for flag, value in (("--start-timeout", start_timeout), ("--output-filename", output_filename)):
-        flags += [f"{flag}={os.fspath(value) if isinstance(value, os.PathLike) else value}"] if value else []
-    flags += over_ssh(ssh_port, ssh_identity_file, network_interface or network_interfaces)
-    flags += ["--verbose"] if verbose else []
-    return _run(func, args, kwargs or {}, num_proc, flags, executable or sys.executable)
+    return _run(func, args, kwargs or {}, options)
 
 
-def refuse_elastic(**arguments: object) -> None:
+def refuse_elastic(arguments: Mapping[str, object]) -> None:
     """Raises NotInThisVersionError naming what was given of the arguments that only elastic jobs have."""
-    given = [name for name, value in arguments.items() if value is not None]
+    given = [name for name in _ELASTIC if arguments[name] is not None]
     if given:
         from roundelay.errors import NotInThisVersionError
 
@@ -93,47 +104,8 @@ def refuse_elastic(**arguments: object) -> None:
         )
 
 
-def ranks(num_proc: int, np: int | None) -> int:
-    """Returns the number of ranks, which has two names."""
-    if np is not None and num_proc not in (1, np):
-        raise ValueError(f"num_proc={num_proc} and np={np} are two names for one number")
-    count = num_proc if np is None else np
-    if not isinstance(count, int) or count < 1:
-        raise ValueError(f"num_proc={count!r} is not a number of ranks, at least 1")
-    return count
-
-
-def where(num_proc: int, hosts: str | None, hostfile: str | os.PathLike[str] | None) -> list[str]:
-    """Returns the flags for the number of ranks and their hosts."""
-    if hosts is not None and hostfile is not None:
-        raise ValueError("give hosts or hostfile, not both")
-    count = ["-np", str(num_proc)]
-    if hostfile is not None:
-        return [*count, "--hostfile", os.fspath(hostfile)]
-    return [*count, "-H", hosts if hosts is not None else f"localhost:{num_proc}"]
-
-
-def over_ssh(port: int | None, identity_file: str | None, interfaces: str | None) -> list[str]:
-    """Returns the flags of jobs on several hosts."""
-    given = {"--ssh-port": port, "--ssh-identity-file": identity_file, "--network-interfaces": interfaces}
-    return [f"{flag}={value}" for flag, value in given.items() if value is not None]
-
-
-def starter(use_gloo: bool | None, use_mpi: bool | None, mpi_args: str | None) -> list[str]:
-    """Returns the flags that choose the launch mode."""
-    if use_gloo and (use_mpi or mpi_args):
-        raise ValueError(f"use_gloo and {'use_mpi' if use_mpi else 'mpi_args'} exclude each other")
-    flags = (["--gloo"] if use_gloo else []) + (["--mpi"] if use_mpi else [])
-    return [*flags, *([f"--mpi-args={mpi_args}"] if mpi_args else [])]
-
-
 def _run(
-    func: Callable[..., T],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    num_proc: int,
-    flags: list[str],
-    executable: str,
+    func: Callable[..., T], args: Sequence[Any], kwargs: Mapping[str, Any], options: JobOptions
 ) -> list[T]:
     # Imported here, as roundelayrun loads this package, too, and needs none of these.
     from roundelay.run.agent import protocol
@@ -141,7 +113,7 @@ def _run(
     from roundelay.run.function.launcher_process import LauncherProcess
     from roundelay.run.function.payload import pack
 
-    launcher = LauncherProcess(num_proc)
-    program = [executable, worker.__file__, protocol.RESULT]
-    end = launcher.run(pack(func, args, kwargs), [*flags, *program])
+    launcher = LauncherProcess(options.num_proc)
+    program = [options.executable, worker.__file__, protocol.RESULT]
+    end = launcher.run(pack(func, args, kwargs), [*options.flags(), *program])
     return outcome.values(launcher.replies, end)

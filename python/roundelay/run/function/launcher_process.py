@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, BinaryIO
 
-from roundelay.run.function import result_pipe, start, worker
+from roundelay.run.function import start, worker
 from roundelay.run.function.outcome import End, Reply
+from roundelay.run.launcher import result_pipe
 from roundelay.run.system.processes import how
 
 END_GRACE_S = 30.0  # the ranks' processes must end in this time after all functions returned, or one failed

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import cloudpickle
 
-from roundelay.run.function.anonymous import anonymous_file
 from roundelay.run.function.by_value import PROTOCOL, dump
+from roundelay.run.system.anonymous import anonymous_file
 
 
 def pack(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> BinaryIO:

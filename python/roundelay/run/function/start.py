@@ -18,7 +18,7 @@ if __name__ == "__main__":
 def main() -> int:
     """Runs the script; returns its exit status."""
     from roundelay.run import cli
-    from roundelay.run.function.result_pipe import ResultPipe
+    from roundelay.run.launcher.result_pipe import ResultPipe
     from roundelay.run.system.processes import die_with_parent
 
     payload, results, caller = map(int, sys.argv[1:4])

@@ -13,8 +13,8 @@ import time
 from roundelay._internal import trust
 from roundelay.run.agent.frames import ForgedError, Incoming, notice_death
 from roundelay.run.errors import UsageError
-from roundelay.run.launcher.hosts import Host, is_local
 from roundelay.run.system import interfaces
+from roundelay.run.system.hosts import Host, is_local
 
 _TCP_INFO = struct.Struct("=24xI28xI")  # linux/tcp.h's tcp_info up to last_ack_recv: unacked, and that
 # So many callers, beside the job's own agents, may have proven nothing yet, and for so long.
@@ -114,7 +114,7 @@ def own_addresses(hosts: list[Host], chosen: list[str]) -> list[str]:
     Raises UsageError where there are none.
     """
     try:
-        found = dict.fromkeys(interfaces.of(chosen))
+        found = dict.fromkeys(interfaces.first_addresses(chosen))
     except ValueError as error:
         raise UsageError(f"--network-interfaces: {error}") from error
     if found:
@@ -152,7 +152,7 @@ class Peer:
             data = self.socket.recv(self._incoming.wanted)
             if not data:
                 return None
-            answer = self._incoming.take(data)
+            answer = self._incoming.add(data)
             if answer:
                 self.socket.send(answer, socket.MSG_DONTWAIT)  # a new connection takes it all
             return list(self._incoming.frames())

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roundelay import horovod_shim
-from roundelay.run.agent import agent, protocol, torch_variables
+from roundelay.run.agent import protocol, torch_variables
 from roundelay.run.agent.horovod_variables import RANKS_BY_HOST
 from roundelay.run.arguments import checks, knobs, settings
-from roundelay.run.errors import UsageError
-from roundelay.run.function.result_pipe import ResultPipe
-from roundelay.run.launcher import hosts, mpi
 from roundelay.run.launcher.connections import Listener, own_addresses
-from roundelay.run.launcher.hosts import Host
-from roundelay.run.launcher.launch_mode import use_mpi
-from roundelay.run.starter import local_ranks, several_hosts, single_host
-from roundelay.run.system import limits
+from roundelay.run.launcher.result_pipe import ResultPipe
+from roundelay.run.modes import mpi
+from roundelay.run.modes.choice import choose
+from roundelay.run.modes.mode import Job, LaunchMode, Request
+from roundelay.run.starter import local_ranks
+from roundelay.run.system import hosts, limits
+from roundelay.run.system.hosts import Host
 
 DEFAULT_START_TIMEOUT_S = 30.0
-_PYTHON = [sys.executable, "-I", "-S"]
-# Hosts must answer within this part of the start timeout, so that the line about them comes last.
-_PART_FOR_HOSTS = 0.8
 _STRATEGY = "ROUNDELAY_STRATEGY"
 _TUNING = "ROUNDELAY_TUNING"
-_KEEP_ALIVE = ("ServerAliveInterval=5", "ServerAliveCountMax=3")
 
 
 @dataclass(frozen=True)
@@ -41,7 +35,8 @@ class Start:
     listener: Listener | None  # None: a dry run
     num_proc: int
     timeout: float  # seconds
-    mpirun: mpi.Mpirun | None
+    mode: LaunchMode
+    found: str  # what starts the ranks, for --verbose
 
 
 def prepare(
@@ -63,12 +58,8 @@ def prepare(
     limits.check_ranks(_ranks_here(given.num_proc, named, one_machine))
     if given.ssh_identity_file is not None:
         checks.check_identity(given.ssh_identity_file)
-    with_mpi = use_mpi(given, one_machine, named, surroundings)
-    if result_pipe is not None and not one_machine:
-        if given.mpi or given.mpi_args:
-            raise UsageError(f"{given_by}: mpirun cannot carry a function to other machines; leave it to ssh")
-        with_mpi = False
-    mpirun = mpi.find_mpirun(surroundings) if with_mpi else None
+    mode = choose(Request(given, one_machine, named, given_by, surroundings, result_pipe is not None))
+    starter = mode.find(surroundings)
     added = variables(given, surroundings)
     if named:
         added[RANKS_BY_HOST] = ",".join(str(host.slots) for host in hosts.used(named, given.num_proc))
@@ -82,31 +73,29 @@ def prepare(
         check_timeline(given, environment)
         checks.check_tuning(environment.get(_TUNING, ""))
     addresses = own_addresses(named, given.network_interfaces) if not one_machine else []
-    if mpirun is not None and torch_variables.ADDRESS not in environment:
+    if not mode.places_torch and torch_variables.ADDRESS not in environment:
         added.update(_place_for_torch(hosts.used(named, given.num_proc), addresses, one_machine))
         environment.update(added)
     listener = None if given.dry_run else Listener(addresses, given.num_proc)
     if listener is not None:
         environment.update({protocol.ADDRESS: listener.address, protocol.SECRET: listener.secret.hex()})
-        if given.binding_args is None and not _binds_itself(mpirun):
+        if given.binding_args is None and not starter.binds:
             environment[protocol.BIND] = "1"
     if result_pipe is not None:
         environment.update(result_pipe.variables())
-    job = mpi.Job(
+    job = Job(
         num_proc=given.num_proc,
         hosts=named,
         one_machine=one_machine,
         exports=mpi.exported(environment, one_machine),
-        mpi_args=given.mpi_args,
-        program=[*_PYTHON, agent.__file__, "--", *program],
+        program=program,
         interfaces=given.network_interfaces,
         ssh=ssh_words(given),
-        binding=given.binding_args or mpi.NO_BINDING,
-        tcp=given.tcp,
+        timeout=start_timeout(environment),
+        given=given,
     )
-    timeout = start_timeout(environment)
-    command = mpi.command_line(mpirun, job) if mpirun is not None else _own_command(job, program, timeout)
-    return Start(command, environment, added, listener, given.num_proc, timeout, mpirun)
+    command = starter.command(job)
+    return Start(command, environment, added, listener, given.num_proc, job.timeout, mode, starter.found)
 
 
 def _place_for_torch(used: list[Host], addresses: list[str], one_machine: bool) -> dict[str, str]:
@@ -173,30 +162,3 @@ def start_timeout(environment: Mapping[str, str]) -> float:
     """Returns the seconds in which all ranks must have started. `environment` was checked."""
     name = settings.variable("START_TIMEOUT", environment)
     return float(environment[name]) if name is not None else DEFAULT_START_TIMEOUT_S
-
-
-def _binds_itself(mpirun: mpi.Mpirun | None) -> bool:
-    """Returns whether this mpirun binds ranks to CPUs unless the user says otherwise."""
-    return mpirun is not None and mpirun.flavour is mpi.Flavour.INTEL
-
-
-def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
-    """Returns the command that starts the ranks without MPI."""
-    if job.one_machine:
-        return [*_PYTHON, single_host.__file__, str(job.num_proc), "--", *program]
-    ssh = shutil.which("ssh")
-    used = hosts.used(job.hosts, job.num_proc)
-    local = [host.name for host in used if hosts.is_local(host.name)]
-    if ssh is None and len(local) < len(used):
-        raise UsageError("there is no ssh on PATH, and it starts the ranks on other hosts")
-    limit = max(1, int(timeout * _PART_FOR_HOSTS))
-    options = ["BatchMode=yes", f"ConnectTimeout={limit}", *_KEEP_ALIVE]
-    plan = several_hosts.Job(
-        hosts=[(host.name, host.slots) for host in used],
-        local=local,
-        ssh=[ssh or "ssh", "-x", "-T", *(word for option in options for word in ("-o", option)), *job.ssh],
-        exports=job.exports,
-        interfaces=job.interfaces,
-        timeout=timeout * _PART_FOR_HOSTS,
-    )
-    return [*_PYTHON, several_hosts.__file__, plan.to_argument(), "--", *program]

@@ -15,7 +15,9 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from roundelay._internal.launcher_variables import TORCH, names
 from roundelay.run.agent import agent, horovod_variables, torch_variables
+from roundelay.run.agent.agent import OWN_RANK
 from roundelay.run.agent.protocol import FAILED
 from roundelay.run.system import signals
 from roundelay.run.system.processes import (
@@ -28,19 +30,15 @@ from roundelay.run.system.processes import (
     send_signal,
 )
 
-RANK = "ROUNDELAY_RUN_RANK"  # tells the agent its rank
 # Where ranks meet, "ADDRESS PORT MASTER_PORT": rank 0 serves a store there. And its descriptor that listens.
 STORE, LISTENER = "ROUNDELAY_RUN_STORE", "ROUNDELAY_RUN_LISTENER"
 # An outer job's launcher sets these for its own ranks. Variables that users set for an MPI stay.
-_OUTER_PREFIXES = ("OMPI_COMM_", "PMIX_", "PMI_", "MPI_LOCAL", "MV2_COMM_", "TORCHELASTIC_")
+_OUTER_PREFIXES = (*names("prefixes"), *TORCH.prefixes)
 _OUTER = (
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
+    *(*TORCH.rank, *TORCH.size, *TORCH.local_rank, *TORCH.local_size),
     "GROUP_RANK",
     "GROUP_WORLD_SIZE",
-    RANK,
+    OWN_RANK,
     STORE,
     LISTENER,
     horovod_variables.MARK,
@@ -79,7 +77,7 @@ class HostRanks:
             "LOCAL_WORLD_SIZE": self.local_size,
             "GROUP_RANK": self.host_index,
             "MASTER_PORT": self.master_port,
-            RANK: rank,
+            OWN_RANK: rank,
         }
         address, port = self.store
         texts = {name: str(number) for name, number in numbers.items()}

@@ -22,9 +22,9 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
 
 from roundelay.run.agent.protocol import FUNCTION
 from roundelay.run.errors import UsageError
-from roundelay.run.function.anonymous import anonymous_file
 from roundelay.run.starter.local_ranks import HostRanks, LocalRanks, StorePorts, on_signals
 from roundelay.run.system import interfaces, limits
+from roundelay.run.system.anonymous import anonymous_file
 
 ANSWER = b"roundelay: "  # a login shell may print other lines
 _INTERFACE = "ROUNDELAY_INTERFACE"
@@ -32,7 +32,7 @@ _PIECE = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
-class Plan:
+class HostPlan:
     """The first message to a host."""
 
     environment: dict[str, str]  # added to the host's own
@@ -49,27 +49,27 @@ class Plan:
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
-class PlanError(Exception):
+class HostError(Exception):
     """This host cannot do what the plan says. The text is one line."""
 
 
-def prepare(plan: Plan) -> tuple[str, dict[str, str]]:
-    """Returns this host's address for the other hosts, and the ranks' environment. Raises PlanError."""
+def prepare(plan: HostPlan) -> tuple[str, dict[str, str]]:
+    """Returns this host's address for the other hosts, and the ranks' environment. Raises HostError."""
     environment = {**os.environ, **plan.environment}
     try:
         os.chdir(plan.folder)
     except OSError as error:
-        raise PlanError(f"cannot enter the folder {plan.folder!r}: {error.strerror}") from error
+        raise HostError(f"cannot enter the folder {plan.folder!r}: {error.strerror}") from error
     if shutil.which(plan.program[0], path=environment.get("PATH")) is None:
-        raise PlanError(f"the program {plan.program[0]!r} is missing or not executable")
+        raise HostError(f"the program {plan.program[0]!r} is missing or not executable")
     try:
         limits.check_ranks(plan.ranks)
-        own = interfaces.of(plan.interfaces)
+        own = interfaces.first_addresses(plan.interfaces)
     except (UsageError, ValueError) as error:
-        raise PlanError(str(error)) from error
+        raise HostError(str(error)) from error
     own += [address for host in plan.facing for address in interfaces.facing(host)]
     if not own:
-        raise PlanError("no network interface faces the other hosts; name one with --network-interfaces")
+        raise HostError("no network interface faces the other hosts; name one with --network-interfaces")
     name = interfaces.name_of(own[0])
     if name is not None and "HOROVOD_GLOO_IFACE" not in environment:
         environment.setdefault(_INTERFACE, name)
@@ -91,7 +91,7 @@ def main() -> int:
     line = sys.stdin.buffer.readline()
     if not line:
         return 1  # the launcher is gone already
-    plan = Plan(**json.loads(line))
+    plan = HostPlan(**json.loads(line))
     with contextlib.ExitStack() as stack:
         answer: dict[str, object] = {}
         ports = None
@@ -100,7 +100,7 @@ def main() -> int:
             if plan.serves:
                 ports = StorePorts(address)  # its ports are held as long as this process lives
                 answer.update(store=ports.store, master_port=ports.master_port)
-        except (PlanError, OSError) as error:
+        except (HostError, OSError) as error:
             answer["error"] = str(error)
         sys.stdout.buffer.write(ANSWER + json.dumps(answer).encode() + b"\n")
         sys.stdout.buffer.flush()

@@ -28,7 +28,7 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
 from roundelay.run.agent.protocol import ADDRESS, FAILED, FUNCTION
 from roundelay.run.starter import on_host
 from roundelay.run.starter.local_ranks import HostRanks, on_signals
-from roundelay.run.starter.on_host import ANSWER, Plan
+from roundelay.run.starter.on_host import ANSWER, HostPlan
 from roundelay.run.system.processes import die_with_parent, exit_status
 
 _SSH_FAILED = 255
@@ -89,11 +89,11 @@ class HostProcess:
         threading.Thread(target=self._watch, args=(events,), daemon=True).start()
         self._sending: threading.Thread | None = None
 
-    def _plan(self, job: Job, program: list[str]) -> Plan:
+    def _plan(self, job: Job, program: list[str]) -> HostPlan:
         others = [name for name, _ in job.hosts if name != self.name]
         places = os.environ.get(ADDRESS, "").partition(":")[2]
         launcher = [place.rpartition(":")[0] for place in places.split(",") if place]
-        return Plan(
+        return HostPlan(
             environment={name: os.environ[name] for name in job.exports if name in os.environ},
             folder=os.getcwd(),
             program=program,

@@ -1,1 +1,1 @@
-"""What the processes of a job ask of the system: signals, processes, interfaces, limits, open files."""
+"""What a job's processes ask of the system: signals, processes, hosts, interfaces, limits, open files."""

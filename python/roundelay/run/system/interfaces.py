@@ -30,7 +30,7 @@ def addresses() -> dict[str, list[str]]:
     return found
 
 
-def of(names: list[str]) -> list[str]:
+def first_addresses(names: list[str]) -> list[str]:
     """Returns the first address of each named interface. Raises ValueError naming the interfaces here."""
     there = addresses()
     chosen = []

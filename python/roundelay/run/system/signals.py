@@ -1,4 +1,4 @@
-"""The signals that the launcher and its helpers handle. Who ignores one (nohup: SIGHUP) has reasons."""
+"""The signals that the launcher and its helpers handle. One that is ignored (nohup: SIGHUP) stays so."""
 
 from __future__ import annotations
 

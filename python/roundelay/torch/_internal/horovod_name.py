@@ -45,12 +45,12 @@ def plain_kind(optimizer: torch.optim.Optimizer) -> type:
     return kind.__base__ or kind if kind.__module__ == _MODULE else kind
 
 
-def take(optimizer: torch.optim.Optimizer) -> None:
-    """Changes the class of a wrapped optimizer, if this process imports Roundelay as Horovod."""
+def put_on(optimizer: torch.optim.Optimizer) -> None:
+    """Gives a wrapped optimizer a class of Horovod's name, if this process imports Roundelay as Horovod."""
     if horovod_shim.in_use():
         optimizer.__class__ = _named(plain_kind(optimizer))
 
 
-def give_back(optimizer: torch.optim.Optimizer) -> None:
-    """Gives an optimizer that is wrapped no longer its class back."""
+def take_off(optimizer: torch.optim.Optimizer) -> None:
+    """Gives an optimizer its former class, when it is not wrapped any more."""
     optimizer.__class__ = plain_kind(optimizer)

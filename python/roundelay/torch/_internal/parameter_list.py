@@ -69,7 +69,7 @@ def difference(first: Ranked, other: Ranked) -> str:
 
 
 def _unequal(one: Row, two: Row) -> tuple[str, str]:
-    """Says what two rows of one name have where they differ first."""
+    """Says how two rows of one name differ: the first field that does, with both values."""
     if one.shape != two.shape:
         return f"has shape {one.shape}", f"{two.shape}"
     if one.dtype != two.dtype:

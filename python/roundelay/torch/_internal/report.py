@@ -10,7 +10,7 @@ import torch
 from roundelay.torch._internal.optimizer.distributed import wrapped
 from roundelay.torch._internal.optimizer.techniques import Techniques
 from roundelay.torch._internal.optimizer.wrapper import Wrapper
-from roundelay.torch.strategies import of
+from roundelay.torch._internal.strategy.attached import of
 
 _WIDTH = 160
 _COLUMNS = ("bucket", "bytes", "technique", "steps", "bytes of gradients", "bytes sent")
@@ -47,6 +47,6 @@ def _table(number: int, optimizer: torch.optim.Optimizer, wrapper: Wrapper) -> s
 
 
 def _rows(techniques: Techniques | None) -> Iterable[tuple[str | int, ...]]:
-    for view, traffic in techniques.traffic() if techniques is not None else ():
+    for view, traffic in techniques.table.traffic() if techniques is not None else ():
         for technique, operations, gradients, sent in traffic:
             yield view.name, view.bytes, technique, operations, gradients, sent

@@ -1,6 +1,6 @@
 """Knows tensors that something else of PyTorch keeps or reduces, and says what to do instead.
 
-PyTorch's classes are looked up among the loaded modules: this loads none, and who has such a tensor has.
+PyTorch's classes are looked up among the loaded modules: whoever has such a tensor has loaded its class.
 """
 
 from __future__ import annotations

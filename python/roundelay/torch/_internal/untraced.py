@@ -1,6 +1,6 @@
 """The boundary between torch.compile and the optimizer's hooks and methods, which talk to other ranks.
 
-Dynamo breaks the user's graph where it meets one of them, and traces nothing behind it.
+Dynamo breaks the user's graph where it meets one of them, and traces nothing after it.
 """
 
 from __future__ import annotations

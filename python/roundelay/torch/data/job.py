@@ -10,9 +10,7 @@ from pathlib import Path
 
 from roundelay import _core, config
 from roundelay._internal import launch_detection
-
-# MPI launchers name the job in one of these: PMIx (Open MPI 5, srun), Open MPI 4, MPICH.
-_JOB_NAMES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
+from roundelay._internal.launcher_variables import names
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ def this_process(environment: Mapping[str, str] = os.environ) -> Member:
         store = launch.rendezvous
         rank, job = store.rank, f"{store.job} at {store.host}:{store.port}"
     else:
-        named = [f"{name}={environment[name]}" for name in _JOB_NAMES if name in environment]
+        named = [f"{name}={environment[name]}" for name in names("job") if name in environment]
         # One launcher's process on each node is the parent of all ranks there.
         job = named[0] if named else f"children of {_process(os.getppid())}"
         rank = launch_detection.mpi_rank(environment) or 0

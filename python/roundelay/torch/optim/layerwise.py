@@ -194,7 +194,7 @@ class Layerwise(torch.optim.Optimizer, ABC):
         )
         if not adapted:
             return
-        for parameter, ratio in zip(adapted, self._trust.of(layers), strict=True):
+        for parameter, ratio in zip(adapted, self._trust.ratios(layers), strict=True):
             if id(parameter) in places:
                 part, index = places[id(parameter)]
                 part.ratios[index] = ratio

@@ -128,7 +128,7 @@ class TrustRatios:
             "every rank, and step several optimizers in the same order"
         )
 
-    def of(self, layers: Layers) -> list[float]:
+    def ratios(self, layers: Layers) -> list[float]:
         """Returns the ratios of all layers, the same bits on all ranks and whichever rank computes them.
 
         MismatchError, on all ranks: they have gradients for other layers, or with ``distributed_norms=True``

@@ -15,10 +15,10 @@ from roundelay.torch._internal import operations
 from roundelay.torch._internal.operations import Average
 from roundelay.torch._internal.operations.common import by_device
 from roundelay.torch._internal.parameter_names import in_canonical_order
+from roundelay.torch._internal.strategy.strategy import Strategy
+from roundelay.torch._internal.strategy.wires import checked_wire, wire_text
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies._shared.overflow import agree_on_overflow
-from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
-from roundelay.torch.strategies.protocol import Strategy
 
 
 class Adasum(Strategy):

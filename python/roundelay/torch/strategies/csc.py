@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterable, Sequence
 
 import torch
 
+from roundelay.torch._internal.strategy.bucket import Bucket
+from roundelay.torch._internal.strategy.spec import Spec, Value
 from roundelay.torch.strategies._lossy.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
 from roundelay.torch.strategies._shared.numbers import int_from, whole_number
-from roundelay.torch.strategies.protocol import Bucket, Spec, Value
 
 NORMS = ("same", "previous")
 KEYS = ("keep", "chunk_elements", "norms", *COMMON_KEYS)

@@ -7,38 +7,32 @@ docs/techniques/daso.md has the formulas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import torch
 
-from roundelay import _core
-from roundelay.torch._internal.measure import stats
 from roundelay.torch._internal.nodes import Groups, nodes_of
-from roundelay.torch._internal.operations import Average, allgather
-from roundelay.torch._internal.operations.common import Call, row_of_this_rank
-from roundelay.torch.process_sets import ProcessSet, set_id
+from roundelay.torch._internal.operations import allgather
+from roundelay.torch._internal.operations.common import row_of_this_rank
+from roundelay.torch._internal.strategy.context import Context
+from roundelay.torch._internal.strategy.wires import checked_wire
+from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies._averaging.averages import Cycle, average
 from roundelay.torch.strategies._averaging.base import Averaging, trainable
+from roundelay.torch.strategies._daso.buffers import Buffers, average_buffers, checked_buffers
 from roundelay.torch.strategies._daso.carried import State
 from roundelay.torch.strategies._daso.exchange import Exchange
 from roundelay.torch.strategies._daso.flat_copy import FlatCopy
-from roundelay.torch.strategies._daso.skips import Schedule, Skips, checked_epochs, checked_skips
-from roundelay.torch.strategies._shared.numbers import int_from, whole_number
-from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
-from roundelay.torch.strategies.protocol import Context, Spec, Value
-
-NUMBERS = (
-    "global_skip",
-    "batches_to_wait",
-    "local_skip",
-    "warmup_epochs",
-    "cooldown_epochs",
-    "total_epochs",
-    "batches_per_epoch",
+from roundelay.torch.strategies._daso.loss import checked_loss, mean_loss
+from roundelay.torch.strategies._daso.settings import Settings, arguments_from_texts
+from roundelay.torch.strategies._daso.skips import (
+    Schedule,
+    Skips,
+    checked_batches,
+    checked_epochs,
+    checked_skips,
 )
-KEYS = (*NUMBERS, "blocking_wire", "merge_momentum")
-_DEFAULTS = (4, 1, 1, 4, 4)  # the defaults of the first five numbers
 
 
 class DASO(Averaging):
@@ -71,19 +65,17 @@ class DASO(Averaging):
         total_epochs: int,
         batches_per_epoch: int | None = None,
         blocking_wire: torch.dtype | str | None = torch.bfloat16,
-        buffers: Callable[[], Iterable[torch.Tensor]] | None = None,
+        buffers: Buffers | None = None,
         merge_momentum: bool = False,
     ) -> None:
-        self._start = checked_skips(global_skip, batches_to_wait, local_skip)
-        self._epochs = checked_epochs(warmup_epochs, cooldown_epochs, total_epochs)
-        self.batches_per_epoch = batches_per_epoch
-        if batches_per_epoch is not None:
-            whole_number("batches_per_epoch", batches_per_epoch, 1)
-        self.blocking_wire = checked_wire(blocking_wire)
-        if buffers is not None and not callable(buffers):
-            raise ValueError(f"buffers is {buffers!r:.60}, but must be a function, such as model.buffers")
-        self._buffers = buffers
-        self.merge_momentum = bool(merge_momentum)
+        self._settings = Settings(
+            checked_skips(global_skip, batches_to_wait, local_skip),
+            checked_epochs(warmup_epochs, cooldown_epochs, total_epochs),
+            checked_batches(batches_per_epoch),
+            checked_wire(blocking_wire),
+            bool(merge_momentum),
+        )
+        self._buffers = checked_buffers(buffers)
         self._begin()
 
     def _begin(self) -> None:
@@ -91,41 +83,19 @@ class DASO(Averaging):
         super()._begin()
         self._groups: Groups | None = None  # None: there is one node, or one rank
         self._exchange: Exchange | None = None
-        self._schedule = Schedule(self._start, *self._epochs)
+        self._schedule = Schedule(self._settings.start, *self._settings.epochs)
         self._batch = 0  # the number of this epoch's batches that have ended
         self._before: FlatCopy | None = None  # the parameters before a step, which all ranks had
 
     @classmethod
     def from_text(cls, **given: str) -> DASO:
         """Makes a strategy from its arguments as text. ValueError: one is wrong."""
-        if "total_epochs" not in given:
-            raise ValueError("strategy 'daso' needs total_epochs, the number of epochs of the whole training")
-        arguments: dict[str, Any] = {key: int_from(key, given[key]) for key in NUMBERS if key in given}
-        if "blocking_wire" in given:
-            arguments["blocking_wire"] = given["blocking_wire"]
-        if "merge_momentum" in given:
-            arguments["merge_momentum"] = bool(int_from("merge_momentum", given["merge_momentum"]))
-        return cls(**arguments)
+        return cls(**arguments_from_texts(given))
 
     @property
     def text(self) -> str:
         """Returns these two, and what is not the default: ``daso:global_skip=4,total_epochs=90``."""
-        start = self._start
-        given = (start.global_skip, start.batches_to_wait, start.local_skip, *self._epochs[:2])
-        settings: dict[str, Value] = {"global_skip": start.global_skip}
-        settings |= {
-            key: value
-            for key, value, default in zip(NUMBERS, given, _DEFAULTS, strict=False)
-            if value != default
-        }
-        settings["total_epochs"] = self._epochs[2]
-        if self.batches_per_epoch is not None:
-            settings["batches_per_epoch"] = self.batches_per_epoch
-        if self.blocking_wire != torch.bfloat16:
-            settings["blocking_wire"] = wire_text(self.blocking_wire)
-        if self.merge_momentum:
-            settings["merge_momentum"] = True
-        return Spec(self.kind, **settings).text
+        return self._settings.text(self.kind)
 
     @property
     def epoch(self) -> int:
@@ -154,11 +124,8 @@ class DASO(Averaging):
         return () if self._groups is None else self._groups.sets()
 
     def report(self) -> Iterable[str]:
-        """Says how many transfers there were, and how many a step had to wait for."""
-        if self._exchange is not None:
-            found = stats()
-            late = f"{found['late_merges']} times, {found['late_merges_ns'] / 1e9:.3f} s in all"
-            yield f"sent to other nodes {found['parameter_transfers']} times; steps waited {late}"
+        """Returns what there is to say of transfers to other nodes."""
+        return () if self._exchange is None else self._exchange.report()
 
     # -- begin and end of a job
 
@@ -188,21 +155,21 @@ class DASO(Averaging):
     def _merged_state(self) -> State:
         """Returns the optimizer's state if that is merged, too."""
         optimizer = self._optimizer() if self._optimizer is not None else None
-        return optimizer.state if self.merge_momentum and optimizer is not None else {}
+        return optimizer.state if self._settings.merge_momentum and optimizer is not None else {}
 
     # -- before and after a step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Copies the parameters if the change by this step will travel."""
         self.check_job()
-        if self._batch == self.batches_per_epoch:
+        if self._batch == self._settings.batches_per_epoch:
             raise RuntimeError(
                 f"strategy {self.text}: epoch {self.epoch} has ended after {self._batch} batches: call "
                 "hvd.strategies.of(optimizer).epoch_ended(loss) before the next one"
             )
         self._before = None
         exchange = self._exchange
-        small = self.blocking_wire is not None and self._schedule.skips.global_skip == 0
+        small = self._settings.blocking_wire is not None and self._schedule.skips.global_skip == 0
         if small and not self.unaveraged() and exchange is not None and exchange.sends_next:
             self._before = exchange.copy(list(trainable(optimizer)))
 
@@ -214,26 +181,16 @@ class DASO(Averaging):
         if self._exchange is None:
             self._averaged_at = self._step  # gradients were those of all ranks
             return
-        if self._batch == self.batches_per_epoch or self.skips.blocks(batch):
+        if self._batch == self._settings.batches_per_epoch or self.skips.blocks(batch):
             self._average()
         else:
-            self._cycle(self._exchange, trainable(optimizer), batch)
+            self._exchange.end_batch(trainable(optimizer), self._step, batch, self.skips)
         self._before = None
         self._choose_gradients()
 
-    def _cycle(self, exchange: Exchange, parameters: dict[torch.Tensor, str], batch: int) -> None:
-        due = exchange.take_due(batch)
-        if due is not None and exchange.merges_first:
-            exchange.merge(due, batch)
-            due = None
-        if self.skips.sends(batch):
-            exchange.send(list(parameters), batch, self.skips.batches_to_wait, self._cycle_of(parameters))
-        if due is not None:
-            exchange.merge(due, batch)
-
     def _choose_gradients(self) -> None:
         """Decides whether the node reduces the gradients of the next batch."""
-        last = self._batch + 1 == self.batches_per_epoch
+        last = self._batch + 1 == self._settings.batches_per_epoch
         self.context.keep_local(not (last or self.skips.reduces(self._batch)))
 
     def average(self) -> None:
@@ -249,16 +206,13 @@ class DASO(Averaging):
         optimizer = self._optimizer() if self._optimizer is not None else None
         if self._exchange is None or optimizer is None:
             return
-        pending = self._exchange.take()
+        pending = self._exchange.take_pending()
         if pending is not None:
             self._exchange.merge(pending, self._batch - 1)
         parameters = trainable(optimizer)
-        cycle = self._cycle_of(parameters)
-        self._exchange.average(list(parameters), cycle, self._before, self.blocking_wire)
+        cycle = Cycle(self._step, self.skips.global_skip, tuple(parameters.values()))
+        self._exchange.average(list(parameters), cycle, self._before, self._settings.blocking_wire)
         self._averaged_at = self._step
-
-    def _cycle_of(self, parameters: dict[torch.Tensor, str]) -> Cycle:
-        return Cycle(self._step, self.skips.global_skip, tuple(parameters.values()))
 
     # -- epochs
 
@@ -268,32 +222,18 @@ class DASO(Averaging):
         Call it between two steps, on all ranks. loss: this rank's. ValueError, on all ranks: it is no number.
         """
         if self._context is None or self.context.process_set.size() == 1:
-            self._schedule.ended(_checked_loss(loss))
+            self._schedule.ended(checked_loss(loss))
             self._batch = 0
             return
         self.check_job()
-        name, ranks = self.context.name("epoch.loss"), self.context.process_set
-        with Call("allreduce", name, ranks) as call:
-            try:
-                mean = torch.tensor([_checked_loss(loss)], dtype=torch.float64, device="cpu")
-            except ValueError as error:
-                raise call.wrong(str(error)) from None
-        _core.allreduce(mean, mean, name, Average, 1.0, 1.0, set_id(ranks))
+        mean = mean_loss(loss, self.context.name("epoch.loss"), self.context.process_set)
         self.average()
-        self._average_buffers()
-        self._schedule.ended(float(mean))
+        cycle, name = Cycle(self._step, self.epoch), self.context.name("buffers.average")
+        average_buffers(self._buffers, cycle, name, self.context.process_set)
+        self._schedule.ended(mean)
         self._batch = 0
         if self._exchange is not None:
             self._choose_gradients()
-
-    @torch.no_grad()
-    def _average_buffers(self) -> None:
-        if self._buffers is None:
-            return
-        buffers = [one for one in self._buffers() if one.is_floating_point() or one.is_complex()]
-        name = self.context.name("buffers.average")
-        means = average(buffers, Cycle(self._step, self.epoch), name, self.context.process_set)
-        torch._foreach_copy_(buffers, means) if buffers else None
 
     @torch.no_grad()
     def joined(self, optimizer: torch.optim.Optimizer) -> None:
@@ -344,12 +284,3 @@ class DASO(Averaging):
         self._step, self._averaged_at, self._batch = (state[key] for key in ("step", "averaged_at", "batch"))
         if self._exchange is not None:
             self._choose_gradients()
-
-
-def _checked_loss(loss: Any) -> float:
-    """Returns a loss as a number; NaN counts as no better. ValueError: it is no number."""
-    if isinstance(loss, torch.Tensor) and loss.numel() == 1:
-        return float(loss.detach())
-    if not isinstance(loss, int | float) or isinstance(loss, bool):
-        raise ValueError(f"epoch_ended() needs the epoch's loss as a number, not {loss!r:.60}")
-    return float(loss)

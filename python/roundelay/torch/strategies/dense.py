@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import torch
 
-from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
-from roundelay.torch.strategies.protocol import Strategy
+from roundelay.torch._internal.strategy.strategy import Strategy
+from roundelay.torch._internal.strategy.wires import checked_wire, wire_text
 
 
 class Dense(Strategy):

@@ -8,8 +8,10 @@ import torch
 
 from roundelay import _core
 from roundelay.torch._internal.operations import LINEAR_OPS
-from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
-from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy
+from roundelay.torch._internal.strategy.bucket import Bucket
+from roundelay.torch._internal.strategy.spec import Spec
+from roundelay.torch._internal.strategy.strategy import Strategy
+from roundelay.torch._internal.strategy.wires import checked_wire, wire_text
 
 
 class Fixed(Strategy):
@@ -44,8 +46,3 @@ class Fixed(Strategy):
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
         """Returns the same technique for all buckets and steps."""
         return self._spec
-
-
-def techniques() -> dict[str, str]:
-    """Returns the descriptions of the core's techniques, by name."""
-    return dict(_core.techniques())

@@ -15,13 +15,14 @@ from roundelay.torch._internal.measure import count
 from roundelay.torch._internal.nodes import inside, nodes_of
 from roundelay.torch._internal.operations import allgather
 from roundelay.torch._internal.operations.common import row_of_this_rank
+from roundelay.torch._internal.strategy.context import Context
+from roundelay.torch._internal.strategy.spec import Spec, Value
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies._averaging.averages import Cycle, average
 from roundelay.torch.strategies._averaging.base import Averaging, trainable
 from roundelay.torch.strategies._averaging.outer_optimizer import MakeOuter, Outer
 from roundelay.torch.strategies._averaging.periods import Period, Periods
 from roundelay.torch.strategies._shared.numbers import int_from, whole_number
-from roundelay.torch.strategies.protocol import Context, Spec, Value
 
 WITHIN_NODE = ("every_step", "period")
 KEYS = ("period", "post_local_after", "within_node")

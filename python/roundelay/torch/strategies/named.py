@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from roundelay.torch._internal.strategy.text import Named
 from roundelay.torch.strategies import auto, csc, daso, local_sgd, power_sgd, top_k
+from roundelay.torch.strategies._daso.settings import KEYS as DASO_KEYS
 from roundelay.torch.strategies.adasum import Adasum
 from roundelay.torch.strategies.dense import Dense
-from roundelay.torch.strategies.text import Named
 
 NAMED = {
     "dense": Named(Dense, ("wire",), "one allreduce for each bucket; wire=fp16 or bf16: cast to that type"),
@@ -27,7 +28,7 @@ NAMED = {
     ),
     "daso": Named(
         daso.DASO.from_text,
-        daso.KEYS,
+        DASO_KEYS,
         "one rank of a node sends its parameters to other nodes every global_skip=4 batches of "
         "total_epochs=... epochs; they are merged batches_to_wait=1 batches later",
     ),

@@ -17,7 +17,7 @@ from rich.table import Table
 from roundelay import __version__
 from roundelay._internal import output_file
 from roundelay.run.errors import UsageError
-from roundelay.run.launcher import hosts
+from roundelay.run.system import hosts
 from roundelay.tuning import file as tuning_file
 from roundelay.tuning.cluster import choices, fit, job
 from roundelay.tuning.cluster.lines import Plan

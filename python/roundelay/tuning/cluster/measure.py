@@ -65,7 +65,7 @@ def until_done(run: Callable[[], object], device: torch.device) -> Callable[[], 
     return run_and_wait
 
 
-def take(run: Callable[[], object] | None, seconds: float, members: int) -> Times:
+def times_of(run: Callable[[], object] | None, seconds: float, members: int) -> Times:
     """Measures a call for about so many seconds. All ranks call it.
 
     run: None on ranks that only keep in step. members: the number of ranks that have one.

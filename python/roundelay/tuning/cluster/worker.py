@@ -75,7 +75,7 @@ def _measure(
     if process_set is not None:
         run = measure.until_done(_call(cell, process_set, device), device)
     members = sum(len(group) for group in cell.series.groups)
-    times = measure.take(run, plan.seconds_a_cell, members)
+    times = measure.times_of(run, plan.seconds_a_cell, members)
     return {
         "level": cell.series.level,
         "operation": cell.operation,

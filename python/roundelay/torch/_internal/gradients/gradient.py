@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 
 from roundelay import _core
+from roundelay.torch._internal.gradients.pool_strides import pool_strides
 from roundelay.torch._internal.operations import LINEAR_OPS
 from roundelay.torch._internal.parameter_list import Row, kind_of
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.process_sets import ProcessSet, set_id
-from roundelay.torch.strategies._shared.pool_shapes import pool_strides
 
 _CARRIED_OUT_BY_CORE = (Compression.none, Compression.fp16, Compression.bf16)
 

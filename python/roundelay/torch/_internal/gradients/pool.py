@@ -49,7 +49,7 @@ def wire_dtype(gradient: Gradient) -> torch.dtype | None:
     return sent.dtype if sent.dtype in _DTYPES else None
 
 
-class Bucket:
+class PoolBucket:
     """A range of a pool. ``core`` reduces its gradients, in the pool if it can (csrc/gradients/bucket.h)."""
 
     __slots__ = ("core", "members", "pool")
@@ -169,9 +169,9 @@ class Pools:
         """Returns what gradients() would return after arrange(gradients)."""
         return [gradient for pool in self._pools for gradient in gradients if gradient in pool.entries]
 
-    def cut(self, cuts: Cuts, most: int) -> list[Bucket]:
+    def cut(self, cuts: Cuts, most: int) -> list[PoolBucket]:
         """Cuts the pools into buckets, whose names have number, first and last gradient. most: bytes."""
-        buckets: list[Bucket] = []
+        buckets: list[PoolBucket] = []
         rule = self._rule.for_core()
         for pool in self._pools:
             gradients = list(pool.entries)
@@ -179,7 +179,7 @@ class Pools:
                 members = {gradients[index]: pool.entries[gradients[index]] for index in indices}
                 ends = [gradients[i].name.removeprefix(f"{self._prefix}.") for i in (indices[0], indices[-1])]
                 name = f"{self._prefix}.bucket{len(buckets)}({'..'.join(dict.fromkeys(ends))})"
-                buckets.append(Bucket(name, pool, members, rule))
+                buckets.append(PoolBucket(name, pool, members, rule))
         return buckets
 
     def step_over(self) -> bool:
@@ -204,8 +204,8 @@ class Pools:
             count(counter, number - self._counted[counter])
         self._counted = work
 
-    def out_of_place(self, buckets: Sequence[Bucket]) -> bool:
-        """Returns whether a bucket was submitted after a later one of its pool, or not, though that was."""
+    def out_of_place(self, buckets: Sequence[PoolBucket]) -> bool:
+        """Returns whether a bucket was submitted before one that lies earlier in its pool, or without it."""
         for pool in self._pools:
             if out_of_place([bucket.core.number_in_step for bucket in buckets if bucket.pool is pool]):
                 return True

@@ -12,10 +12,10 @@ from torch.utils.weak import WeakIdKeyDictionary
 from roundelay import _core
 from roundelay.torch._internal.operations import LINEAR_OPS, Adasum, Average, checked_op
 from roundelay.torch._internal.operations.common import OP_NAMES
+from roundelay.torch._internal.strategy.strategy import Strategy
+from roundelay.torch._internal.strategy.text import parse
+from roundelay.torch._internal.strategy.wires import checked_wire
 from roundelay.torch.compression import Compression, Compressor
-from roundelay.torch.strategies import Adasum as AdasumStrategy
-from roundelay.torch.strategies import Dense, Strategy, parse
-from roundelay.torch.strategies._shared.wires import checked_wire
 
 _COMPRESSORS: dict[torch.dtype, type[Compressor]] = {
     torch.float16: Compression.fp16,
@@ -59,7 +59,7 @@ def chosen_strategy(
         chosen = _from_variable(default)
         wire = chosen.wire if compression is Compression.none else None
     elif strategy is None:
-        chosen, wire = AdasumStrategy() if op == Adasum else Dense(), None
+        chosen, wire = parse("adasum" if op == Adasum else "dense"), None
     else:
         chosen = parse(strategy) if isinstance(strategy, str) else strategy
         if not isinstance(chosen, Strategy):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import torch
@@ -20,21 +20,18 @@ from roundelay.torch._internal.gradients.gradient import Reduction
 from roundelay.torch._internal.gradients.groups import assign
 from roundelay.torch._internal.gradients.pool import job_keys
 from roundelay.torch._internal.operations import Average
-from roundelay.torch._internal.operations.common import check_compression
 from roundelay.torch._internal.operations.join import after_join, joined_too
 from roundelay.torch._internal.optimizer.agreements import (
     agree_on_steps,
-    asking,
     check_nothing_is_kept,
-    listening,
+    choosing_sets,
+    joining_sets,
     tell_joined,
 )
 from roundelay.torch._internal.optimizer.arguments import (
     check_complex,
     check_optimizer,
-    check_passes,
     checked_names,
-    checked_reduction,
     chosen_strategy,
     prefix_of,
 )
@@ -42,17 +39,19 @@ from roundelay.torch._internal.optimizer.grad_scaler import watch
 from roundelay.torch._internal.optimizer.gradient_marks import GradientMarks
 from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
 from roundelay.torch._internal.optimizer.master_weights import MasterWeights
+from roundelay.torch._internal.optimizer.options import Arguments, Options
 from roundelay.torch._internal.optimizer.scopes import Scopes
-from roundelay.torch._internal.optimizer.settings import check_again, hide, show
+from roundelay.torch._internal.optimizer.settings import Settings, check_again, hide, show
 from roundelay.torch._internal.optimizer.surroundings import context_of
+from roundelay.torch._internal.optimizer.technique_states import TechniqueStates
 from roundelay.torch._internal.optimizer.techniques import Techniques
 from roundelay.torch._internal.optimizer.wrapper import Wrapper
 from roundelay.torch._internal.parameter_names import names_of
+from roundelay.torch._internal.strategy.attached import attached
+from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.unfit import check_fit
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
-from roundelay.torch.strategies import Strategy
-from roundelay.torch.strategies.attached import attached
 
 OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
 _wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapper] = weakref.WeakKeyDictionary()
@@ -120,38 +119,50 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     """
     _core.size()
     check_optimizer(optimizer)
-    before = _wrapped.get(optimizer)
-    masters = MasterWeights.chosen(optimizer, master_weights, before.masters if before is not None else None)
-    parameters = masters.parameters(optimizer)
-    names = checked_names(parameters, named_parameters)
-    check_compression(compression)
-    check_passes(backward_passes_per_step)
-    op, factor = checked_reduction(op, gradient_predivide_factor)
-    settings = {
-        "op": op,
-        "backward_passes_per_step": backward_passes_per_step,
-        "gradient_predivide_factor": factor,
-        "process_set": process_set,
-        "sparse_as_dense": sparse_as_dense,
-        "_compression": compression,
-        "_groups": groups if num_groups == 0 else num_groups,
-    }
-    check_again(optimizer, settings, job_number())
-    chosen, compression = chosen_strategy(strategy, compression, op)
-    named = names_of(optimizer, parameters, names)
-    check_complex(named, chosen, compression, op)
-    chosen.check(optimizer, op, factor, named.values(), backward_passes_per_step, process_set)
-    _check_sharing(optimizer, chosen, named)
-    grouping = assign(num_groups, groups, named)
-    set_id(process_set)
-    _check_owners(named, process_set)
+    given = Arguments(
+        named_parameters,
+        compression,
+        backward_passes_per_step,
+        op,
+        gradient_predivide_factor,
+        num_groups,
+        groups,
+        sparse_as_dense,
+        process_set,
+        strategy,
+        master_weights,
+    )
+    options, settings = _checked(optimizer, given)
     watch(wrapper_of)
     _leave(optimizer)
-    rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, chosen.takes_sparse, process_set)
-    _wrap(optimizer, rule, chosen, names, masters, backward_passes_per_step, grouping)
+    _wrap(optimizer, options)
     show(optimizer, settings, job_number())
-    horovod_name.take(optimizer)
+    horovod_name.put_on(optimizer)
     return optimizer
+
+
+def _checked(optimizer: torch.optim.Optimizer, given: Arguments) -> tuple[Options, Settings]:
+    """Returns the options, and what clients read of the arguments. ValueError: wrong; nothing has changed."""
+    before = _wrapped.get(optimizer)
+    present = before.masters if before is not None else None
+    masters = MasterWeights.chosen(optimizer, given.master_weights, present)
+    parameters = masters.parameters(optimizer)
+    names = checked_names(parameters, given.named_parameters)
+    given = given.checked()
+    op, factor, ranks = given.op, given.predivide_factor, given.process_set
+    check_again(optimizer, given.settings(), job_number())
+    strategy, compression = chosen_strategy(given.strategy, given.compression, op)
+    named = names_of(optimizer, parameters, names)
+    check_complex(named, strategy, compression, op)
+    strategy.check(optimizer, op, factor, named.values(), given.passes, ranks)
+    _check_sharing(optimizer, strategy, named)
+    grouping = assign(given.num_groups, given.groups, named)
+    set_id(ranks)
+    _check_owners(named, ranks)
+    rule = Reduction(
+        op, 1.0 / factor, factor, compression, given.sparse_as_dense, strategy.takes_sparse, ranks
+    )
+    return Options(rule, given.passes, grouping, names, strategy, masters), given.settings()
 
 
 def _check_owners(named: Mapping[torch.Tensor, str], process_set: ProcessSet) -> None:
@@ -166,35 +177,27 @@ def _check_owners(named: Mapping[torch.Tensor, str], process_set: ProcessSet) ->
         raise
 
 
-def _wrap(
-    optimizer: torch.optim.Optimizer,
-    rule: Reduction,
-    strategy: Strategy,
-    names: MutableMapping[torch.Tensor, str],
-    masters: MasterWeights,
-    passes: int,
-    grouping: dict[int, int],
-) -> None:
-    """Gives the optimizer its wrapper and strategy, from arguments that were checked; or leaves it plain."""
+def _wrap(optimizer: torch.optim.Optimizer, options: Options) -> None:
+    """Gives the optimizer its wrapper and strategy; or leaves it plain, and raises."""
+    rule, strategy = options.rule, options.strategy
     process_set = rule.process_set
     scope = _scopes.next(process_set) if process_set.included() else 0
     active = process_set.included() and process_set.size() > 1
 
     def make_sync(ranks: ProcessSet) -> GradientSync:
         number = scope if ranks is process_set else _scopes.next(ranks)
-        sync = GradientSync(number, rule._replace(process_set=ranks), passes, grouping, strategy, masters)
-        if sync.techniques.asks:
-            asking.add(ranks)
+        sync = GradientSync(number, options.over(ranks))
+        if sync.techniques.table.chooses:
+            choosing_sets.add(ranks)
         return sync
 
-    marks = GradientMarks(scope, passes) if _core.size() == 1 else None
-    used = strategy if active else None
-    wrapper = Wrapper(optimizer, make_sync, used, names, process_set, masters, passes, marks)
+    marks = GradientMarks(scope, options.passes) if _core.size() == 1 else None
+    wrapper = Wrapper(optimizer, options, make_sync, active, marks)
     _wrapped[optimizer] = wrapper
     attached[optimizer] = strategy
     if active and "joined" in strategy.overrides:
-        listening.add(process_set)
-    idle = Techniques(strategy, rule.op, process_set, "", {})
+        joining_sets.add(process_set)
+    idle = TechniqueStates(Techniques(strategy, rule.op, process_set, ""), {}, None)
     try:
         strategy.attach(optimizer, context_of(wrapper, rule.compression, scope, idle))
         wrapper.regroup()
@@ -218,7 +221,7 @@ def _forget(optimizer: torch.optim.Optimizer, wrapper: Wrapper) -> None:
     attached.pop(optimizer).detach()
     wrapper.undo(optimizer)
     hide(optimizer)
-    horovod_name.give_back(optimizer)
+    horovod_name.take_off(optimizer)
 
 
 def _check_sharing(
@@ -250,7 +253,7 @@ def _sharing(
 def _joined(process_set: ProcessSet, last_rank: int) -> None:
     number = process_set.process_set_id
     there = [each for each in wrapped() if each[1].process_set.process_set_id == number]
-    agree_on_steps(process_set, last_rank, (wrapper.techniques() for _, wrapper in there))
+    agree_on_steps(process_set, last_rank, (wrapper.gradient_hooks.sync for _, wrapper in there))
     tell_joined(process_set, [(optimizer, attached[optimizer]) for optimizer, _ in there])
 
 

@@ -1,4 +1,4 @@
-"""Tells ranks that have unequal values: they compare digests, and where these differ, the values."""
+"""Finds values that differ between ranks: these compare digests and, where they differ, the values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 from roundelay import _core
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.parameter_list import Row, difference, first_other, kind_of
+from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.functions import allgather_object
 from roundelay.torch.process_sets import ProcessSet, set_id
-from roundelay.torch.strategies import Strategy
 
 Difference = tuple[int, tuple[int, bytes], tuple[int, bytes]]  # a field; two ranks, and their values
 

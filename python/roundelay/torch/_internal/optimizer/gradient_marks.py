@@ -33,7 +33,7 @@ class GradientMarks:
         return self._marks.rules
 
     def follow(self, named: Mapping[torch.Tensor, str]) -> None:
-        """Begins a step of a recorded timeline. Has hooks on those of these parameters that are trained."""
+        """Begins a step of a recorded timeline, with hooks on these parameters if they are trained."""
         present = set(map(id, named))
         for number, gradient in list(self._marked.items()):
             gradient.new_step()

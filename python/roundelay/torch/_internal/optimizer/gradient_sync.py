@@ -15,49 +15,42 @@ import torch
 from roundelay import _core
 from roundelay.errors import MismatchError
 from roundelay.torch._internal import operations
-from roundelay.torch._internal.gradients.gradient import Gradient, Reduction
+from roundelay.torch._internal.gradients.gradient import Gradient
 from roundelay.torch._internal.gradients.hooks import hooks_on
-from roundelay.torch._internal.gradients.pool import Bucket, Pools, job_keys
-from roundelay.torch._internal.gradients.pool_plan import PoolPlan
+from roundelay.torch._internal.gradients.pool import PoolBucket, Pools, job_keys
 from roundelay.torch._internal.gradients.pool_state import PoolState
 from roundelay.torch._internal.gradients.round_values import Fields, Round
 from roundelay.torch._internal.optimizer import equality
 from roundelay.torch._internal.optimizer.arguments import prefix_of
 from roundelay.torch._internal.optimizer.gradient_table import GradientTable
-from roundelay.torch._internal.optimizer.master_weights import MasterWeights
+from roundelay.torch._internal.optimizer.options import Options
+from roundelay.torch._internal.optimizer.pool_plan import PoolPlan
+from roundelay.torch._internal.optimizer.technique_states import TechniqueStates
 from roundelay.torch._internal.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import set_id
-from roundelay.torch.strategies import Strategy
 from roundelay.tuning.buckets import Cuts
 
 
 class GradientSync:
     """Hooks on the parameters of one optimizer, and the groups, pools and techniques of their gradients.
 
-    scope: the optimizer's number in its process set. grouping: numbers of groups by id(parameter).
+    scope: the optimizer's number in the process set of the options.
     """
 
-    def __init__(
-        self,
-        scope: int,
-        rule: Reduction,
-        passes_per_step: int,
-        grouping: Mapping[int, int],
-        strategy: Strategy,
-        masters: MasterWeights,
-    ) -> None:
+    def __init__(self, scope: int, options: Options) -> None:
+        rule, strategy = options.rule, options.strategy
         self._keys = job_keys.of(rule.process_set)  # the keys of the job in which the optimizer was wrapped
         self._key = self._keys.take()
         self._prefix = prefix_of(scope)
         self._rule = rule
         order = (set_id(rule.process_set), scope)
         self._reducer = _core.Reducer(order, self._prefix, rule.for_core(), rule.process_set.ranks[0], self)
-        self.rules.passes_per_step = passes_per_step
+        self.rules.passes_per_step = options.passes
         self._way = equality.way_of(strategy, rule.compression)
-        self._table = GradientTable(self._prefix, rule, grouping, self._way)
-        self._masters = masters
-        self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix, self._table.records)
-        self.techniques.belong_to(self)
+        self._table = GradientTable(self._prefix, rule, options.grouping, self._way)
+        self._masters = options.masters
+        self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix)
+        self.states = TechniqueStates(self.techniques, self._table.records, self)
         self._plan = self._make_plan()
         self._published: tuple[Fields, bool, tuple[bytes, bytes]] | None = None
 
@@ -69,9 +62,10 @@ class GradientSync:
     # -- parameters
 
     def follow(self, named: Mapping[torch.Tensor, str]) -> None:
-        """Has these parameters from now on, with hooks on those that are trained. All ranks do so alike.
+        """Makes these the optimizer's parameters, and puts hooks on those that are trained.
 
-        A gradient that one has when it joins others came from a backward before the hooks.
+        All ranks call it alike. A parameter that comes later, with a gradient, has it from a backward without
+        hooks, which counts as a pass.
         """
         first = not self._table.records
         if self._table.follow(named):
@@ -101,7 +95,7 @@ class GradientSync:
     def _make_plan(self) -> PoolPlan:
         return PoolPlan(self._rule.process_set, self._prefix, self._reducer, self.techniques)
 
-    def _use(self, buckets: list[Bucket]) -> None:
+    def _use(self, buckets: list[PoolBucket]) -> None:
         """Moves gradients into these buckets. They were alone or in other buckets before."""
         if buckets:
             self._table.use(buckets)
@@ -175,13 +169,18 @@ class GradientSync:
             self._lay_out_anew()
         self.publish()
 
+    def joined(self, step: int) -> None:
+        """Goes on after hvd.join. step: the number of steps that the rank that joined last has taken."""
+        self.techniques.joined(step)
+        self.publish()
+
     # -- the core's Policy (csrc/gradients/reducer.h)
 
     def publish(self) -> None:
         """Gives the core this rank's values of the next round."""
         fields = Fields(self._masters.enabled, self._plan.values(), self.techniques.values())
         always = self._masters.enabled or self._plan.needs_rounds or self.techniques.needs_rounds
-        digests = (self._table.digest, self.techniques.loaded_digest)
+        digests = (self._table.digest, self.techniques.loaded.digest)
         if (fields, always, digests) != self._published:
             self._published = (fields, always, digests)
             self._reducer.set_policy(fields.pack(), always)
@@ -214,12 +213,12 @@ class GradientSync:
             )
             if found is not None:
                 raise found from cause
-            loaded = self.techniques.loaded_error(submitted)
+            loaded = self.states.loaded_error(submitted)
             if loaded is None:
                 equality.check_ways(self._way, self._prefix, self._rule.process_set)
                 raise cause or MismatchError(f"the ranks' optimizers differ ({self._prefix!r})")
         finally:
             self._reducer.abandon()
         self._lay_out_anew()
-        self.techniques.forget_loaded()
+        self.states.forget_loaded()
         raise loaded from cause

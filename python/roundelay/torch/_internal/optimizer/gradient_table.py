@@ -8,14 +8,14 @@ import torch
 
 from roundelay import _core
 from roundelay.torch._internal.gradients.gradient import Gradient, Reduction
-from roundelay.torch._internal.gradients.pool import Bucket
+from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.optimizer import equality
 from roundelay.torch._internal.parameter_list import Row, in_order
 from roundelay.torch._internal.parameter_names import natural
 
 
 class GradientTable:
-    """A gradient is alone, in a group of the user's, or in a bucket of a pool.
+    """The gradients: each is alone, in a group of the user's, or in a bucket of a pool.
 
     prefix: that of the optimizer's names. grouping: numbers of the user's groups, by id(parameter). way: the
     text of the strategy and the compression.
@@ -30,13 +30,13 @@ class GradientTable:
         # Those of the user's groups, in the order in which they came. Gone ones stay until begin_anew().
         self._grouped: list[Gradient] = []
         self._groups: dict[int | str, _core.GradientGroup] = {}  # keys: numbers; names if alone
-        self._buckets: Sequence[Bucket] = ()
+        self._buckets: Sequence[PoolBucket] = ()
         self.members: list[Gradient] = []  # the gradients of all groups, in the groups' order
         self.rows: list[Row] = []  # what ranks compare of the parameters
         self.digest = equality.NO_DIGEST  # of the rows and the way
 
     def follow(self, named: Mapping[torch.Tensor, str]) -> bool:
-        """Has the gradients of these parameters from now on. Returns whether it had those of others before.
+        """Makes these the parameters whose gradients it has. Returns whether it had those of others before.
 
         A parameter of two optimizers belongs to the one that was wrapped last: its gradient is reduced once.
         """
@@ -87,7 +87,7 @@ class GradientTable:
             self._grouped.append(gradient)
         group.add(gradient.core)
 
-    def use(self, buckets: Sequence[Bucket]) -> None:
+    def use(self, buckets: Sequence[PoolBucket]) -> None:
         """Moves gradients into these buckets. They were alone or in other buckets before."""
         self._buckets = buckets
         for bucket in buckets:

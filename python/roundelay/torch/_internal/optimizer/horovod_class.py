@@ -44,7 +44,7 @@ def _classes_of(kind: type) -> list[type]:
 
 
 def _inherited(optimizer: torch.optim.Optimizer, method: str) -> Callable[..., Any]:
-    """Returns the method that this module's one hides; ``super()`` needs a subclass."""
+    """Returns the base class's method, which one of this module overrides. ``super()`` needs a subclass."""
     kinds = _classes_of(type(optimizer)) or [type(optimizer)]
     found: Callable[..., Any] = getattr(super(kinds[0], optimizer), method)
     return found

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import torch
 
 from roundelay.torch._internal.gradients.gradient import Gradient
-from roundelay.torch._internal.gradients.pool import Bucket
+from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.gradients.pool_state import PoolState
-from roundelay.torch._internal.optimizer.equality import digest_of
+from roundelay.torch._internal.optimizer.equality import NO_DIGEST, digest_of
+from roundelay.torch._internal.strategy.state_format import is_of_former_format
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies._shared.state_format import is_of_former_format
 from roundelay.tuning.buckets import Cuts
 
 _FORMAT = 3
@@ -120,7 +120,7 @@ class KeptState:
         flushing = self.flushing._replace(empty=False)
         return digest_of(repr((self.step, self.pool.shared, flushing, buckets)))
 
-    def give(self, buckets: Mapping[str, Bucket]) -> None:
+    def restore(self, buckets: Mapping[str, PoolBucket]) -> None:
         """Gives the buckets their techniques and states. ValueError: one does not fit."""
         for name, kept in self.buckets.items():
             bucket = buckets.get(name)
@@ -131,11 +131,24 @@ class KeptState:
                 )
             bucket.core.set_technique(kept.technique)
             if kept.state is not None:
-                _give_state(name, bucket, kept.state, kept.unflushed)
+                _restore_state(name, bucket, kept.state, kept.unflushed)
             bucket.core.run = kept.run
 
 
-def _give_state(name: str, bucket: Bucket, kept: torch.Tensor, unflushed: bool) -> None:
+@dataclass
+class Loaded:
+    """What was loaded last into the techniques of one optimizer."""
+
+    making: KeptState | None = None  # while its buckets are made
+    fresh: bool = False  # no step was taken since
+    digest: bytes = NO_DIGEST  # of the state; the ranks compare theirs in each round
+
+    def forget(self) -> None:
+        """Forgets the state. Buckets that are being made still get it."""
+        self.fresh, self.digest = False, NO_DIGEST
+
+
+def _restore_state(name: str, bucket: PoolBucket, kept: torch.Tensor, unflushed: bool) -> None:
     state = bucket.core.state
     if state is None or state.shape != kept.shape or state.dtype != kept.dtype:
         raise ValueError(
@@ -146,10 +159,10 @@ def _give_state(name: str, bucket: Bucket, kept: torch.Tensor, unflushed: bool) 
     (state if unflushed else state.data).copy_(kept)
 
 
-def kept_buckets(buckets: Iterable[tuple[str, Bucket]]) -> dict[str, KeptBucket]:
-    """Returns the states of the buckets that have a technique, from (name, bucket) pairs."""
+def kept_buckets(buckets: Mapping[str, PoolBucket]) -> dict[str, KeptBucket]:
+    """Returns the states of the buckets that have a technique, by name."""
     found = {}
-    for name, bucket in buckets:
+    for name, bucket in buckets.items():
         core = bucket.core
         technique, state = core.technique, core.state
         if technique is not None:

@@ -18,7 +18,7 @@ class LocalGradients:
         self._hooks: dict[torch.Tensor, torch.utils.hooks.RemovableHandle] = {}
 
     def follow(self, parameters: Collection[torch.Tensor]) -> None:
-        """Has hooks on these parameters from now on. A frozen one gets it when it is trained."""
+        """Moves the hooks to these parameters. A frozen one gets its hook when it is trained."""
         for gone in self._hooks.keys() - parameters:
             self._hooks.pop(gone).remove()
         for parameter in parameters:

@@ -33,7 +33,7 @@ class ParameterWatch:
         """Makes the next unchanged() return False."""
         self._known = _core.KnownTensors()
 
-    def take(self, optimizer: torch.optim.Optimizer, groups: Groups) -> None:
+    def name(self, optimizer: torch.optim.Optimizer, groups: Groups) -> None:
         """Names the parameters in these groups: the optimizer's, without masters."""
         own = names_of(optimizer, groups, self._given)
         self.named = names_after_change(self._groups, self.named, groups, own)

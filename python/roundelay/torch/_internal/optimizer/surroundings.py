@@ -7,14 +7,16 @@ from functools import partial
 
 from roundelay.torch._internal.optimizer.arguments import prefix_of
 from roundelay.torch._internal.optimizer.equality import check_parameters
-from roundelay.torch._internal.optimizer.techniques import Techniques
+from roundelay.torch._internal.optimizer.technique_states import TechniqueStates
 from roundelay.torch._internal.optimizer.wrapper import Wrapper
+from roundelay.torch._internal.strategy.context import Context
 from roundelay.torch.compression import Compressor
-from roundelay.torch.strategies import Context
 
 
-def context_of(wrapper: Wrapper, compression: type[Compressor], number: int, idle: Techniques) -> Context:
-    """Returns the surroundings of the optimizer's strategy, which do not keep the wrapper alive.
+def context_of(
+    wrapper: Wrapper, compression: type[Compressor], number: int, idle: TechniqueStates
+) -> Context:
+    """Returns what the optimizer's strategy may use. It does not keep the wrapper alive.
 
     number: the optimizer's in the process set. idle: keeps nothing, while gradients stay local.
     """
@@ -25,15 +27,15 @@ def context_of(wrapper: Wrapper, compression: type[Compressor], number: int, idl
         if own is not None:
             own.regroup()
 
-    def keeper() -> Techniques:
+    def keeper() -> TechniqueStates:
         own = weak()
-        techniques = None if own is None else own.techniques()
-        return idle if techniques is None else techniques
+        sync = None if own is None else own.gradient_hooks.sync
+        return idle if sync is None else sync.states
 
     def keep_local(local: bool) -> None:
         own = weak()
         if own is not None:
-            own.keep_local(local)
+            own.gradient_hooks.keep_local(local)
 
     masters, process_set = wrapper.masters, wrapper.process_set
     return Context(

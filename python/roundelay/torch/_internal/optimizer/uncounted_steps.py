@@ -5,8 +5,8 @@ runs no hook of ``step()``. Then nothing is averaged, and a warm-up never ends. 
 this: versions differ from those at the end of the last backward, and no step was counted since.
 
 One such change of a parameter is allowed for each step: SAM around a wrapped optimizer makes one between its
-two backwards, and loading a checkpoint is another. None of a master is, as parameters get its value in
-``step()`` only. A change through ``.data`` has no version, so nothing sees it.
+two backwards, and loading a checkpoint is another. A master may not change so at all, as its parameter gets
+the value in ``step()`` only. A change through ``.data`` has no version, so nothing sees it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 
 from roundelay import _core
-from roundelay.torch.strategies import Strategy
+from roundelay.torch._internal.strategy.strategy import Strategy
 
 _SUPPOSED = (
     "does it step in a method of its own, or does another object step these parameters? Give "
@@ -60,7 +60,7 @@ class UncountedSteps:
         """Watches the first and the last of the parameters that is trained.
 
         stepped: returns the tensor that the optimizer steps for a parameter. An optimizer that was wrapped
-        before watches its parameters no longer.
+        before stops watching these parameters.
         """
         if self._over:
             return

@@ -16,11 +16,11 @@ from roundelay.torch._internal.gradients.gradient import Gradient
 from roundelay.torch._internal.gradients.pool import Pools
 from roundelay.torch._internal.measure import Span, count, record
 from roundelay.torch._internal.tuning import calibration
+from roundelay.torch._internal.tuning.choices import Choices
 from roundelay.torch._internal.tuning.gate import DENSE, DENSE_COST, Watch
 from roundelay.torch._internal.tuning.search import Model, Search, Setting, worth_trying
 from roundelay.torch._internal.tuning.trial_steps import UNCOUNTED, UNCOUNTED_LOSSY
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies.protocol import Choices
 from roundelay.tuning.buckets import Cuts, Link, Piece, candidates, choose, pieces
 
 T = TypeVar("T", bound=Hashable)

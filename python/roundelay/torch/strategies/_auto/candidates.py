@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from roundelay.torch._internal.strategy.spec import Spec
+from roundelay.torch._internal.strategy.strategy import Strategy
+from roundelay.torch._internal.strategy.text import parse
+from roundelay.torch._internal.strategy.wires import WIRES
 from roundelay.torch._internal.tuning.gate import DENSE_COST, Cost
 from roundelay.torch._internal.tuning.trial_steps import UNCOUNTED_LOSSY
 from roundelay.torch._internal.tuning.ways import OWN, Way, Ways
 from roundelay.torch.strategies._lossy.kept_back import KeepsBack
-from roundelay.torch.strategies._shared.wires import WIRES
 from roundelay.torch.strategies.csc import CSC
-from roundelay.torch.strategies.protocol import Spec, Strategy
-from roundelay.torch.strategies.text import parse
 from roundelay.tuning.file import ALGORITHMS
 
 _HALF = Cost(1, 0.5, 1.5)  # reads four bytes and writes two, and the reverse: three quarters of a copy each
@@ -62,7 +63,7 @@ def candidate(given: str | Strategy) -> Candidate:
     return Candidate(strategy.text, None, strategy, _cost(strategy))
 
 
-def of_plans(ways: Ways) -> list[Candidate]:
+def plan_candidates(ways: Ways) -> list[Candidate]:
     """Returns those of the plans over levels that a search may try, beside the job's own one: ``2x4``."""
     return [
         Candidate(
@@ -76,7 +77,7 @@ def of_plans(ways: Ways) -> list[Candidate]:
     ]
 
 
-def of_algorithms(ways: Ways, named: Collection[str]) -> list[Candidate]:
+def algorithm_candidates(ways: Ways, named: Collection[str]) -> list[Candidate]:
     """Returns those of the algorithms that are not named yet; none on a single node, which has one way."""
     others = [name for name in ALGORITHMS["allreduce"] if name not in named] if ways.algorithm else []
     return [candidate(name) for name in others]

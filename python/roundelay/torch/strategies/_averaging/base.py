@@ -13,11 +13,11 @@ from roundelay.errors import MismatchError
 from roundelay.torch._internal.nodes import RankNode, node_id
 from roundelay.torch._internal.operations import Average
 from roundelay.torch._internal.parameter_names import in_canonical_order
+from roundelay.torch._internal.strategy.state_format import is_of_former_format
+from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch.functions import allgather_object
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 from roundelay.torch.strategies._shared.overflow import agree_on_overflow
-from roundelay.torch.strategies._shared.state_format import is_of_former_format
-from roundelay.torch.strategies.protocol import Strategy
 
 
 class Averaging(Strategy):

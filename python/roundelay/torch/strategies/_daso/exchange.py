@@ -6,7 +6,7 @@ optim/dp_optimizer.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,14 @@ import torch
 
 from roundelay import _core
 from roundelay.errors import MismatchError
+from roundelay.torch._internal.measure import stats
 from roundelay.torch._internal.nodes import Groups
 from roundelay.torch.functions import broadcast_object
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies._averaging.averages import Cycle, CycleCheck
 from roundelay.torch.strategies._daso.carried import Carried, Entry, State
 from roundelay.torch.strategies._daso.flat_copy import FlatCopy, fitting
+from roundelay.torch.strategies._daso.skips import Skips
 from roundelay.torch.strategies._daso.transfer import Transfer
 
 _Tensors = list[torch.Tensor]
@@ -72,8 +74,26 @@ class Exchange:
         """True if this rank sends next."""
         return self._groups.transfers is not None and self._groups.place == self.place
 
+    def end_batch(self, named: Mapping[torch.Tensor, str], step: int, batch: int, skips: Skips) -> None:
+        """Merges and sends what is due after this batch. named: the parameters. step: counts all batches."""
+        due = self.take_due(batch)
+        if due is not None and self.merges_first:
+            self.merge(due, batch)
+            due = None
+        if skips.sends(batch):
+            cycle = Cycle(step, skips.global_skip, tuple(named.values()))
+            self.send(list(named), batch, skips.batches_to_wait, cycle)
+        if due is not None:
+            self.merge(due, batch)
+
+    def report(self) -> Iterable[str]:
+        """Says how many transfers there were, and how many a step had to wait for."""
+        found = stats()
+        late = f"{found['late_merges']} times, {found['late_merges_ns'] / 1e9:.3f} s in all"
+        yield f"sent to other nodes {found['parameter_transfers']} times; steps waited {late}"
+
     def send(self, parameters: _Tensors, batch: int, wait: int, cycle: Cycle) -> None:
-        """Begins a transfer of the present values. Call take_due() or take() before: none may be pending."""
+        """Begins a transfer of the present values. None may be pending: call take_due() before."""
         state = self._state()
         carried = Carried(parameters, state)
         cycle = cycle._replace(names=carried.names(cycle.names))
@@ -87,9 +107,9 @@ class Exchange:
     def take_due(self, batch: int) -> Pending | None:
         """Removes and returns the pending transfer if it is to be merged after this batch."""
         pending = self._pending
-        return self.take() if pending is not None and batch - pending.batch >= pending.wait else None
+        return self.take_pending() if pending is not None and batch - pending.batch >= pending.wait else None
 
-    def take(self) -> Pending | None:
+    def take_pending(self) -> Pending | None:
         """Removes and returns the pending transfer."""
         pending, self._pending = self._pending, None
         return pending
@@ -151,7 +171,7 @@ class Exchange:
 
     def drop(self) -> None:
         """Forgets the pending transfer, whose result nobody needs any more."""
-        pending = self.take()
+        pending = self.take_pending()
         if pending is not None:
             pending.finish()
 

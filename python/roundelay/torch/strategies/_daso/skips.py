@@ -131,3 +131,8 @@ def checked_epochs(warmup: Any, cooldown: Any, total: Any) -> tuple[int, int, in
             "give fewer of them"
         )
     return warmup, cooldown, total
+
+
+def checked_batches(batches: Any) -> int | None:
+    """Returns the number of batches of an epoch; None: unknown. ValueError: it is no number."""
+    return None if batches is None else whole_number("batches_per_epoch", batches, 1)

@@ -12,10 +12,12 @@ from typing import Any, ClassVar
 import torch
 
 from roundelay.torch._internal.operations import LINEAR_OPS
+from roundelay.torch._internal.strategy.bucket import Bucket
+from roundelay.torch._internal.strategy.spec import Spec, Value
+from roundelay.torch._internal.strategy.state_format import is_of_former_format
+from roundelay.torch._internal.strategy.strategy import Strategy
+from roundelay.torch._internal.strategy.wires import checked_wire, wire_text
 from roundelay.torch.strategies._shared.numbers import int_from, whole_number
-from roundelay.torch.strategies._shared.state_format import is_of_former_format
-from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
-from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy, Value
 
 
 class KeepsBack(Strategy):

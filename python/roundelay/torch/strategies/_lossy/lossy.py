@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 import torch
 
 from roundelay.torch._internal.horovod_name import plain_kind
+from roundelay.torch._internal.strategy.bucket import Bucket, Sent
+from roundelay.torch._internal.strategy.spec import Spec, Value
 from roundelay.torch.strategies._lossy import sgd_steps
 from roundelay.torch.strategies._lossy.kept_back import KeepsBack, kept_back_from_texts
 from roundelay.torch.strategies._shared.numbers import int_from, number_from, whole_number
-from roundelay.torch.strategies.protocol import Bucket, Sent, Spec, Value
 
 COMMON_KEYS = ("momentum", "masking", "warmup", "wire", "dense_below", "dense_parameters")
 
@@ -161,7 +162,7 @@ class Lossy(KeepsBack):
             self._prepare_masked(optimizer)
         else:
             accumulated = self._accumulated(optimizer)
-            self._taken = sgd_steps.take(optimizer, accumulated)
+            self._taken = sgd_steps.hide_gradients(optimizer, accumulated)
             self._own_step = partial(sgd_steps.local_step, optimizer, accumulated)
 
     def _prepare_masked(self, optimizer: torch.optim.SGD) -> None:
@@ -173,7 +174,7 @@ class Lossy(KeepsBack):
             optimizer.state.get(one, {}).pop(sgd_steps.DECAY_KEY, None)  # from before there were buckets
         whole = self._large_enough(optimizer) - always - stepped.keys()
         decays = sgd_steps.decays_of(optimizer, whole)
-        self._taken = sgd_steps.take(optimizer, stepped.keys())
+        self._taken = sgd_steps.hide_gradients(optimizer, stepped.keys())
         self._own_step = partial(sgd_steps.masked_step, optimizer, stepped, decays)
 
     def _always_whole(self, every: Sequence[Sent]) -> set[torch.Tensor]:
@@ -227,7 +228,7 @@ class Lossy(KeepsBack):
     def abandon_step(self) -> None:
         """Gives parameters their gradients back."""
         taken, self._taken, self._own_step = self._taken, [], None
-        sgd_steps.put_back(taken)
+        sgd_steps.show_gradients(taken)
 
     # -- checkpoints
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from roundelay.torch._internal.nodes import Levels
-from roundelay.torch.strategies.protocol import Strategy
+from roundelay.torch._internal.strategy.strategy import Strategy
 
 
 class NodeShards(Strategy):
-    """A base, named before KeepsBack: a state fits only a rank that has the same place in such a node."""
+    """A base, which a class names before KeepsBack. A state fits a rank of the same place in such a node."""
 
     _on_gpu = False  # whether the parameters are
 

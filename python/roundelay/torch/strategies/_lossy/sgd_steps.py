@@ -1,8 +1,8 @@
 """Steps of torch.optim.SGD for gradients of which a part was sent: masked, and with momentum of their own.
 
-The caller calls take(), which takes ``.grad`` of these parameters away, so that the optimizer's own step
-leaves them as they are. After that step it calls put_back(), and then one of the two steps here. So a step
-that raises before has changed nothing.
+The caller calls hide_gradients(), which takes ``.grad`` of these parameters away, so that the optimizer's own
+step leaves them as they are. After that step it calls show_gradients(), and then one of the two steps here. A
+step that raises before has changed nothing.
 
 Both decay all elements in each step, as SGD does. SGD is linear: its momentum is the sum of one of gradients
 and one of the decay, b = momentum * b + weight_decay * w.
@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.optim.sgd import sgd
 
-from roundelay.torch.strategies._shared.pool_shapes import pool_strides
-from roundelay.torch.strategies.protocol import Part, Sent
+from roundelay.torch._internal.gradients.pool_strides import pool_strides
+from roundelay.torch._internal.strategy.bucket import Part, Sent
 
 Taken = list[tuple[torch.Tensor, torch.Tensor]]  # parameters and their gradients
 Decays = list[tuple[torch.Tensor, torch.Tensor]]  # parameters and the momentum of their decay
@@ -164,7 +164,7 @@ def local_step(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> Non
             _sgd(group, plain, _gradients(plain), [None] * len(plain), 0.0)
 
 
-def take(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> Taken:
+def hide_gradients(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> Taken:
     """Takes the gradients of these parameters away. ValueError: the optimizer has not all of them."""
     owned = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     if not parameters <= owned:
@@ -178,7 +178,7 @@ def take(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> Taken:
     return taken
 
 
-def put_back(taken: Taken) -> None:
+def show_gradients(taken: Taken) -> None:
     """Gives the parameters their gradients again, but for those that have got new ones."""
     for parameter, gradient in taken:
         if parameter.grad is None:

@@ -6,7 +6,7 @@ import weakref
 
 import torch
 
-from roundelay.torch.strategies.protocol import Strategy
+from roundelay.torch._internal.strategy.strategy import Strategy
 
 # DistributedOptimizer writes this table.
 attached: weakref.WeakKeyDictionary[torch.optim.Optimizer, Strategy] = weakref.WeakKeyDictionary()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from roundelay.run.errors import UsageError
-from roundelay.run.launcher.hosts import Host, used
+from roundelay.run.system.hosts import Host, used
 
 # These variables are useless or harmful on another machine or in another job.
 _OWN_TO_A_PROCESS = re.compile(
@@ -51,7 +51,7 @@ class Mpirun:
 
 
 @dataclass(frozen=True)
-class Job:
+class MpirunJob:
     """The job that mpirun starts."""
 
     num_proc: int
@@ -136,7 +136,7 @@ def exported(environment: Mapping[str, str], one_machine: bool) -> list[str]:
     return sorted(name for name in environment if _NAME.match(name) and wanted(name))
 
 
-def command_line(mpirun: Mpirun, job: Job) -> list[str]:
+def command_line(mpirun: Mpirun, job: MpirunJob) -> list[str]:
     """Returns mpirun's command line for the job. Raises UsageError for flags that this MPI does not have."""
     if mpirun.flavour is Flavour.OPEN_MPI:
         return [mpirun.path, *_open_mpi(mpirun, job), *job.mpi_args, *job.program]
@@ -154,12 +154,12 @@ def command_line(mpirun: Mpirun, job: Job) -> list[str]:
     return [mpirun.path, "-np", str(job.num_proc), *words, *job.program]
 
 
-def _other_binding(job: Job) -> list[str]:
+def _other_binding(job: MpirunJob) -> list[str]:
     """Returns the binding flags of an MPI that does not bind by itself."""
     return [] if job.binding == NO_BINDING else job.binding
 
 
-def _open_mpi(mpirun: Mpirun, job: Job) -> list[str]:
+def _open_mpi(mpirun: Mpirun, job: MpirunJob) -> list[str]:
     words = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     words += ["-np", str(job.num_proc), *job.binding]
     if job.hosts:
@@ -190,7 +190,7 @@ def _open_mpi(mpirun: Mpirun, job: Job) -> list[str]:
     return words
 
 
-def _intel(job: Job) -> list[str]:
+def _intel(job: MpirunJob) -> list[str]:
     """Returns one argument set for each host, as Intel's -hosts takes no slots."""
     if not job.hosts:
         return ["-n", str(job.num_proc), *job.program]

@@ -1,17 +1,8 @@
-"""The form that a parameter's gradient has in its pool."""
+"""How the elements of a parameter's gradient lie in its pool."""
 
 from __future__ import annotations
 
 import torch
-
-from roundelay.torch.strategies.protocol import Shape
-
-
-def shape_in_pool(parameter: torch.Tensor | None) -> Shape:
-    """Returns the form of this parameter's gradient; one without dimensions if the parameter is gone."""
-    if parameter is None:
-        return Shape((), ())
-    return Shape(tuple(parameter.shape), pool_strides(parameter))
 
 
 def pool_strides(parameter: torch.Tensor) -> tuple[int, ...]:

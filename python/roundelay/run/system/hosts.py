@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from roundelay._internal import launcher_variables
 from roundelay.run.errors import UsageError
 from roundelay.run.system import interfaces
 
-# A scheduler sets one of these where it gives mpirun other machines.
-SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "COBALT_NODEFILE")
 # With one of these the user has a start command of their own, which may know more names.
 _START_COMMANDS = ("plm_rsh_agent", "HYDRA_LAUNCHER_EXEC", "HYDRA_BOOTSTRAP_EXEC")
 
@@ -101,7 +100,7 @@ def one_machine(hosts: list[Host], environment: Mapping[str, str]) -> bool:
     """Returns whether all ranks run here. A scheduler may have other hosts, if the user named none."""
     if hosts:
         return all(is_local(host.name) for host in hosts)
-    return not any(variable in environment for variable in SCHEDULER_VARIABLES)
+    return not any(variable in environment for variable in launcher_variables.names("allocation"))
 
 
 def resolves(name: str) -> bool:

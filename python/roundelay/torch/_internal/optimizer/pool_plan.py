@@ -22,25 +22,24 @@ from __future__ import annotations
 
 import enum
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
 
 from roundelay import _core
 from roundelay.torch._internal.gradients.gradient import Gradient
-from roundelay.torch._internal.gradients.pool import Bucket, Pools, wire_dtype
+from roundelay.torch._internal.gradients.pool import PoolBucket, Pools
 from roundelay.torch._internal.gradients.pool_state import Names, PoolState, Proposals
 from roundelay.torch._internal.gradients.round_values import PoolValues, Round
 from roundelay.torch._internal.measure import count
 from roundelay.torch._internal.operations import broadcast
+from roundelay.torch._internal.optimizer.pool_layout import Maker, PoolLayout, RecordedOrder
 from roundelay.torch._internal.tuning import calibration
+from roundelay.torch._internal.tuning.choices import Choices
 from roundelay.torch._internal.tuning.pool_tuner import PoolTuner
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies.protocol import Choices
 from roundelay.tuning.buckets import DEFAULT, Cuts
-
-Maker = Callable[[Sequence[Gradient]], Pools]
 
 
 class Occupants(Protocol):
@@ -85,14 +84,11 @@ class PoolPlan:
         self._prefix = prefix
         self._config = _core.config()
         self._phase = _Phase.RECORDING if self._config.gradient_pool else _Phase.OVER
-        self._leads = process_set.rank() == 0
-        self._first: tuple[Gradient, ...] = ()  # the order of the first step with gradients
-        self._ready: dict[Gradient, float] = {}  # the last recorded step's, in seconds from its first one
+        self._order = RecordedOrder(reducer)
         self._positions: torch.Tensor | None = None  # those of the next round, merged when it is over
         self._failure = ""
-        self._pools: Pools | None = None
-        self._buckets: list[Bucket] = []
-        self._cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
+        cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
+        self._layout = PoolLayout(cuts, self._config.fusion_threshold)
         self._pool_tuner: PoolTuner | None = None  # None on ranks other than 0
         self._waits = False  # a change of the layout waits for a flush
         self._begun = False  # all ranks have held a round with this plan, or loaded it
@@ -102,35 +98,18 @@ class PoolPlan:
 
     def new_step(self, members: Sequence[Gradient]) -> None:
         """Ends a step, in which gradients came in the order that was recorded."""
-        ready = self._recorded(members)
-        if ready:
-            self._ready = ready
-            self._first = self._first or tuple(ready)
-        submitted = self._pools is not None and self._pools.step_over()
-        if self._pool_tuner is not None and self._pools is not None and submitted:
+        order, layout = self._order.step_over(members), self._layout
+        submitted = layout.pools is not None and layout.pools.step_over()
+        if self._pool_tuner is not None and layout.pools is not None and submitted:
             if self._occupants.stateful:
                 self._pool_tuner.keep_sizes()
-            late = self._pools.out_of_place(self._buckets)
-            self._pool_tuner.step_over(late, self._cuts, tuple(ready), self._ready)
+            late = layout.pools.out_of_place(layout.buckets)
+            self._pool_tuner.step_over(late, layout.cuts, order, self._order.ready)
             self._reducer.recording = self._pool_tuner.recording
 
     def parameters_changed(self) -> None:
         """Records that the optimizer has got other parameters, on all ranks before the same round."""
         self._parameters_changed = self._begun
-
-    def _recorded(self, members: Sequence[Gradient]) -> dict[Gradient, float]:
-        """Returns when this step's gradients came that may be in a pool, in seconds from the first one on."""
-        ready_times = self._reducer.ready_times
-        if not ready_times:
-            return {}
-        records = {gradient.core: gradient for gradient in members if gradient.group is None}
-        at: dict[Gradient, int] = {}
-        for core, time in ready_times:
-            gradient = records.get(core)
-            if gradient is not None and gradient not in at and wire_dtype(gradient) is not None:
-                at[gradient] = time
-        first = min(at.values(), default=0)
-        return {gradient: (time - first) * 1e-9 for gradient, time in at.items()}
 
     # -- rounds
 
@@ -144,13 +123,13 @@ class PoolPlan:
         return PoolValues()
 
     def order_of(self, members: Sequence[Gradient]) -> torch.Tensor | None:
-        """Returns positions, from 1 on, that the next round makes rank 0's on all ranks; None: it needs none.
+        """Returns each gradient's position, from 1 on, in the order that this rank wants; 0: it has none.
 
-        0: the gradient has none.
+        The next round replaces it by rank 0's on all ranks. None: this plan needs no order now.
         """
         self._positions = None
         if self._phase is _Phase.RECORDING or self._phase is _Phase.ORDERING:
-            order: Sequence[Gradient] = self._first if self._leads else ()
+            order: Sequence[Gradient] = self._order.first if self._leads() else ()
             if self._pool_tuner is not None:
                 order = self._pool_tuner.order or ()
             positions = dict.fromkeys(members, 0)
@@ -159,7 +138,7 @@ class PoolPlan:
             self._positions = torch.tensor(list(positions.values()), dtype=torch.int32, device="cpu")
         return self._positions
 
-    def apply(self, members: Sequence[Gradient], agreed: Round, make: Maker) -> list[Bucket]:
+    def apply(self, members: Sequence[Gradient], agreed: Round, make: Maker) -> list[PoolBucket]:
         """Takes a round's result. Returns new buckets, which all ranks use from now on; often none.
 
         make: makes pools of gradients in this order.
@@ -172,7 +151,7 @@ class PoolPlan:
             self.is_outdated = self._occupants.may_change_layout()
             return []
         if self._phase is _Phase.MAKING:
-            self._ready = self._ready or self._recorded(members)  # a loaded state brings none
+            self._order.complete(members)
             return self._give_up() if pool.failed else self._begin(not agreed.busy, pool.unmeasured)
         if self._phase is _Phase.RUNNING:
             return self._follow_tuner(pool.reorder, pool.cuts)
@@ -197,43 +176,45 @@ class PoolPlan:
 
     def _try(self, make: Maker, order: list[Gradient]) -> None:
         try:
-            with torch.no_grad():
-                self._pools = make(order)
+            self._layout.lay_out(order, make)
         except (RuntimeError, ValueError, MemoryError) as error:
             self._failure = str(error)
 
-    def _give_up(self) -> list[Bucket]:
+    def _give_up(self) -> list[PoolBucket]:
         """Gives the pool up on all ranks."""
         if self._failure:
             warnings.warn(f"no gradient pool: {self._failure}", RuntimeWarning, stacklevel=2)
-        self._phase, self._pools, self._reducer.recording = _Phase.OVER, None, False
+        self._phase, self._layout.pools, self._reducer.recording = _Phase.OVER, None, False
         return []
 
-    def _begin(self, may_wait: bool, measure: bool) -> list[Bucket]:
+    def _begin(self, may_wait: bool, measure: bool) -> list[PoolBucket]:
         """Begins to use the pool.
 
         may_wait: all ranks can wait for each other here. measure: some rank has no measured numbers.
         """
-        assert self._pools is not None
+        pools, cuts = self._layout.pools, self._layout.cuts
+        assert pools is not None
         self._phase, self._reducer.recording = _Phase.RUNNING, False
-        large = self._pools.largest() >= calibration.SMALLEST
-        auto = self._config.theta_auto and self._pools.measurable and large
+        auto = self._config.theta_auto and pools.measurable and pools.largest() >= calibration.SMALLEST
         with torch.no_grad():
             if auto and may_wait and measure:
-                calibration.calibrate(*self._pools.trial(), self._pools.largest(), self._set)
-            self._pool_tuner = self._make_tuner(self._pools)
-            best = self._pool_tuner.best(self._cuts) if self._pool_tuner is not None else self._cuts
+                calibration.calibrate(*pools.trial(), pools.largest(), self._set)
+            self._pool_tuner = self._make_tuner(pools)
+            best = self._pool_tuner.best(cuts) if self._pool_tuner is not None else cuts
             if auto and may_wait:
-                self._cuts = self._cuts_of_rank_0(best)
+                cuts = self._cuts_of_rank_0(best)
             elif self._pool_tuner is not None:
-                self._pool_tuner.propose(best, self._cuts)
-        return self._cut()
+                self._pool_tuner.propose(best, cuts)
+        return self._cut(cuts)
 
     def _make_tuner(self, pools: Pools) -> PoolTuner | None:
         """Makes rank 0's tuner."""
-        if not self._leads:
+        if not self._leads():
             return None
-        return PoolTuner(self._prefix, pools, self._set, self._ready, self._occupants.choices)
+        return PoolTuner(self._prefix, pools, self._set, self._order.ready, self._occupants.choices)
+
+    def _leads(self) -> bool:
+        return self._set.rank() == 0
 
     def _cuts_of_rank_0(self, cuts: Cuts) -> Cuts:
         """Returns rank 0's cuts; ``cuts`` are this rank's."""
@@ -242,7 +223,7 @@ class PoolPlan:
         theta, last = broadcast(numbers, root, f"{self._prefix}.cuts", self._set).tolist()
         return Cuts(theta, last)
 
-    def _follow_tuner(self, reorder: bool, cuts: Cuts | None) -> list[Bucket]:
+    def _follow_tuner(self, reorder: bool, cuts: Cuts | None) -> list[PoolBucket]:
         self._waits = (reorder or cuts is not None) and not self._occupants.may_change_layout()
         if self._waits:
             return []  # rank 0 proposes the same again in the next round
@@ -250,36 +231,36 @@ class PoolPlan:
             self._phase = _Phase.ORDERING
         if cuts is None or (reorder and self._occupants.stateful):  # a flush makes room for one change
             return []
-        self._cuts = cuts
         count("pool_cuts")
         self._occupants.layout_will_change()
-        return self._cut()
+        return self._cut(cuts)
 
-    def _arrange(self, order: list[Gradient]) -> list[Bucket]:
-        assert self._pools is not None
+    def _arrange(self, order: list[Gradient]) -> list[PoolBucket]:
+        layout = self._layout
+        assert layout.pools is not None
         self._phase = _Phase.RUNNING
         self._occupants.layout_will_change()
         with torch.no_grad():
-            self._pools.arrange(order)
+            layout.pools.arrange(order)
         if self._pool_tuner is not None:
-            self._pool_tuner.arranged(self._cuts)
+            self._pool_tuner.arranged(layout.cuts)
         count("pool_orders")
-        return self._cut()
+        return self._cut(layout.cuts)
 
-    def _cut(self) -> list[Bucket]:
-        assert self._pools is not None
-        self._buckets = self._pools.cut(self._cuts, self._config.fusion_threshold)
+    def _cut(self, cuts: Cuts) -> list[PoolBucket]:
+        buckets = self._layout.cut(cuts)
         if self._pool_tuner is not None:
-            self._pool_tuner.in_use(self._cuts, len(self._buckets))
-        return self._buckets
+            self._pool_tuner.in_use(cuts, len(buckets))
+        return buckets
 
     # -- checkpoints
 
     def state(self) -> PoolState:
         """Returns what restore() needs, between two steps."""
-        pools, tuner = self._pools, self._pool_tuner
+        pools, tuner = self._layout.pools, self._pool_tuner
         if pools is None:
-            return PoolState(proposals=Proposals(first=self._names(self._first if self._leads else ())))
+            first = self._order.first if self._leads() else ()
+            return PoolState(proposals=Proposals(first=self._names(first)))
         proposals = Proposals()
         if tuner is not None:
             late, last = tuner.order_watch.state
@@ -288,54 +269,39 @@ class PoolPlan:
         ordering = self._phase is _Phase.ORDERING
         return PoolState(self._names(pools.gradients()), self.cuts, ordering, self._waits, proposals)
 
-    def restore(self, state: PoolState, members: Sequence[Gradient], make: Maker) -> list[Bucket]:
+    def restore(self, state: PoolState, members: Sequence[Gradient], make: Maker) -> list[PoolBucket]:
         """Takes what state() returned, and makes the pool. Returns its buckets; none if they are not in use.
 
         members: those that may be in a pool. Call it before there is one, or again before that is used.
         ValueError, RuntimeError or MemoryError: this rank cannot make the pool; drop this object.
         """
         by_name = {gradient.name.removeprefix(f"{self._prefix}."): gradient for gradient in members}
-
-        def found(names: Names) -> tuple[Gradient, ...]:
-            missing = next((name for name in names if name not in by_name), None)
-            if missing is not None:
-                raise ValueError(f"no bucket can have {missing!r} here (is it in groups=?)")
-            return tuple(by_name[name] for name in names)
-
-        order, proposals = found(state.order), state.proposals
+        order, layout = _found(state.order, by_name), self._layout
         self._begun = True
         if order and self._phase is _Phase.OVER:
             raise ValueError("there is no gradient pool (is ROUNDELAY_GRADIENT_POOL=0 set?)")
-        if self._pools is None:
-            self._first = found(proposals.first)
-        elif not order or (self._buckets and state.cuts is None):
+        if layout.pools is None:
+            self._order.first = _found(state.proposals.first, by_name)
+        elif not order or (layout.buckets and state.cuts is None):
             raise ValueError("it has none, and there are some already")
         if not order:
             return []
-        self._pools = self._laid_out(self._pools, order, make)
+        layout.lay_out(order, make)
         self._phase, self._failure = _Phase.MAKING, ""
-        if state.cuts is None:
-            return []
-        self._phase = _Phase.ORDERING if state.ordering else _Phase.RUNNING
-        self._cuts, self._waits = state.cuts, state.waits
-        self._pool_tuner = self._make_tuner(self._pools)
-        if self._pool_tuner is not None:
-            self._pool_tuner.order_watch.state = proposals.late, found(proposals.last)
-            self._pool_tuner.order = found(proposals.order) or None
-            self._pool_tuner.cuts = proposals.cuts
-        self._reducer.recording = self._pool_tuner is not None and self._pool_tuner.recording
-        return self._cut()
+        return [] if state.cuts is None else self._resume(state, state.cuts, by_name)
 
-    @staticmethod
-    @torch.no_grad()
-    def _laid_out(pools: Pools | None, order: Sequence[Gradient], make: Maker) -> Pools:
-        """Makes pools, or lays out those that are there: the key of their regions is in use."""
-        if pools is None:
-            return make(order)
-        if set(order) != set(pools.gradients()):
-            raise ValueError("they have other gradients than the pool that is there already")
-        pools.arrange(order)
-        return pools
+    def _resume(self, state: PoolState, cuts: Cuts, by_name: Mapping[str, Gradient]) -> list[PoolBucket]:
+        """Goes on where the job that has saved the state was, with its pool in use."""
+        assert self._layout.pools is not None
+        self._phase = _Phase.ORDERING if state.ordering else _Phase.RUNNING
+        self._waits, proposals = state.waits, state.proposals
+        tuner = self._pool_tuner = self._make_tuner(self._layout.pools)
+        if tuner is not None:
+            tuner.order_watch.state = proposals.late, _found(proposals.last, by_name)
+            tuner.order = _found(proposals.order, by_name) or None
+            tuner.cuts = proposals.cuts
+        self._reducer.recording = tuner is not None and tuner.recording
+        return self._cut(cuts)
 
     def _names(self, gradients: Sequence[Gradient]) -> Names:
         return tuple(gradient.name.removeprefix(f"{self._prefix}.") for gradient in gradients)
@@ -348,4 +314,12 @@ class PoolPlan:
     @property
     def cuts(self) -> Cuts | None:
         """The sizes of the pools' buckets; None while no pool is in use."""
-        return self._cuts if self._buckets else None
+        return self._layout.cuts if self._layout.buckets else None
+
+
+def _found(names: Names, by_name: Mapping[str, Gradient]) -> tuple[Gradient, ...]:
+    """Returns the gradients of these names. ValueError: one of them is in no pool here."""
+    missing = next((name for name in names if name not in by_name), None)
+    if missing is not None:
+        raise ValueError(f"no bucket can have {missing!r} here (is it in groups=?)")
+    return tuple(by_name[name] for name in names)

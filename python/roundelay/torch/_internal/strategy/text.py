@@ -1,6 +1,6 @@
 """Strategies written as text, as ROUNDELAY_STRATEGY and ``--strategy`` have them: ``dense:wire=bf16``.
 
-The package registers those that have a name (named.py), as some of them read texts of others.
+roundelay.torch.strategies registers its own here, so that DistributedOptimizer imports none of them.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from roundelay.torch.strategies.fixed import Fixed, techniques
-from roundelay.torch.strategies.protocol import Spec, Strategy
+from roundelay import _core
+from roundelay.torch._internal.strategy.spec import Spec
+from roundelay.torch._internal.strategy.strategy import Strategy
 
 
 class Named(NamedTuple):
@@ -21,11 +22,17 @@ class Named(NamedTuple):
 
 
 _named: dict[str, Named] = {}
+_of_technique: Callable[[Spec, str | None], Strategy]
 
 
-def register(named: Mapping[str, Named]) -> None:
-    """Makes these strategies known by their names."""
+def register(named: Mapping[str, Named], of_technique: Callable[[Spec, str | None], Strategy]) -> None:
+    """Makes these strategies known by their names.
+
+    of_technique: makes the strategy that gives every bucket one technique, of the technique and a wire.
+    """
+    global _of_technique  # noqa: PLW0603
     _named.update(named)
+    _of_technique = of_technique
 
 
 def known() -> dict[str, str]:
@@ -34,7 +41,7 @@ def known() -> dict[str, str]:
     A strategy hides the technique of its name.
     """
     described = {name: each.description for name, each in _named.items()}
-    return {**described, **{name: text for name, text in techniques().items() if name not in described}}
+    return {**described, **{name: text for name, text in _techniques().items() if name not in described}}
 
 
 def parse(text: str) -> Strategy:
@@ -50,7 +57,12 @@ def parse(text: str) -> Strategy:
         if unknown is not None:
             raise ValueError(f"strategy {spec.name!r} has no {unknown!r}, only {', '.join(entry.keys)}")
         return entry.make(**parameters)
-    if spec.name not in techniques():
+    if spec.name not in _techniques():
         raise ValueError(f"there is no strategy {spec.name!r}; known are {', '.join(known())}")
     wire = parameters.pop("wire", None)
-    return Fixed(Spec(spec.name, **parameters), wire)
+    return _of_technique(Spec(spec.name, **parameters), wire)
+
+
+def _techniques() -> dict[str, str]:
+    """Returns the descriptions of the core's techniques, by name."""
+    return dict(_core.techniques())
