@@ -82,7 +82,7 @@ Order full_order() {
                     {"", StatusCode::kInternal, ""}};
   order.evicted = {9, 3, kMaxU32};
   order.joined = {.last_rank = 3, .counters = {0, 300, kMaxU64}};
-  order.lock = Lock{kMaxU64, {{1, 2, kMaxU32}, {7}}, true};
+  order.lock = Lock{kMaxU64, {{1, 2, kMaxU32}, {7}}};
   order.freeze = true;
   order.unlock = 300;
   order.tickets = {.operations = {0, 2}, .tickets = {.first = kMaxU64, .previous = {0, 300, kMaxU64}}};

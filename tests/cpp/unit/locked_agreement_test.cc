@@ -254,7 +254,7 @@ TEST_CASE("the end of a lock makes all bases zeros", "[schedule][agreement]") {
 
 TEST_CASE("an order that locks agreements without cells ends the job", "[schedule][agreement]") {
   Room room = locking_room(1);
-  wire::Lock lock{1, {}, false};
+  wire::Lock lock{1, {}};
   const std::size_t names = lock::kLockedAgreements + 1;
   std::vector<wire::CacheId> ids;
   for (std::size_t i = 0; i < names; ++i) {

@@ -112,7 +112,7 @@ class Explorer {
     World world = before;
     Member& member = world.members[m];
     const auto& [request, values] = script[member.submitted++];
-    const bool filed = member.lock.file(request, {}, values);
+    const bool filed = member.lock.file(request, values);
     if (!filed) ++member.queued;
     if (member.lock.active()) {
       std::uint64_t& word = filed && request.operation == Operation::kAgreement
