@@ -16,7 +16,8 @@ from roundelay.torch.strategies.fixed import Fixed
 from roundelay.torch.strategies.local_sgd import LocalSGD
 from roundelay.torch.strategies.named import NAMED
 from roundelay.torch.strategies.power_sgd import PowerSGD
-from roundelay.torch.strategies.protocol import Bucket, Context, Part, Sent, Shape, Spec, Strategy
+from roundelay.torch.strategies.protocol import Bucket, Context, Part, Sent, Shape, Strategy
+from roundelay.torch.strategies.spec import Spec
 from roundelay.torch.strategies.text import known, parse, register
 from roundelay.torch.strategies.top_k import TopK
 

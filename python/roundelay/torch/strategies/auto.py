@@ -17,7 +17,8 @@ from roundelay.torch.strategies._lossy.kept_back import KeepsBack
 from roundelay.torch.strategies._lossy.lossy import Lossy
 from roundelay.torch.strategies._shared.numbers import int_from, whole_number
 from roundelay.torch.strategies._shared.state_format import is_of_former_format
-from roundelay.torch.strategies.protocol import Bucket, Choices, Context, Spec, Strategy
+from roundelay.torch.strategies.protocol import Bucket, Choices, Context, Strategy
+from roundelay.torch.strategies.spec import Spec
 
 KEYS = ("candidates", "trial_steps")
 _STEP_BYTES = 8

@@ -11,7 +11,8 @@ import torch
 
 from roundelay.torch.strategies._lossy.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
 from roundelay.torch.strategies._shared.numbers import int_from, whole_number
-from roundelay.torch.strategies.protocol import Bucket, Spec, Value
+from roundelay.torch.strategies.protocol import Bucket
+from roundelay.torch.strategies.spec import Spec, Value
 
 NORMS = ("same", "previous")
 KEYS = ("keep", "chunk_elements", "norms", *COMMON_KEYS)

@@ -26,7 +26,8 @@ from roundelay.torch.strategies._daso.flat_copy import FlatCopy
 from roundelay.torch.strategies._daso.skips import Schedule, Skips, checked_epochs, checked_skips
 from roundelay.torch.strategies._shared.numbers import int_from, whole_number
 from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
-from roundelay.torch.strategies.protocol import Context, Spec, Value
+from roundelay.torch.strategies.protocol import Context
+from roundelay.torch.strategies.spec import Spec, Value
 
 NUMBERS = (
     "global_skip",

@@ -9,14 +9,15 @@ import torch
 from roundelay import _core
 from roundelay.torch._internal.operations import LINEAR_OPS
 from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
-from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy
+from roundelay.torch.strategies.protocol import Bucket, Strategy
+from roundelay.torch.strategies.spec import Spec
 
 
 class Fixed(Strategy):
-    """Gives every bucket this technique in every step: ``Fixed("cyclic:parts=4")``.
+    """Gives every bucket this technique in every step: ``Fixed("half:wire=bf16")``.
 
-    wire: the type in which gradients travel, as Dense's. ValueError: there is no such technique, or its
-    parameters are wrong.
+    wire: the type in which gradients travel, as Dense's. ValueError: there is no such technique, its
+    parameters are wrong, or it is of a library that cannot be opened.
     """
 
     counts_steps: ClassVar[bool] = False

@@ -21,7 +21,8 @@ from roundelay.torch.strategies._averaging.base import Averaging, trainable
 from roundelay.torch.strategies._averaging.outer_optimizer import MakeOuter, Outer
 from roundelay.torch.strategies._averaging.periods import Period, Periods
 from roundelay.torch.strategies._shared.numbers import int_from, whole_number
-from roundelay.torch.strategies.protocol import Context, Spec, Value
+from roundelay.torch.strategies.protocol import Context
+from roundelay.torch.strategies.spec import Spec, Value
 
 WITHIN_NODE = ("every_step", "period")
 KEYS = ("period", "post_local_after", "within_node")

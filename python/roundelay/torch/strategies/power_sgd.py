@@ -14,7 +14,8 @@ import torch
 from roundelay.torch.strategies._lossy.kept_back import KeepsBack, kept_back_from_texts
 from roundelay.torch.strategies._lossy.node_shards import NodeShards
 from roundelay.torch.strategies._shared.numbers import int_from, whole_number
-from roundelay.torch.strategies.protocol import Bucket, Shape, Spec, Value
+from roundelay.torch.strategies.protocol import Bucket, Shape
+from roundelay.torch.strategies.spec import Spec, Value
 
 KEYS = ("rank", "seed", "momentum", "warmup", "wire", "dense_below", "dense_parameters")
 _RANK = 2

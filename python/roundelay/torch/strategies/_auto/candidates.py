@@ -11,7 +11,8 @@ from roundelay.torch._internal.tuning.ways import OWN, Way, Ways
 from roundelay.torch.strategies._lossy.kept_back import KeepsBack
 from roundelay.torch.strategies._shared.wires import WIRES
 from roundelay.torch.strategies.csc import CSC
-from roundelay.torch.strategies.protocol import Spec, Strategy
+from roundelay.torch.strategies.protocol import Strategy
+from roundelay.torch.strategies.spec import Spec
 from roundelay.torch.strategies.text import parse
 from roundelay.tuning.file import ALGORITHMS
 

@@ -15,7 +15,8 @@ from roundelay.torch._internal.operations import LINEAR_OPS
 from roundelay.torch.strategies._shared.numbers import int_from, whole_number
 from roundelay.torch.strategies._shared.state_format import is_of_former_format
 from roundelay.torch.strategies._shared.wires import checked_wire, wire_text
-from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy, Value
+from roundelay.torch.strategies.protocol import Bucket, Strategy
+from roundelay.torch.strategies.spec import Spec, Value
 
 
 class KeepsBack(Strategy):

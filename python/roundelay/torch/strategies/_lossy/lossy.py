@@ -17,7 +17,8 @@ from roundelay.torch._internal.horovod_name import plain_kind
 from roundelay.torch.strategies._lossy import sgd_steps
 from roundelay.torch.strategies._lossy.kept_back import KeepsBack, kept_back_from_texts
 from roundelay.torch.strategies._shared.numbers import int_from, number_from, whole_number
-from roundelay.torch.strategies.protocol import Bucket, Sent, Spec, Value
+from roundelay.torch.strategies.protocol import Bucket, Sent
+from roundelay.torch.strategies.spec import Spec, Value
 
 COMMON_KEYS = ("momentum", "masking", "warmup", "wire", "dense_below", "dense_parameters")
 
