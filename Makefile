@@ -94,7 +94,7 @@ test-cpp: build $(STAMPS)/tests-configured  ## the C++ tests
 	@$(if $(LESS),QUICK_TESTS=1) $(CTEST) --test-dir build/dev $(if $(LESS),-LE slow)
 
 test-python: build $(STAMPS)/tests-configured  ## the Python tests (the parallel ones start their own ranks)
-	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
+	@cmake --build build/dev --target fake_gpu test_techniques -j $(JOBS) -- --quiet
 	@$(PY) -m pytest -n $(TEST_JOBS) --dist worksteal -m "$(TESTS)" $(if $(OUTCOMES),--junitxml $(OUTCOMES))
 
 bench: build $(STAMPS)/test-packages  ## the speed table: beside Gloo, DDP and MPI, with goals, JSON and plot
@@ -102,7 +102,7 @@ bench: build $(STAMPS)/test-packages  ## the speed table: beside Gloo, DDP and M
 
 # --- what developers do -----------------------------------------------------------------------------------------
 
-CXX_FILES = $(shell find benchmarks csrc tests/cpp -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh')
+CXX_FILES = $(shell find benchmarks csrc examples tests/cpp -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh')
 
 TIDY_SECONDS ?= 180
 lint: build $(STAMPS)/test-packages  ## format, types, include rules, sizes, clang-tidy where installed
@@ -154,7 +154,7 @@ $(STAMPS)/coverage-packages: $(STAMPS)/test-packages tools/requirements-coverage
 coverage: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## the lines that tests reach: C++ unit and contract, Python unit and its ranks
 	@cmake --preset coverage $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(COVERED) --target test_unit test_contract -j $(JOBS) -- --quiet
-	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
+	@cmake --build build/dev --target fake_gpu test_techniques -j $(JOBS) -- --quiet
 	@find $(COVERED) -name '*.gcda' -delete && rm -rf $(COVERED)/python && mkdir -p $(COVERED)/python
 	@$(CTEST) --test-dir $(COVERED) -R '^(unit|contract)'
 	@# gcovr takes more than 2^32 hits for a fault of gcov's; lines in kernels have them.

@@ -2,6 +2,7 @@
 # check_wheel.sh PYTHON: builds the wheel as a user would, installs it into a folder of its own and uses it there.
 set -eu
 python=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+root=$(pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # One kind of GPU is enough for this check.
@@ -31,4 +32,6 @@ cd "$folder"
 export PYTHONPATH="$folder/site"
 "$python" alone.py
 "$python" -m roundelay.run.cli -np 2 true
+"${CXX:-c++}" -std=c++20 -shared -fPIC -I"$("$python" -m roundelay.cli --include-dir)" -o negate.so "$root/examples/technique/negate.cc"
+"$python" -m roundelay.run.cli -np 2 --strategy ./negate.so:negate true
 echo "wheel: $(ls "$folder"/*.whl | xargs -n1 basename) imports and runs alone, without MPI"

@@ -46,7 +46,7 @@ _BUILDING = (
     Step(
         "build of the C++ checks",
         120,
-        (*_BUILD, "test_cuda", "bench_gpu_kernels", "bench_gpu_pointers"),
+        (*_BUILD, "test_cuda", "test_techniques", "bench_gpu_kernels", "bench_gpu_pointers"),
         dry=_BUILT,
     ),
 )

@@ -1,6 +1,7 @@
 // Element types, reduction operations and collective operations, which all layers share.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -61,13 +62,23 @@ inline constexpr const OperationTraits& traits_of(Operation operation) {
 enum class DeviceType : std::uint8_t { kCpu, kGpu };
 inline constexpr int kDeviceTypeCount = 2;
 
-std::size_t size_of(DType dtype);           // returns the bytes of one element
-std::string_view name_of(DType dtype);      // returns torch's name: "float32", "bfloat16" ...
-std::string_view name_of(ReduceOp op);      // returns "Average", "Sum" ...
-std::string_view name_of(DeviceType type);  // returns "the CPU" or "a GPU", for messages
-bool is_floating(DType dtype);
+inline constexpr std::array<std::size_t, kDTypeCount> kDTypeSizes = {8, 4, 2, 2, 8, 4, 2, 1, 1, 1};
+inline constexpr std::array<std::string_view, kDTypeCount> kDTypeNames = {
+    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"};
+inline constexpr std::array<std::string_view, kReduceOpCount> kReduceOpNames = {"Average", "Sum", "Adasum",
+                                                                                "Min",     "Max", "Product"};
+
+// Returns the bytes of one element.
+constexpr std::size_t size_of(DType dtype) { return kDTypeSizes[static_cast<std::size_t>(dtype)]; }
+constexpr bool is_floating(DType dtype) { return dtype <= DType::kBFloat16; }
+// Returns torch's name: "float32", "bfloat16" ...
+constexpr std::string_view name_of(DType dtype) { return kDTypeNames[static_cast<std::size_t>(dtype)]; }
+// Returns "Average", "Sum" ...
+constexpr std::string_view name_of(ReduceOp op) { return kReduceOpNames[static_cast<std::size_t>(op)]; }
+// Returns "the CPU" or "a GPU", for messages.
+constexpr std::string_view name_of(DeviceType type) { return type == DeviceType::kCpu ? "the CPU" : "a GPU"; }
 // Returns "allreduce" ...
-inline std::string_view name_of(Operation operation) { return traits_of(operation).name; }
+constexpr std::string_view name_of(Operation operation) { return traits_of(operation).name; }
 
 // Tells how a kernel scales elements: y = round(x * factor) or y = round(x / divisor). At least one of the
 // two is 1: users give factors, averages give divisors (a rounded reciprocal would not return the mean of

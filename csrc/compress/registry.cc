@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "compress/loader.h"
+
 // One line for each technique: the name of its folder and its namespace.
 #define ROUNDELAY_TECHNIQUES(USE) \
-  USE(negate)                     \
-  USE(cyclic)                     \
   USE(csc)                        \
   USE(half)                       \
   USE(allreduce)                  \
@@ -26,15 +26,15 @@ namespace roundelay::compress {
 ROUNDELAY_TECHNIQUES(ROUNDELAY_DECLARE)
 #undef ROUNDELAY_DECLARE
 
-namespace {
-
 #define ROUNDELAY_ADDRESS(folder) &folder::kTechnique,
 constexpr std::array kKnown = {ROUNDELAY_TECHNIQUES(ROUNDELAY_ADDRESS)};
 #undef ROUNDELAY_ADDRESS
 
+namespace {
+
 std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
 
-// Lists names for a message: "negate, cyclic".
+// Lists names for a message: "csc, half".
 template <typename List, typename NameOf>
 std::string listed(const List& list, NameOf name_of_one) {
   std::string text;
@@ -77,15 +77,61 @@ Status take_setting(const TechniqueKind& kind, std::string_view setting, std::ve
   return {};
 }
 
-std::string text_of(const TechniqueKind& kind, std::span<const Value> values) {
+// A technique as a text names it.
+struct Named {
+  const TechniqueKind* kind = nullptr;
+  std::string name;           // in the canonical text
+  std::string_view settings;  // the rest of the text: empty, or from ':' on
+};
+
+Result<Named> named_in(std::span<const TechniqueKind* const> kinds, std::string_view name, Named named) {
+  const auto found =
+      std::find_if(kinds.begin(), kinds.end(), [&](const TechniqueKind* one) { return one->name == name; });
+  if (found == kinds.end()) {
+    return Status::invalid("there is no technique " + quoted(name) + "; known are " +
+                           listed(kinds, [](const TechniqueKind* one) { return one->name; }));
+  }
+  named.kind = *found;
+  return named;
+}
+
+Result<Named> named_in(const Library& library, std::string_view name, std::string_view settings) {
+  Named named{nullptr, std::string(name) + "@" + library.fingerprint, settings};
+  Result<Named> found = named_in(library.kinds, name, std::move(named));
+  if (found.ok()) return found;
+  return Status::invalid("the library " + quoted(library.file) + ": " + found.status().message());
+}
+
+bool is_file(std::string_view text) { return text.find('/') != text.npos || text.ends_with(".so"); }
+
+// Finds what the text's first part names, or the first two: a file and a name in it.
+Result<Named> find(std::string_view text) {
+  const auto [first, rest] = split(text, ':');
+  if (is_file(first)) {
+    const Result<const Library*> library = open_library(first);
+    if (!library.ok()) return library.status();
+    const std::string_view name = split(rest, ':').first;
+    return named_in(**library, name, rest.substr(name.size()));
+  }
+  const std::string_view settings = text.substr(first.size());
+  const auto [name, fingerprint] = split(first, '@');
+  if (fingerprint.empty()) return named_in(kKnown, first, {nullptr, std::string(first), settings});
+  const Library* const library = opened_library(fingerprint);
+  if (library != nullptr) return named_in(*library, name, settings);
+  return Status::invalid("technique " + quoted(first) +
+                         " is of a library that this process has not opened: " +
+                         "give the library's file, as in library.so:" + std::string(name));
+}
+
+std::string text_of(const Named& named, std::span<const Value> values) {
   std::string text;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const Parameter& parameter = kind.parameters[i];
+    const Parameter& parameter = named.kind->parameters[i];
     const std::string value = compress::text_of(values[i]);
     if (value.empty() || (parameter.omits_standard && values[i] == standard_of(parameter))) continue;
     text += (text.empty() ? ":" : ",") + std::string(parameter.key) + "=" + value;
   }
-  return std::string(kind.name) + text;
+  return named.name + text;
 }
 
 }  // namespace
@@ -93,25 +139,27 @@ std::string text_of(const TechniqueKind& kind, std::span<const Value> values) {
 std::span<const TechniqueKind* const> known_techniques() { return kKnown; }
 
 Result<TechniquePtr> make_technique(std::string_view text) {
-  const std::string_view name = split(text, ':').first;
-  const auto found = std::find_if(kKnown.begin(), kKnown.end(), [&, wanted = name](const TechniqueKind* one) {
-    return one->name == wanted;
-  });
-  if (found == kKnown.end()) {
-    return Status::invalid("there is no technique " + quoted(name) + "; known are " +
-                           listed(kKnown, [](const TechniqueKind* one) { return one->name; }));
-  }
-  const TechniqueKind& kind = **found;
+  const Result<Named> named = find(text);
+  if (!named.ok()) return named.status();
+  const TechniqueKind& kind = *named->kind;
   std::vector<Value> values;
   for (const Parameter& parameter : kind.parameters) values.push_back(standard_of(parameter));
   std::vector<std::string_view> given;
-  std::string_view left = text.substr(name.size());
+  std::string_view left = named->settings;
   while (!left.empty()) {  // begins with ':' or ','
     const std::string_view setting = split(left.substr(1), ',').first;
     ROUNDELAY_RETURN_IF_ERROR(take_setting(kind, setting, values, given));
     left = left.substr(1 + setting.size());
   }
-  return kind.make(values, text_of(kind, values));
+  const std::string canonical = text_of(*named, values);
+  TechniquePtr made = kind.make(values, canonical);
+  // Ranks compare texts: one without the fingerprint would let different libraries work together.
+  if (made == nullptr || made->text() != canonical) {
+    return Status::invalid("technique " + quoted(kind.name) + " is wrong: it was made for the text " +
+                           quoted(canonical) + ", and its text() is " +
+                           (made == nullptr ? "none" : quoted(made->text())));
+  }
+  return made;
 }
 
 }  // namespace roundelay::compress

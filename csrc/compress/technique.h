@@ -112,10 +112,8 @@ class Technique {
   Technique(const Technique&) = delete;
   Technique& operator=(const Technique&) = delete;
 
-  // Returns the name that registry.h has, in static storage.
-  [[nodiscard]] virtual std::string_view name() const = 0;
-  // Returns the name and all parameters, in one form: "cyclic:parts=4". Requests carry it, so that ranks that
-  // differ get an error with both texts.
+  // Returns the text that TechniqueKind::make was given: the name and all parameters, in one form, such as
+  // "topk:density=0.01". Requests carry it, so that ranks that differ get an error with both texts.
   [[nodiscard]] virtual std::string text() const = 0;
   // Returns what is wrong with such a bucket for this technique; OK: nothing. The same on all ranks.
   [[nodiscard]] virtual Status check(const BucketShape& /*shape*/) const { return {}; }

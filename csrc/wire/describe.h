@@ -12,7 +12,7 @@ namespace roundelay::wire {
 // name if the request has none yet. Adds the technique if it is not dense.
 std::string describe(const Request& request);
 
-// Returns "technique 'cyclic:parts=4'" or "dense".
+// Returns "technique 'topk:density=0.01'" or "dense".
 std::string describe_technique(const Request& request);
 
 // Returns "rank 1" or "ranks 1, 2".

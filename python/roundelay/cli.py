@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from roundelay import __version__
 
@@ -46,6 +47,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-v", "--version", action="version", version=__version__)
     parser.add_argument("-cb", "--check-build", action="store_true", help="show what this build can use")
+    parser.add_argument(
+        "--include-dir", action="store_true", help="show the folder of the headers for techniques of your own"
+    )
     parser.add_argument("command", nargs="?", choices=list(COMMANDS), metavar="COMMAND", help="see below")
     return parser
 
@@ -59,6 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from roundelay.doctor.build import check_build
 
         print(check_build())
+        return 0
+    if given.include_dir:
+        print(Path(__file__).parent / "include")
         return 0
     if given.command is None:
         parser.print_help()

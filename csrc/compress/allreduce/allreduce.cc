@@ -17,7 +17,6 @@ class Allreduce final : public Technique {
   Allreduce(std::string_view algorithm, std::vector<std::uint32_t> factors, std::string text)
       : algorithm_(algorithm), factors_(std::move(factors)), text_(std::move(text)) {}
 
-  std::string_view name() const override { return "allreduce"; }
   std::string text() const override { return text_; }
   std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
 

@@ -56,7 +56,6 @@ class Csc final : public Technique {
  public:
   Csc(Options options, std::string text) : options_(std::move(options)), text_(std::move(text)) {}
 
-  std::string_view name() const override { return "csc"; }
   std::string text() const override { return text_; }
   Status check(const BucketShape& shape) const override {
     if (!is_floating(shape.dtype))

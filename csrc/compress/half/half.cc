@@ -13,7 +13,6 @@ class Half final : public Technique {
  public:
   Half(DType wire_type, std::string text) : wire_type_(wire_type), text_(std::move(text)) {}
 
-  std::string_view name() const override { return "half"; }
   std::string text() const override { return text_; }
   Status check(const BucketShape& shape) const override {
     if (is_floating(shape.dtype)) return {};

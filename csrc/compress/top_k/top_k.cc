@@ -79,7 +79,6 @@ class TopK final : public Technique {
  public:
   TopK(Options options, std::string text) : options_(std::move(options)), text_(std::move(text)) {}
 
-  std::string_view name() const override { return "topk"; }
   std::string text() const override { return text_; }
   Status check(const BucketShape& shape) const override;
   std::size_t state_bytes(std::size_t count, DType dtype, std::span<const int> levels) const override {

@@ -20,7 +20,6 @@ using runtime::Session;
 // Sums a bucket: reduce-scatter in the node, allreduce of the shard between nodes, allgather in the node.
 class ThroughLevels final : public compress::Technique {
  public:
-  [[nodiscard]] std::string_view name() const override { return "levels"; }
   [[nodiscard]] std::string text() const override { return "levels"; }
   [[nodiscard]] std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
   collective::Task run(compress::Workspace& workspace, compress::Bucket bucket) const override {

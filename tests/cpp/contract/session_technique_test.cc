@@ -2,13 +2,13 @@
 #include <array>
 #include <random>
 
-#include "compress/registry.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/inproc_levels.h"
 #include "tests/cpp/contract/locking_world.h"
 #include "tests/cpp/contract/technique_bucket.h"
 #include "tests/cpp/contract/technique_errors.h"
 #include "tests/cpp/contract/technique_join.h"
+#include "tests/cpp/techniques.h"
 
 namespace roundelay::contract {
 namespace {
@@ -17,8 +17,6 @@ using compress::Bucket;
 using compress::TechniquePtr;
 using compress::Workspace;
 using runtime::Session;
-
-TechniquePtr technique(const std::string& text) { return compress::make_technique(text).value(); }
 
 // The gradient of an element in a step: a whole number that both sides compute.
 float gradient(int rank, int step, std::size_t i) {
@@ -33,7 +31,7 @@ TEST_CASE("buckets by negate are sums and averages", "[session][technique]") {
   SessionWorld world(size);
   world.run([size](Session& session, int rank) -> std::string {
     constexpr std::size_t kCount = 1001;
-    TechniqueBucket bucket(session, technique("negate"), kCount);
+    TechniqueBucket bucket(session, technique_of("negate"), kCount);
     if (!bucket.ok().ok()) return bucket.ok().message();
     for (int step = 0; step < 20; ++step) {
       const bool average = step % 2 == 1;
@@ -72,7 +70,7 @@ TEST_CASE("several buckets by cyclic are under way at once, and nothing is lost"
   });
   std::vector<std::array<Course, kBuckets>> courses(static_cast<std::size_t>(size));
   world.run([&](Session& session, int rank) -> std::string {
-    const TechniquePtr cyclic = technique("cyclic:parts=3");
+    const TechniquePtr cyclic = technique_of("cyclic:parts=3");
     std::vector<std::unique_ptr<TechniqueBucket>> buckets;
     for (std::uint64_t b = 0; b < kBuckets; ++b) {
       buckets.push_back(std::make_unique<TechniqueBucket>(session, cyclic, kCount, b + 1));
@@ -124,7 +122,7 @@ TEST_CASE("several buckets by cyclic are under way at once, and nothing is lost"
 
 TEST_CASE("while a rank has joined, buckets go densely and keep their state", "[session][technique][join]") {
   constexpr std::size_t kCount = 100;
-  const TechniquePtr cyclic = technique("cyclic:parts=4");
+  const TechniquePtr cyclic = technique_of("cyclic:parts=4");
   require_join_keeps_state(cyclic, kCount, [](TechniqueBucket& bucket) -> std::string {
     if (std::string wrong = apply_to_ones(bucket, kCount); !wrong.empty()) return wrong;
     // The second quarter goes now: the gradients of two ranks in two steps.
@@ -139,8 +137,8 @@ TEST_CASE("techniques repeat under a schedule lock, and a flush in between", "[s
   constexpr int kSize = 2, kSteps = 60;
   LockingWorld world(kSize, one_by_one());
   world.run([](Session& session, int) -> std::string {
-    TechniqueBucket first(session, technique("cyclic:parts=2"), kCount, 1);
-    TechniqueBucket second(session, technique("negate"), kCount, 2);
+    TechniqueBucket first(session, technique_of("cyclic:parts=2"), kCount, 1);
+    TechniqueBucket second(session, technique_of("negate"), kCount, 2);
     for (TechniqueBucket* bucket : {&first, &second})
       if (!bucket->ok().ok()) return bucket->ok().message();
     double sent = 0;
@@ -169,7 +167,6 @@ TEST_CASE("techniques repeat under a schedule lock, and a flush in between", "[s
 // Makes three allreduces of the bucket.
 class ManyCalls final : public compress::Technique {
  public:
-  [[nodiscard]] std::string_view name() const override { return "many"; }
   [[nodiscard]] std::string text() const override { return "many"; }
   [[nodiscard]] std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
   collective::Task run(Workspace& workspace, Bucket bucket) const override {
@@ -191,7 +188,7 @@ TEST_CASE("a rank that dies in any call of a technique is named, and nothing han
 }
 
 TEST_CASE("ranks whose techniques differ get both texts, and the job goes on", "[session][technique]") {
-  require_both_texts(technique("cyclic:parts=4"), technique("cyclic:parts=8"));
+  require_both_texts(technique_of("cyclic:parts=4"), technique_of("cyclic:parts=8"));
 }
 
 }  // namespace

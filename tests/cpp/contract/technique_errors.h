@@ -22,7 +22,6 @@ class Watched final : public compress::Technique {
  public:
   Watched(compress::TechniquePtr inner, std::function<void(int)> before)
       : inner_(std::move(inner)), before_(std::move(before)) {}
-  [[nodiscard]] std::string_view name() const override { return inner_->name(); }
   [[nodiscard]] std::string text() const override { return inner_->text(); }
   [[nodiscard]] std::size_t state_bytes(std::size_t count, DType dtype,
                                         std::span<const int> levels) const override {

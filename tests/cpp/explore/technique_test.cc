@@ -3,16 +3,14 @@
 #include <cstring>
 #include <string>
 
-#include "compress/registry.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/explore/technique_scene.h"
+#include "tests/cpp/techniques.h"
 
 namespace roundelay::explore {
 namespace {
 
 using Kind = TechniqueRun::Kind;
-
-compress::TechniquePtr technique(const std::string& text) { return *compress::make_technique(text); }
 
 const TechniqueRun kFlush{Kind::kFlush};
 
@@ -28,7 +26,6 @@ void every_order(TechniqueScript script) {
 template <bool kUneven>
 class Wrong final : public compress::Technique {
  public:
-  [[nodiscard]] std::string_view name() const override { return "wrong"; }
   [[nodiscard]] std::string text() const override { return "wrong"; }
   [[nodiscard]] std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
   collective::Task run(compress::Workspace& workspace, compress::Bucket bucket) const override {
@@ -50,20 +47,20 @@ TEST_CASE("techniques in every order", "[explore]") {
                                     "power_sgd:columns=20,rank=1");
   const bool in_region = GENERATE(false, true);
   CAPTURE(text, in_region);
-  every_order({technique(text), 20, {{}, {}, kFlush}, in_region});
+  every_order({technique_of(text), 20, {{}, {}, kFlush}, in_region});
 }
 
 TEST_CASE("techniques within a node in every order", "[explore]") {
   const std::string text = GENERATE("topk:density=0.25", "power_sgd:columns=20,rank=1");
   const bool in_region = GENERATE(false, true);
-  every_order({technique(text), 20, {{}, {}, kFlush}, in_region, true});
+  every_order({technique_of(text), 20, {{}, {}, kFlush}, in_region, true});
 }
 
 TEST_CASE("a technique before and after a join in every order", "[explore]") {
   const std::string text = GENERATE("cyclic:parts=2", "csc:chunk=4,keep=0.5");
   CAPTURE(text);
   const TechniqueRun joined{Kind::kDense, {1}};
-  every_order({technique(text), 20, {{}, joined, {}, kFlush}});
+  every_order({technique_of(text), 20, {{}, joined, {}, kFlush}});
 }
 
 TEST_CASE("a member that dies in any workspace of a technique, in every order", "[explore]") {
@@ -71,7 +68,7 @@ TEST_CASE("a member that dies in any workspace of a technique, in every order", 
   const bool in_region = GENERATE(false, true);
   const std::string text =
       GENERATE("csc:chunk=4,keep=0.5", "topk:density=0.25", "power_sgd:columns=20,rank=1");
-  TechniqueScene scene({technique(text), 20, {{}, kFlush}, in_region, !text.starts_with("csc")});
+  TechniqueScene scene({technique_of(text), 20, {{}, kFlush}, in_region, !text.starts_with("csc")});
   REQUIRE(explore(scene).complaint == "");
   std::uint64_t writes = 0;
   for (bool waits = true; waits; ++writes) {

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "compress/gpu_arithmetic.h"
-#include "compress/registry.h"
 #include "kernels/chunks.h"
 #include "tests/cpp/gpu/gpu_trip.h"
+#include "tests/cpp/techniques.h"
 #include "tests/cpp/unit/node_members.h"
 
 namespace roundelay::contract {
@@ -161,7 +161,7 @@ TEST_CASE("techniques on a GPU have the CPU's results", "[session][gpu][techniqu
                                     "topk:density=0.1,index_bits=16,momentum=0.5,nesterov=1,wire=fp16",
                                     "topk:density=0.1,masking=0,momentum=0.5");
   INFO(fabric << ", " << text);
-  const TechniquePtr technique = compress::make_technique(text).value();
+  const TechniquePtr technique = technique_of(text);
   GpuWorld world(shape.size(), fabric, true, true, {}, shape.nodes);
   std::vector<std::vector<Floats>> results(static_cast<std::size_t>(shape.size()));
   world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
@@ -187,7 +187,7 @@ TEST_CASE("techniques on a GPU have the CPU's results", "[session][gpu][techniqu
 
 TEST_CASE("before the ranks know the levels of their GPUs, a bucket goes densely",
           "[session][gpu][technique]") {
-  const TechniquePtr technique = compress::make_technique("topk:density=0.1").value();
+  const TechniquePtr technique = technique_of("topk:density=0.1");
   GpuWorld world(4, "two_level", true, true, {}, 2);
   world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
     if (session.level_sizes(0, DeviceType::kGpu).value() != std::vector{2, 2}) return "other levels";
@@ -217,7 +217,7 @@ TEST_CASE("the host enqueues whole steps of a technique while the device is busy
           "[session][gpu][technique]") {
   constexpr int kSteps = 8;
   const std::string text = GENERATE("cyclic:parts=3", "csc:chunk=100,keep=0.3", "topk:density=0.3");
-  const TechniquePtr technique = compress::make_technique(text).value();
+  const TechniquePtr technique = technique_of(text);
   GpuWorld world(1, "nccl");
   std::vector<Floats> results;
   world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {

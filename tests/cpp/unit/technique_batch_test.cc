@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "collective/inproc/hub.h"
-#include "compress/registry.h"
 #include "execute/batch_executor.h"
 #include "execute/lane_recorder.h"
 #include "execute/operations/operations.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/in_time.h"
+#include "tests/cpp/techniques.h"
 #include "tests/cpp/timeline_spans.h"
 #include "tests/cpp/unit/allocations.h"
 
@@ -29,7 +29,6 @@ class Calls final : public compress::Technique {
  public:
   static constexpr int kCalls = 3;
   explicit Calls(int& ended) : ended_(ended) {}
-  [[nodiscard]] std::string_view name() const override { return "calls"; }
   [[nodiscard]] std::string text() const override { return "calls"; }
   [[nodiscard]] std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
   collective::Task run(compress::Workspace& workspace, compress::Bucket bucket) const override {
@@ -136,12 +135,12 @@ TEST_CASE("a technique that repeats allocates what its calls do, and nothing els
     member.end(*batch);
     return allocations() - before;
   };
-  Bucket dense(compress::make_technique("negate").value());
+  Bucket dense(technique_of("negate"));
   for (int warm = 0; warm < 3; ++warm) static_cast<void>(allocated(dense, true));
   const std::vector<std::pair<std::string, std::size_t>> calls = {
       {"negate", 1}, {"cyclic", 1}, {"csc:keep=1", 1}, {"csc:chunk=100,keep=0.3", 2}};
   for (const auto& [text, number] : calls) {
-    Bucket bucket(compress::make_technique(text).value());
+    Bucket bucket(technique_of(text));
     for (int warm = 0; warm < 3; ++warm) static_cast<void>(allocated(bucket, false));
     CHECK(allocated(bucket, false) == number * allocated(dense, true));
     bucket.taken->flush = true;
@@ -171,7 +170,7 @@ TEST_CASE("the timeline shows the work and the calls of a technique, one after t
   timeline.start(false);
   LaneRecorder recorder(timeline, {}, false);
   Member member(std::make_shared<collective::InprocHub>(1), 1, 0);
-  Bucket bucket(compress::make_technique(shown.text).value());
+  Bucket bucket(technique_of(shown.text));
   const auto batch = bucket.batch();
   batch->recorder = recorder.span_recorder(*batch);
   REQUIRE(batch->recorder == &recorder);
@@ -204,7 +203,7 @@ TEST_CASE("the timeline shows the work and the calls of a technique, one after t
 
 TEST_CASE("two techniques are under way at once, each with its own memory", "[batch][technique]") {
   Member member(std::make_shared<collective::InprocHub>(1), 1, 0);
-  const TechniquePtr cyclic = compress::make_technique("cyclic:parts=1").value();
+  const TechniquePtr cyclic = technique_of("cyclic:parts=1");
   Bucket one(cyclic), other(cyclic);
   std::fill(other.elements.begin(), other.elements.end(), 2.0F);
   for (int step = 0; step < 3; ++step) {
@@ -224,11 +223,11 @@ TEST_CASE("a technique does not apply while a member is absent", "[batch][techni
   const auto hub = std::make_shared<collective::InprocHub>(2);
   std::vector<std::unique_ptr<Member>> members;
   for (int m = 0; m < 2; ++m) members.push_back(std::make_unique<Member>(hub, 2, m));
-  Bucket bucket(compress::make_technique("cyclic").value());
+  Bucket bucket(technique_of("cyclic"));
   const std::vector<double> state = bucket.state;
   std::vector<std::unique_ptr<Batch>> batches;
   batches.push_back(bucket.batch(false, {1}));
-  Bucket of_absent(compress::make_technique("negate").value());
+  Bucket of_absent(technique_of("negate"));
   batches.push_back(of_absent.batch(true, {1}));
   run_all(members, batches);
   CHECK(bucket.elements == std::vector<float>(kCount, 1.0F));

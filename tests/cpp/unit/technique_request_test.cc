@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "compress/registry.h"
 #include "execute/operations/operations.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/techniques.h"
 
 namespace roundelay::execute {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 submit::Entry bucket() {
   submit::Entry entry;
   auto technique = std::make_shared<compress::BucketTechnique>();
-  technique->technique = compress::make_technique("negate").value();
+  technique->technique = technique_of("negate");
   entry.request.technique = technique->technique->text();
   entry.request.shape = {4};
   entry.request.region = {1, 0};

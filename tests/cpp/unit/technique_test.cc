@@ -3,7 +3,7 @@
 #include <cmath>
 #include <random>
 
-#include "compress/registry.h"
+#include "tests/cpp/techniques.h"
 #include "tests/cpp/unit/kernels_reference.h"
 #include "tests/cpp/unit/technique_members.h"
 
@@ -14,13 +14,6 @@ using collective::Reduction;
 namespace reference = kernels::reference;
 
 constexpr std::array kFloating = {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16};
-
-TechniquePtr make(const std::string& text) {
-  auto made = make_technique(text);
-  INFO(made.status().message());
-  REQUIRE(made.ok());
-  return std::move(*made);
-}
 
 // Fills all members with random numbers, the same ones in both groups.
 void fill_alike(TechniqueMembers& one, TechniqueMembers& other, DType dtype, std::mt19937& random) {
@@ -41,7 +34,7 @@ void require_same_elements(const TechniqueMembers& one, const TechniqueMembers& 
 
 TEST_CASE("with one part, cyclic has the bits of a dense allreduce", "[technique]") {
   std::mt19937 random(1);
-  const TechniquePtr technique = make("cyclic:parts=1");
+  const TechniquePtr technique = technique_of("cyclic:parts=1");
   for (const int size : {1, 2, 3, 4}) {
     for (const DType dtype : kFloating) {
       for (const std::size_t count : {1, 7, 4096, 4097, 10007}) {
@@ -63,7 +56,7 @@ TEST_CASE("with one part, cyclic has the bits of a dense allreduce", "[technique
 
 TEST_CASE("negate has the sums of a dense allreduce", "[technique]") {
   std::mt19937 random(2);
-  const TechniquePtr technique = make("negate");
+  const TechniquePtr technique = technique_of("negate");
   for (const int size : {1, 2, 3, 4}) {
     for (const DType dtype : kFloating) {
       TechniqueMembers negated(size), densely(size);
@@ -90,7 +83,7 @@ TEST_CASE("negate has the sums of a dense allreduce", "[technique]") {
 TEST_CASE("cyclic sends each element once in each round", "[technique]") {
   for (const std::size_t count : {1, 2, 3, 100, 12289}) {
     for (const std::size_t parts : {1, 2, 3, 7}) {
-      const TechniquePtr technique = make("cyclic:parts=" + std::to_string(parts));
+      const TechniquePtr technique = technique_of("cyclic:parts=" + std::to_string(parts));
       TechniqueMembers group(1);
       group.set_up(*technique, {}, count);
       std::vector<std::size_t> sent(count);
@@ -153,7 +146,7 @@ TEST_CASE("nothing is lost or sent twice, whenever a flush comes", "[technique]"
   for (const int size : {1, 2, 3, 4}) {
     for (const std::size_t count : {1, 5, 1023, 8193}) {
       const std::string text = "cyclic:parts=" + std::to_string(1 + random() % 6);
-      const TechniquePtr technique = make(text);
+      const TechniquePtr technique = technique_of(text);
       TechniqueMembers group(size);
       group.set_up(*technique, {}, count);
       Balance balance(count);
@@ -183,7 +176,7 @@ TEST_CASE("nothing is lost or sent twice, whenever a flush comes", "[technique]"
 }
 
 TEST_CASE("a residual has the units of a rank's part: scales act once, when it is sent", "[technique]") {
-  const TechniquePtr technique = make("cyclic:parts=2");
+  const TechniquePtr technique = technique_of("cyclic:parts=2");
   TechniqueMembers group(2);
   group.set_up(*technique, {DType::kFloat32, ReduceOp::kSum, {0.5, 1}, {1.0, 2}}, 2);
   const auto step = [&] {
@@ -202,7 +195,7 @@ TEST_CASE("a residual has the units of a rank's part: scales act once, when it i
 TEST_CASE("what a half type's rounding loses stays in the residual", "[technique]") {
   std::mt19937 random(4);
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
-    const TechniquePtr technique = make("cyclic:parts=3");
+    const TechniquePtr technique = technique_of("cyclic:parts=3");
     TechniqueMembers group(1);
     constexpr std::size_t kCount = 1000;
     group.set_up(*technique, {dtype, ReduceOp::kSum, {}, {}}, kCount);
@@ -230,7 +223,7 @@ TEST_CASE("what a half type's rounding loses stays in the residual", "[technique
 
 TEST_CASE("a technique without memory ends with the reason and makes no call", "[technique]") {
   TechniqueMembers group(1);
-  const TechniquePtr technique = make("cyclic");
+  const TechniquePtr technique = technique_of("cyclic");
   group.set_up(*technique, {}, 10);
   TechniqueMember& member = *group.members.front();
   member.workspace.no_memory = true;

@@ -17,6 +17,7 @@ from parallel.test_bucket_techniques import (  # noqa: F401  on a GPU, too
     check_texts,
 )
 from ranks import run_checks
+from technique_libraries import CYCLIC
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,7 @@ def test_techniques_on_gpu(np: int, seed: int) -> None:
 
 def check_state_lies_on_the_gpu() -> None:
     one = Pooled("place")
-    one.bucket.set_technique("cyclic")
+    one.bucket.set_technique(CYCLIC)
     state = one.state()
     assert state is not None
     assert state.device == one.parameters[0].device

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from starts import ROUNDELAYRUN, run
+from technique_libraries import NEGATE
 
 # A program written for Horovod.
 PROGRAM = """
@@ -21,7 +22,7 @@ for _ in range(6):
     (parameter * (1 + 2.0**-12)).sum().backward()
     optimizer.step()
 exact = bool((parameter == -6 * hvd.size() * (1 + 2.0**-12)).all())
-names = [name for name in ("negate", "cyclic", "csc:") if name in hvd.report().partition("bucket")[2]]
+names = [name for name in ("negate", "csc:") if name in hvd.report().partition("bucket")[2]]
 if hvd.rank() == 0:
     print("exact" if exact else "rounded", *names)
 """
@@ -31,8 +32,8 @@ if hvd.rank() == 0:
 @pytest.mark.parametrize(
     ("flags", "variable", "arguments", "result"),
     [
-        (["--strategy", "negate:wire=bf16"], "dense", {}, "rounded negate"),
-        ([], "dense:wire=bf16", {"strategy": "negate"}, "exact negate"),
+        (["--strategy", f"{NEGATE}:wire=bf16"], "dense", {}, "rounded negate"),
+        ([], "dense:wire=bf16", {"strategy": NEGATE}, "exact negate"),
         (["--strategy", "csc:keep=0.1,chunk_elements=10,dense_below=0"], "", {}, "rounded csc:"),
     ],
 )

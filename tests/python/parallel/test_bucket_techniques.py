@@ -11,9 +11,11 @@ import roundelay.torch as hvd
 from ranks import run_checks
 from roundelay import _core
 from roundelay.errors import MismatchError
+from technique_libraries import CYCLIC, NEGATE, canonical
 
 SIZES = (5, 33, 7)  # odd: padding lies between them
 PADDED_BYTES = 64 + 192 + 28
+NEGATED, PARTED = canonical(NEGATE), canonical(CYCLIC)
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
@@ -74,13 +76,18 @@ def check_texts() -> None:
     one = Pooled("texts")
     assert one.technique() is None
     known = [name for name, _ in _core.techniques()]
-    assert {"negate", "cyclic", "csc"} <= set(known)
-    for wrong in ("nonsense", "cyclic:parts=0", "cyclic:holes=3", "negate:parts=4"):
-        with pytest.raises(ValueError, match=wrong.partition(":")[0]):
+    assert {"csc", "half", "topk"} <= set(known)
+    for wrong, name in (
+        ("nonsense", "nonsense"),
+        (f"{CYCLIC}:parts=0", "cyclic"),
+        (f"{CYCLIC}:holes=3", "cyclic"),
+        (f"{NEGATE}:parts=4", "negate"),
+    ):
+        with pytest.raises(ValueError, match=f"technique '{name}'"):
             one.bucket.set_technique(wrong)
         assert one.technique() is None
-    one.bucket.set_technique("cyclic:parts=004")
-    assert one.technique() == "cyclic:parts=4"
+    one.bucket.set_technique(f"{CYCLIC}:parts=004")
+    assert one.technique() == PARTED
     one.bucket.set_technique("dense")
     assert one.technique() is None
     assert _core.levels(0, on_gpu=False) == [hvd.size()]
@@ -89,7 +96,7 @@ def check_texts() -> None:
 def check_a_technique_without_state() -> None:
     one = Pooled("negate")
     _summed(one.reduce(_ones()))
-    one.bucket.set_technique("negate")
+    one.bucket.set_technique(NEGATE)
     assert one.state() is None
     for _ in range(2):
         _summed(one.reduce(_ones()))
@@ -98,13 +105,13 @@ def check_a_technique_without_state() -> None:
     _summed(one.reduce(_ones()))
     assert one.bucket.traffic == [
         ("dense", 2, 2 * PADDED_BYTES, 2 * PADDED_BYTES),
-        ("negate", 2, 2 * PADDED_BYTES, 2 * PADDED_BYTES),
+        (NEGATED, 2, 2 * PADDED_BYTES, 2 * PADDED_BYTES),
     ]
 
 
 def check_state_is_kept_until_a_flush() -> None:
     one = Pooled("state")
-    one.bucket.set_technique("cyclic:parts=4")
+    one.bucket.set_technique(CYCLIC)
     state = one.state()
     assert state is not None
     assert state.dtype == torch.uint8
@@ -116,11 +123,11 @@ def check_state_is_kept_until_a_flush() -> None:
             total += result
     assert one.unflushed()
     assert state.any()
-    one.bucket.set_technique("cyclic:parts=4")
+    one.bucket.set_technique(CYCLIC)
     assert one.state() is state
-    with pytest.raises(RuntimeError, match=r"'cyclic:parts=4' may keep gradients .* flush_next"):
-        one.bucket.set_technique("negate")
-    assert one.technique() == "cyclic:parts=4"
+    with pytest.raises(RuntimeError, match=rf"'{PARTED}' may keep gradients .* flush_next"):
+        one.bucket.set_technique(NEGATE)
+    assert one.technique() == PARTED
     one.bucket.flush_next()
     for total, result in zip(sums, one.reduce(_ones()), strict=True):
         total += result
@@ -128,9 +135,9 @@ def check_state_is_kept_until_a_flush() -> None:
     assert not one.unflushed()
     assert not state.any()
     (technique, operations, size, sent), *more = one.bucket.traffic
-    assert (technique, operations, size, more) == ("cyclic:parts=4", 4, 4 * PADDED_BYTES, [])
+    assert (technique, operations, size, more) == (PARTED, 4, 4 * PADDED_BYTES, [])
     assert PADDED_BYTES < sent < 3 * PADDED_BYTES
-    one.bucket.set_technique("negate")
+    one.bucket.set_technique(NEGATE)
     assert one.state() is None
     state.fill_(1)  # it is nobody's memory any more
     _summed(one.reduce(_ones()))
@@ -138,7 +145,7 @@ def check_state_is_kept_until_a_flush() -> None:
 
 def check_a_written_state_is_flushed_first() -> None:
     one = Pooled("written")
-    one.bucket.set_technique("cyclic:parts=2")
+    one.bucket.set_technique(f"{CYCLIC}:parts=2")
     state = one.state()
     assert state is not None
     state.copy_(torch.zeros_like(state))
@@ -191,7 +198,7 @@ def check_csc_says_what_it_sent() -> None:
 
 
 def check_what_is_kept_can_be_rescaled() -> None:
-    for technique in ("cyclic:parts=8", "csc:chunk=16,keep=0.1", "csc:chunk=16,keep=0.1,momentum=0.5"):
+    for technique in (f"{CYCLIC}:parts=8", "csc:chunk=16,keep=0.1", "csc:chunk=16,keep=0.1,momentum=0.5"):
         one = Pooled(f"rescaled {technique}")
         one.bucket.rescale(3.0)  # nothing
         one.bucket.set_technique(technique)
@@ -207,7 +214,7 @@ def check_what_is_kept_can_be_rescaled() -> None:
 
 def check_a_bucket_in_flight_keeps_its_technique() -> None:
     one = Pooled("flight")
-    one.bucket.set_technique("negate")
+    one.bucket.set_technique(NEGATE)
     one.start(_ones())
     with pytest.raises(RuntimeError, match="in flight"):
         one.bucket.set_technique(None)
@@ -221,9 +228,9 @@ def check_a_bucket_in_flight_keeps_its_technique() -> None:
 def check_a_rank_that_differs_is_an_error_on_all() -> None:
     one = Pooled("differs")
     last = hvd.size() - 1
-    one.bucket.set_technique("cyclic:parts=4" if hvd.rank() == last else "negate")
+    one.bucket.set_technique(CYCLIC if hvd.rank() == last else NEGATE)
     if hvd.size() > 1:
-        both = r"rank \d has technique 'negate', rank \d has technique 'cyclic:parts=4'"
+        both = rf"rank \d has technique '{NEGATED}', rank \d has technique '{PARTED}'"
         with pytest.raises(MismatchError, match=both):
             one.reduce(_ones())
         one.bucket.abandon()
@@ -254,7 +261,7 @@ def check_an_operation_that_one_rank_ignores_is_a_run_on_all() -> None:
 
 def check_only_sums_of_floating_point_take_a_technique() -> None:
     one = Pooled("min", hvd.Min)
-    one.bucket.set_technique("negate")
+    one.bucket.set_technique(NEGATE)
     with pytest.raises(ValueError, match="technique needs op=Sum or op=Average"):
         one.reduce(_ones())
     one.bucket.set_technique(None)
@@ -265,7 +272,7 @@ def check_only_sums_of_floating_point_take_a_technique() -> None:
 def check_average() -> None:
     one = Pooled("average", hvd.Average)
     dense = one.reduce(_ones(0.1))
-    one.bucket.set_technique("cyclic:parts=1")
+    one.bucket.set_technique(f"{CYCLIC}:parts=1")
     for mine, other in zip(one.reduce(_ones(0.1)), dense, strict=True):
         assert torch.equal(mine, other)
 
@@ -273,7 +280,7 @@ def check_average() -> None:
 def check_a_change_of_technique_ends_the_schedule_and_a_new_one_forms() -> None:
     one = Pooled("locked")
     before = hvd.stats()
-    for technique in ("negate", "cyclic:parts=2", "negate"):
+    for technique in (NEGATE, f"{CYCLIC}:parts=2", NEGATE):
         one.bucket.set_technique(technique)
         for _ in range(20):
             one.reduce(_ones())

@@ -15,6 +15,7 @@ from ranks import run_checks
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch.functions import broadcast_optimizer_state, broadcast_parameters
 from roundelay.torch.strategies import DASO
+from technique_libraries import CYCLIC
 
 STEPS = 8
 
@@ -185,10 +186,10 @@ def check_what_cannot_take_them_says_so() -> None:
         "local_sgd",
         "daso:total_epochs=9",
         "adasum",
-        "cyclic",
+        CYCLIC,
         "half",
     ):
-        _refused(f"strategy {strategy.partition(':')[0]}", strategy=strategy)
+        _refused(f"strategy {hvd.strategies.parse(strategy).text.partition(':')[0]}", strategy=strategy)
     for strategy in ("dense:wire=bf16", "dense:wire=fp16"):
         _refused("half type", strategy=strategy)
     for compression in (hvd.Compression.fp16, hvd.Compression.bf16):

@@ -19,6 +19,7 @@ from exact_training import Training
 from ranks import run_checks
 from roundelay.errors import MismatchError
 from roundelay.torch.strategies._lossy.sgd_steps import DECAY_KEY, runs_of
+from technique_libraries import CYCLIC
 
 
 @pytest.mark.parametrize("np", [2, pytest.param(4, marks=pytest.mark.nightly)])
@@ -282,7 +283,7 @@ def check_a_sparse_gradient_is_an_error_on_every_rank() -> None:
 def check_ranks_with_other_settings_get_both_texts() -> None:
     """Before a gradient is used, and also where the core sees no difference: masked and none."""
     ours = f"csc:keep=0.25,{FINE}"
-    for others in (f"csc:keep=0.5,{FINE}", f"csc:keep=0.25,{FINE},momentum=none", "cyclic:parts=3"):
+    for others in (f"csc:keep=0.5,{FINE}", f"csc:keep=0.25,{FINE},momentum=none", CYCLIC):
         training = Training(ours if hvd.rank() == 0 else others, SIZES)
         with pytest.raises(MismatchError, match="differ between ranks") as raised:
             training.step()

@@ -16,8 +16,9 @@ from ranks import run_checks
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.techniques import Techniques
 from small_gradients import make_parameters
+from technique_libraries import CYCLIC, NEGATE
 
-KEEPING = ("cyclic:parts=3", "csc:keep=0.3,chunk_elements=4,dense_below=0,momentum=none")
+KEEPING = (f"{CYCLIC}:parts=3", "csc:keep=0.3,chunk_elements=4,dense_below=0,momentum=none")
 STEPS = 8
 SIZE = 24
 
@@ -102,7 +103,7 @@ def check_groups_go_densely_beside_a_technique() -> None:
 
 
 def check_groups_of_all_leave_a_technique_nothing_to_do() -> None:
-    training = Sums("cyclic:parts=3", make_parameters(4, SIZE), groups=2)
+    training = Sums(f"{CYCLIC}:parts=3", make_parameters(4, SIZE), groups=2)
     before = _technique_operations()
     for _ in range(STEPS):
         training.step()
@@ -117,7 +118,7 @@ def check_sparse_gradients_go_densely_beside_a_technique() -> None:
     """Rank r looks up rows r and 3: every rank gets all of them, in each step."""
     embedding = nn.Embedding(4, 2, sparse=True)
     nn.init.zeros_(embedding.weight)
-    training = Sums("cyclic:parts=3", [*embedding.parameters(), *make_parameters(4, SIZE)])
+    training = Sums(f"{CYCLIC}:parts=3", [*embedding.parameters(), *make_parameters(4, SIZE)])
     before = _technique_operations()
     waited = False
     for number in range(STEPS):
@@ -137,7 +138,7 @@ def check_sparse_gradients_go_densely_beside_a_technique() -> None:
 
 
 def check_a_compressor_of_ones_own_is_dense() -> None:
-    for strategy in ("negate", "cyclic:parts=3"):
+    for strategy in (NEGATE, f"{CYCLIC}:parts=3"):
         for groups in (None, 2):
             training = Sums(strategy, make_parameters(4, SIZE), groups=groups, compression=Halving)
             before = _technique_operations()

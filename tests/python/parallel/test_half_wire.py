@@ -17,6 +17,7 @@ from roundelay import _core
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from small_gradients import POOLED, WIRE, add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool
+from technique_libraries import CYCLIC, NEGATE
 
 HALVES = {hvd.Compression.fp16: torch.float16, hvd.Compression.bf16: torch.bfloat16}
 SHAPES = ((1,), (5, 3), (20_000,), (4, 8, 5, 3))  # the third is too large for the copy of small ones
@@ -242,7 +243,7 @@ def check_ranks_that_differ_keep_their_contributions() -> None:
     if hvd.size() == 1:
         return
     assert gradient_of(parameter) == [float(hvd.size())] * size
-    bucket.set_technique("negate" if hvd.rank() == 0 else "cyclic:parts=4")
+    bucket.set_technique(NEGATE if hvd.rank() == 0 else CYCLIC)
     own = values(torch.float32, hvd.rank(), size)
     bucket.new_step()
     parameter.grad = own.clone()

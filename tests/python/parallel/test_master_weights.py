@@ -15,6 +15,7 @@ from roundelay.errors import MismatchError
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.join_context import join_context
 from some_ranks import all_but_the_last, process_set_of
+from technique_libraries import CYCLIC
 
 HALVES = (torch.bfloat16, torch.float16)
 POOL_FROM = 3  # the step from which gradients lie in a pool
@@ -342,7 +343,7 @@ def check_a_technique() -> None:
     """What it keeps back is in the half type, and arrives in a later step."""
     parameter = torch.nn.Parameter(torch.zeros(64, dtype=torch.bfloat16))
     plain = torch.optim.SGD([parameter], lr=1.0)
-    optimizer = hvd.DistributedOptimizer(plain, op=hvd.Sum, strategy="cyclic:parts=2", master_weights=True)
+    optimizer = hvd.DistributedOptimizer(plain, op=hvd.Sum, strategy=f"{CYCLIC}:parts=2", master_weights=True)
     steps = POOL_FROM + 4
     for step in range(steps):
         if step == steps - 1:

@@ -16,6 +16,7 @@ from ranks import run_checks
 from resumed_training import CSC, ENV, POWER_SGD, RUNS, STEPS, Training, adamw, same
 from roundelay.torch._internal.tuning import pool_tuner
 from roundelay.tuning.buckets import Cuts
+from technique_libraries import CYCLIC, NEGATE
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
@@ -75,7 +76,7 @@ def check_a_state_of_any_step() -> None:
 
 
 def _changing() -> Choosing:
-    texts = ("cyclic:parts=3", "csc:keep=0.3,chunk=4", "negate", "cyclic:parts=2")
+    texts = (f"{CYCLIC}:parts=3", "csc:keep=0.3,chunk=4", NEGATE, f"{CYCLIC}:parts=2")
     return Choosing(lambda bucket, step: texts[(bucket.index + step // 4) % 4])
 
 

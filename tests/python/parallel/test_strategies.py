@@ -16,6 +16,9 @@ from roundelay.errors import MismatchError
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.techniques import Techniques
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool
+from technique_libraries import CYCLIC, NEGATE, canonical
+
+NEGATED = canonical(NEGATE)
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
@@ -113,11 +116,11 @@ def check_a_technique_for_every_bucket() -> None:
     """The negative of the sum of the negatives has the bits of the sum."""
     for op, factor in ((hvd.Average, 1.0), (hvd.Average, 2.0), (hvd.Sum, 1.0)):
         arguments: dict[str, Any] = {"op": op, "gradient_predivide_factor": factor}
-        assert _same(_train(strategy="negate", **arguments), _train(strategy="dense", **arguments))
+        assert _same(_train(strategy=NEGATE, **arguments), _train(strategy="dense", **arguments))
 
 
 def check_errors_are_on_every_rank_and_the_job_goes_on() -> None:
-    for strategy in ("nothing", "dense:wire=fp8", "cyclic:parts=0", 3):
+    for strategy in ("nothing", "dense:wire=fp8", f"{CYCLIC}:parts=0", 3):
         with pytest.raises(ValueError, match="strategy|wire|parts"):
             _train(strategy=strategy)
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).tolist() == [hvd.size()]
@@ -127,7 +130,7 @@ def check_each_bucket_in_each_step() -> None:
     if hvd.size() == 1:
         return
     parameters, optimizer, strategy = _wrapped(
-        lambda bucket, step: "negate" if (bucket.index + step) % 2 else None
+        lambda bucket, step: NEGATE if (bucket.index + step) % 2 else None
     )
     assert sorted(strategy.seen) == list(range(6))
     assert [view.bytes for view in strategy.seen.values()] == [64] * 6
@@ -137,12 +140,12 @@ def check_each_bucket_in_each_step() -> None:
     assert sorted(names) == [f"noname.0.{number}" for number in range(6)]
     strategy.calls.clear()
     for step in range(strategy.steps, strategy.steps + 12):
-        expected = ["negate" if (index + step) % 2 else None for index in range(6)]
+        expected = [NEGATED if (index + step) % 2 else None for index in range(6)]
         assert _techniques(optimizer) == expected
         _step(parameters, optimizer, float(step))
     assert strategy.calls == ["before", "after"] * 12
     used = _used(optimizer)
-    assert used["negate"] >= 36
+    assert used[NEGATED] >= 36
     assert used["dense"] >= 36
     text = hvd.report()
     assert "strategy Choosing" in text
@@ -153,7 +156,7 @@ def check_a_locked_schedule_with_techniques() -> None:
     """Each change of a technique ends the schedule, and another one forms."""
     if hvd.size() == 1:
         return
-    parameters, optimizer, _ = _wrapped(lambda bucket, step: "negate" if step // 30 % 2 else None)
+    parameters, optimizer, _ = _wrapped(lambda bucket, step: NEGATE if step // 30 % 2 else None)
     before = hvd.stats()["locked_operations"]
     for step in range(90):
         _step(parameters, optimizer, float(step % 5))
@@ -164,14 +167,14 @@ def check_where_a_technique_does_not_apply() -> None:
     """A second backward, a bucket in parts, a window: the sums are those of dense."""
     if hvd.size() == 1:
         return
-    parameters, optimizer, _ = _wrapped(lambda bucket, step: "negate")
+    parameters, optimizer, _ = _wrapped(lambda bucket, step: NEGATE)
     before = _used(optimizer)
     optimizer.zero_grad()
     for factor in (1.0, 2.0):
         add_gradients(*((parameter, (hvd.rank() + 1.0) * factor) for parameter in parameters))
     optimizer.step()
     assert [gradient_of(parameter) for parameter in parameters] == [[sum_of_ranks() * 3.0] * 16] * 6
-    assert _used(optimizer)["negate"] - before.get("negate", 0) == 6  # only in the first backward
+    assert _used(optimizer)[NEGATED] - before.get(NEGATED, 0) == 6  # only in the first backward
     optimizer.zero_grad()
     add_gradients((parameters[0], 1.0), *([(parameters[1], 2.0)] if hvd.rank() == 0 else []))
     optimizer.step()
@@ -185,7 +188,7 @@ def check_while_a_rank_has_joined() -> None:
     """Afterwards all are at the same step again, and take the same techniques."""
     if hvd.size() == 1:
         return
-    parameters, optimizer, strategy = _wrapped(lambda bucket, step: "negate" if step % 3 else None)
+    parameters, optimizer, strategy = _wrapped(lambda bucket, step: NEGATE if step % 3 else None)
     first = strategy.steps
     with hvd.join_context(optimizer):
         for _ in range(1 + 2 * hvd.rank()):
@@ -202,13 +205,13 @@ def check_proposals_of_rank_0() -> None:
         return
     parameters, optimizer, strategy = _wrapped(lambda bucket, step: None)
     strategy.choice = lambda bucket, step: (
-        "negate" if strategy.heard and step >= strategy.heard[-1][1][0] else None
+        NEGATE if strategy.heard and step >= strategy.heard[-1][1][0] else None
     )
     strategy.wish = bytes([strategy.steps + 3]) if hvd.rank() == 0 else b"of another rank"
     asked_at = strategy.steps
     for step in range(6):
         _step(parameters, optimizer, float(step))
-        assert _techniques(optimizer) == ["negate" if step >= 2 else None] * 6
+        assert _techniques(optimizer) == [NEGATED if step >= 2 else None] * 6
     assert strategy.heard == [(asked_at, bytes([asked_at + 3]))]
 
 
@@ -217,7 +220,7 @@ def check_ranks_that_disagree() -> None:
     if hvd.size() == 1:
         return
     parameters, optimizer, strategy = _wrapped(lambda bucket, step: None)
-    strategy.choice = lambda bucket, step: "negate" if hvd.rank() == 1 and bucket.index == 2 else None
+    strategy.choice = lambda bucket, step: NEGATE if hvd.rank() == 1 and bucket.index == 2 else None
     _step(parameters, optimizer)
     strategy.choice = lambda bucket, step: None
     optimizer.zero_grad()
@@ -230,10 +233,10 @@ def check_ranks_that_disagree() -> None:
     optimizer.zero_grad()
     _all_techniques(optimizer).new_step()
     _step(parameters, optimizer)
-    strategy.choice = lambda bucket, step: "negate"
+    strategy.choice = lambda bucket, step: NEGATE
     for _ in range(3):
         _step(parameters, optimizer)
-    assert _techniques(optimizer) == ["negate"] * 6
+    assert _techniques(optimizer) == [NEGATED] * 6
 
 
 def check_forms_that_disagree_are_named_and_not_their_dtypes() -> None:
@@ -268,8 +271,8 @@ def check_process_sets_have_strategies_of_their_own() -> None:
     process_set = hvd.add_process_set(ranks)
     parameters = make_parameters(3, 16)
     optimizer = torch.optim.SGD(parameters, lr=1.0)
-    hvd.DistributedOptimizer(optimizer, op=hvd.Sum, process_set=process_set, strategy="negate")
-    assert hvd.strategies.of(optimizer).text == "negate"
+    hvd.DistributedOptimizer(optimizer, op=hvd.Sum, process_set=process_set, strategy=NEGATE)
+    assert hvd.strategies.of(optimizer).text == NEGATED
     for _ in range(5):
         optimizer.zero_grad()
         add_gradients(*((parameter, 1.0) for parameter in parameters))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import io
 import random
+import re
 from typing import Any
 
 import pytest
@@ -21,8 +22,9 @@ from own_strategies import Choosing
 from ranks import run_checks
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.tuning.buckets import Cuts
+from technique_libraries import CYCLIC, NEGATE, canonical
 
-STRATEGIES = ("cyclic:parts=3", "csc:keep=0.3,chunk_elements=4,dense_below=6")
+STRATEGIES = (f"{CYCLIC}:parts=3", "csc:keep=0.3,chunk_elements=4,dense_below=6")
 ON_CPUS = ("topk:density=0.3,dense_below=6",)
 
 
@@ -74,19 +76,19 @@ def _lose_nothing(training: Training) -> None:
 
 
 def check_nothing_is_lost_when_techniques_change() -> None:
-    texts = ("cyclic:parts=3", "negate", "csc:keep=0.3,chunk=4", None)
+    texts = (f"{CYCLIC}:parts=3", NEGATE, "csc:keep=0.3,chunk=4", None)
     strategy = Choosing(lambda bucket, step: texts[(bucket.index + step // 4) % 4])
     training = Training(strategy)
     for _ in range(40):
         training.step()
     used = {text for _, rows in training.techniques.table.traffic() for text, *_ in rows}
-    assert {text.partition(":")[0] for text in used} >= {"cyclic", "negate", "csc"}
+    assert {re.split("[@:]", text)[0] for text in used} >= {"cyclic", "negate", "csc"}
     training.check_all_came()
 
 
 def check_layouts_wait_for_a_flush() -> None:
     """Rank 0 proposes other cuts and another order at any time."""
-    training = Training(Choosing(lambda bucket, step: "cyclic:parts=3"))
+    training = Training(Choosing(lambda bucket, step: f"{CYCLIC}:parts=3"))
     assert isinstance(training.strategy, Choosing)
     for _ in range(4):
         training.step()
@@ -193,7 +195,7 @@ def check_states_of_others_are_refused() -> None:
         ({"format": 3}, "incomplete"),
         ({**state, "rank": (state["rank"] + 1) % hvd.size()}, "another rank"),
         ({**state, "world_size": 64}, "another world size: it is of a job of 64 ranks"),
-        ({**state, "strategy": "cyclic:parts=7"}, "another strategy"),
+        ({**state, "strategy": canonical(f"{CYCLIC}:parts=7")}, "another strategy"),
         ({**state, "parameters": {**state["parameters"], "more": [[3], "float32"]}}, "another model: 'more'"),
     ]
     again = Training()
@@ -230,7 +232,7 @@ def check_a_loaded_state_is_not_lost_by_wrapping_again() -> None:
     again = Training()
     again.strategy.load_state_dict(training.strategy.state_dict())
     with pytest.raises(ValueError, match="has loaded a state"):
-        hvd.DistributedOptimizer(again.optimizer, op=hvd.Sum, strategy="cyclic:parts=3")
+        hvd.DistributedOptimizer(again.optimizer, op=hvd.Sum, strategy=f"{CYCLIC}:parts=3")
     assert again.techniques.may_keep()
     for _ in range(4):
         again.step()

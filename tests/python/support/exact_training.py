@@ -11,6 +11,7 @@ from torch import nn
 import roundelay.torch as hvd
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.techniques import Techniques
+from technique_libraries import CYCLIC
 
 SIZES = (5, 16, 64, 33, 7)
 
@@ -23,7 +24,7 @@ class Training:
 
     def __init__(
         self,
-        strategy: Any = "cyclic:parts=3",
+        strategy: Any = f"{CYCLIC}:parts=3",
         sizes: Sequence[int | tuple[int, ...]] = SIZES,
         lr: float = 1.0,
         dtype: torch.dtype = torch.float32,

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 import roundelay.torch as hvd
 from roundelay.torch.strategies import Adasum, Dense, Fixed, Spec, Strategy, known, parse
+from technique_libraries import CYCLIC, NEGATE, canonical
 
+NEGATED = canonical(NEGATE)
+CYCLED = canonical(CYCLIC).partition(":")[0]
 WORD = st.text("abcxyz019._+-", min_size=1, max_size=6)
 
 
@@ -48,10 +51,10 @@ def test_text_of_another_form_is_refused(text: str) -> None:
         (" dense:wire=none ", Dense, "dense", None),
         ("dense:wire=bf16", Dense, "dense:wire=bf16", torch.bfloat16),
         ("adasum:wire=fp16", Adasum, "adasum:wire=fp16", torch.float16),
-        ("negate", Fixed, "negate", None),
-        ("negate:wire=bf16", Fixed, "negate:wire=bf16", torch.bfloat16),
-        ("cyclic", Fixed, "cyclic:parts=4", None),
-        ("cyclic:wire=fp16,parts=2", Fixed, "cyclic:parts=2,wire=fp16", torch.float16),
+        (NEGATE, Fixed, NEGATED, None),
+        (f"{NEGATE}:wire=bf16", Fixed, f"{NEGATED}:wire=bf16", torch.bfloat16),
+        (CYCLIC, Fixed, f"{CYCLED}:parts=4", None),
+        (f"{CYCLIC}:wire=fp16,parts=2", Fixed, f"{CYCLED}:parts=2,wire=fp16", torch.float16),
     ],
 )
 def test_texts(text: str, kind: type[Strategy], canonical: str, wire: torch.dtype | None) -> None:
@@ -67,9 +70,9 @@ def test_texts(text: str, kind: type[Strategy], canonical: str, wire: torch.dtyp
         ("greedy:candidates=dense+bf16", "no strategy 'greedy'; known are dense, adasum, "),
         ("dense:keep=0.1", "strategy 'dense' has no 'keep', only wire"),
         ("dense:wire=fp8", "wire is 'fp8', but must be one of none, fp16, bf16"),
-        ("cyclic:parts=0", "parts=0 is not a whole number from 1"),
-        ("cyclic:speed=1", "no key 'speed'; its keys are parts"),
-        ("negate:parts=1", "it has no parameters"),
+        (f"{CYCLIC}:parts=0", "parts=0 is not a whole number from 1"),
+        (f"{CYCLIC}:speed=1", "no key 'speed'; its keys are parts"),
+        (f"{NEGATE}:parts=1", "it has no parameters"),
     ],
 )
 def test_errors_say_what_there_is(text: str, words: str) -> None:
@@ -79,7 +82,7 @@ def test_errors_say_what_there_is(text: str, words: str) -> None:
 
 
 def test_known_ones_can_be_made() -> None:
-    assert {"dense", "adasum", "negate", "cyclic"} <= known().keys()
+    assert {"dense", "adasum", "half", "topk"} <= known().keys()
     for name, description in known().items():
         needed = ":total_epochs=9" if name == "daso" else ""
         assert parse(f"{name}{needed}").text.startswith(name)
@@ -132,8 +135,8 @@ def test_an_optimizer_has_the_strategy_that_it_is_given(job_of_one: None) -> Non
         ({"strategy": "dense", "op": hvd.Adasum}, "excludes strategy dense"),
         ({"strategy": "adasum", "op": hvd.Sum}, "give no other op"),
         ({"strategy": "adasum", "gradient_predivide_factor": 2.0}, "gradient_predivide_factor"),
-        ({"strategy": "negate", "op": hvd.Max}, "needs op=hvd.Average or op=hvd.Sum"),
-        ({"strategy": "negate", "op": hvd.Adasum}, "excludes strategy negate"),
+        ({"strategy": NEGATE, "op": hvd.Max}, "needs op=hvd.Average or op=hvd.Sum"),
+        ({"strategy": NEGATE, "op": hvd.Adasum}, f"excludes strategy {NEGATED}"),
     ],
 )
 def test_wrong_arguments(job_of_one: None, arguments: dict[str, Any], words: str) -> None:

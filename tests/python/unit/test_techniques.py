@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+import technique_libraries
 from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.gradients.round_values import (
     LONGEST_PROPOSAL,
@@ -27,6 +28,7 @@ from roundelay.torch._internal.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Bucket as View
 from roundelay.torch.strategies import Spec, Strategy
+from technique_libraries import canonical
 
 
 @dataclass
@@ -183,7 +185,9 @@ class Job:
             rank.techniques.joined(self.steps)
 
 
-CYCLIC, OTHER, NEGATE = Spec("cyclic", parts=2), Spec("cyclic", parts=3), Spec("negate")
+CYCLIC, OTHER = (Spec(technique_libraries.CYCLIC, parts=parts) for parts in (2, 3))
+NEGATE = Spec(technique_libraries.NEGATE)
+CYCLED, CYCLED_OTHERWISE, NEGATED = (canonical(spec.text) for spec in (CYCLIC, OTHER, NEGATE))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -210,7 +214,7 @@ def test_nothing_is_lost_whatever_changes(seed: int) -> None:
             job.joined()
         job.step(chance, chance.choice((1, 1, 1, 3)))
         seen |= {technique for rank in job.ranks for core in rank.cores for technique in core.sent_by}
-    assert seen == {"flush", "cyclic:parts=2", "cyclic:parts=3"}
+    assert seen == {"flush", CYCLED, CYCLED_OTHERWISE}
     assert job.layouts > 0
     assert all(rank.strategy.moves == job.layouts for rank in job.ranks)
 
@@ -227,7 +231,7 @@ def test_a_flush_on_request_is_one_step() -> None:
         job.step(gradients)
         kept = [rank.techniques.table.keeps_something() for rank in job.ranks]
         assert kept == [step != 3] * 2
-    text = "cyclic:parts=2"
+    text = CYCLED
     assert job.ranks[0].cores[0].sent_by == [text, text, text, "flush", text, text]
 
 
@@ -241,7 +245,7 @@ def test_a_layout_changes_two_steps_after_it_is_wanted() -> None:
     for layouts in (0, 0, 1, 1):
         job.step(gradients)
         assert job.layouts == layouts
-    assert [rank.cores[3].sent_by for rank in job.ranks] == [["cyclic:parts=2"]] * 3
+    assert [rank.cores[3].sent_by for rank in job.ranks] == [[CYCLED]] * 3
 
 
 def test_techniques_without_state_change_at_once() -> None:
@@ -250,7 +254,7 @@ def test_techniques_without_state_change_at_once() -> None:
     job.use(2)
     for step in range(1, 5):
         job.step(random.Random(step))
-        expected = ["negate" if (step + index) % 2 else None for index in range(2)]
+        expected = [NEGATED if (step + index) % 2 else None for index in range(2)]
         assert [core.technique for core in job.ranks[1].cores] == expected
     job.wanted_layout = 1
     job.step(random.Random(0))
@@ -266,7 +270,7 @@ def test_ranks_that_joined_take_the_others_step() -> None:
         job.step(random.Random(step))
     assert [rank.cores[0].technique for rank in job.ranks] == [None] * 3
     job.joined()
-    assert [rank.cores[0].technique for rank in job.ranks] == ["negate"] * 3
+    assert [rank.cores[0].technique for rank in job.ranks] == [NEGATED] * 3
     assert gone.techniques.step == 5
     job.step(random.Random(9))
 

@@ -15,10 +15,10 @@ from roundelay.torch._internal.strategy.wires import checked_wire, wire_text
 
 
 class Fixed(Strategy):
-    """Gives every bucket this technique in every step: ``Fixed("cyclic:parts=4")``.
+    """Gives every bucket this technique in every step: ``Fixed("half:wire=bf16")``.
 
-    wire: the type in which gradients travel, as Dense's. ValueError: there is no such technique, or its
-    parameters are wrong.
+    wire: the type in which gradients travel, as Dense's. ValueError: there is no such technique, its
+    parameters are wrong, or it is of a library that cannot be opened.
     """
 
     counts_steps: ClassVar[bool] = False

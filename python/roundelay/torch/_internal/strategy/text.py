@@ -47,7 +47,8 @@ def known() -> dict[str, str]:
 def parse(text: str) -> Strategy:
     """Returns the strategy that the text means.
 
-    ValueError: it has another form, names no known strategy, or has a wrong parameter.
+    One that begins with a library's file runs the library's code in this process. ValueError: it has another
+    form, names no known strategy, has a wrong parameter, or a library that cannot be opened.
     """
     spec = Spec.parse(text)
     parameters = dict(spec.parameters)
@@ -57,7 +58,7 @@ def parse(text: str) -> Strategy:
         if unknown is not None:
             raise ValueError(f"strategy {spec.name!r} has no {unknown!r}, only {', '.join(entry.keys)}")
         return entry.make(**parameters)
-    if spec.name not in _techniques():
+    if not spec.of_library and spec.name not in _techniques():
         raise ValueError(f"there is no strategy {spec.name!r}; known are {', '.join(known())}")
     wire = parameters.pop("wire", None)
     return _of_technique(Spec(spec.name, **parameters), wire)

@@ -1,6 +1,6 @@
-// Each step sends one of `parts` parts of the bucket, in turn, and keeps the others back for later steps. It
-// is the plainest technique with state: it shows what state costs, and a technique that chooses what to send
-// must be better than it.
+// A technique of the tests, compiled as others compile theirs. Each step sends one of `parts` parts of the
+// bucket, in turn, and keeps the others back for later steps. It is the plainest technique with state: it
+// shows what state costs, and a technique that chooses what to send must be better than it.
 //
 // Chunk i of a bucket belongs to part i mod `parts`. Rank r has a residual e_r, which is zero at first. With
 // the gradients g_r, and C for the chunks whose turn it is:
@@ -14,9 +14,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "compress/registry.h"
+#include "compress/library.h"
 
-namespace roundelay::compress::cyclic {
+namespace roundelay::compress {
 namespace {
 
 using collective::Calling;
@@ -36,7 +36,6 @@ class Cyclic final : public Technique {
   Cyclic(std::int64_t parts, std::string text)
       : parts_(static_cast<std::size_t>(parts)), text_(std::move(text)) {}
 
-  std::string_view name() const override { return "cyclic"; }
   std::string text() const override { return text_; }
   std::size_t state_bytes(std::size_t count, DType dtype, std::span<const int>) const override {
     return count * size_of(kernels::residual_type(dtype));
@@ -85,12 +84,13 @@ class Cyclic final : public Technique {
 constexpr Parameter kParameters[] = {
     {"parts", "the number of steps in which each gradient is sent once", Whole{1, 1 << 20, 4}}};
 
-}  // namespace
-
-extern const TechniqueKind kTechnique = {
+const TechniqueKind kCyclic = {
     "cyclic", "Sends one of several parts of a bucket in each step, in turn, and keeps the rest for later.",
     kParameters, [](std::span<const Value> values, const std::string& text) -> TechniquePtr {
       return std::make_shared<const Cyclic>(std::get<std::int64_t>(values[0]), text);
     }};
 
-}  // namespace roundelay::compress::cyclic
+}  // namespace
+}  // namespace roundelay::compress
+
+ROUNDELAY_TECHNIQUE_LIBRARY(&roundelay::compress::kCyclic)
