@@ -2,6 +2,7 @@
 # Copies compress/library.h, and the headers that it includes, into a folder, with which others compile libraries of
 # techniques. Writes one more header, as HASH and into the folder: it defines a hash of these headers, so that a library
 # and a core that were compiled with different ones do not work together. Files that are right stay as they are.
+cmake_minimum_required(VERSION 3.22)
 get_filename_component(generated ${HASH} NAME)
 set(found compress/library.h)
 set(left ${found})
