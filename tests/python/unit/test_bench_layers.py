@@ -37,7 +37,7 @@ def test_a_measured_model_has_the_parameters_of_the_planners(name: str) -> None:
 
 def test_the_page_says_how_wrong_steps_are_and_networks_are_better() -> None:
     models = json.loads(layers.STORED.read_text())["models"]
-    page = " ".join(layers.PAGE.read_text().split())
+    page = " ".join(layers.PART.page.read_text().split())
     errors = {how: [abs(one[how] / one["measured"] - 1) for one in models] for how in ("network", "roofline")}
     mean = {how: statistics.mean(own) for how, own in errors.items()}
     assert mean["network"] < mean["roofline"]

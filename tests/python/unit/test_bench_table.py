@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from benchmarks import show
+from benchmarks.report import picture
+from benchmarks.report import table as report
 from benchmarks.table import (
     allreduce,
     alone,
     cache,
-    document,
     goals,
     lars,
     nodes,
@@ -25,7 +26,6 @@ from benchmarks.table import (
     train,
 )
 from benchmarks.table.line import Goal, Line, missing
-from benchmarks.table.markdown import BEGIN, END, with_table
 from benchmarks.table.result import Estimate, Peer, Result, from_json
 
 MIB = 1 << 20
@@ -193,7 +193,7 @@ def test_results_of_trust_ratios() -> None:
     (ratios,) = lars.results([{"ranks": 4, "cells": [cell]}])
     peers = {lars.LAYERWISE: 2, lars.MULTI_TENSOR: 1.5}
     assert costs(ratios) == ("LARS: trust ratios of GPT-2 small, 4 ranks", 4e-3, None, peers)
-    table = document.peers_table(rows(ratios)).splitlines()
+    table = report.peers_table(rows(ratios)).splitlines()
     assert table[2] == "| work | Roundelay | floor | Gloo, DDP | MPI | another way | repetitions |"
     assert table[4] == (
         "| LARS: trust ratios of GPT-2 small, 4 ranks (148 layers) | 4 ms |  |  |  "
@@ -283,7 +283,7 @@ def test_goals_of_the_floor_itself_and_of_the_tail() -> None:
 
 
 def test_every_goal_finds_what_is_stored() -> None:
-    stored = document.results(document.read())
+    stored = report.results(report.read())
     assert {aim.work for aim in goals.AIMS} <= {one.work for one in stored}
     assert len({one.work for one in stored}) == len(stored)
 
@@ -318,7 +318,7 @@ def test_the_table_beside_the_peers() -> None:
         kept=30,
         of=31,
     )
-    table = document.peers_table(
+    table = report.peers_table(
         rows(measured, Result("1 MiB", why="other processes ran in 9 of 9 repetitions"))
     )
     assert table.splitlines() == [
@@ -333,7 +333,7 @@ def test_the_table_beside_the_peers() -> None:
 
 
 def test_a_table_without_intervals_says_so_and_has_no_column_of_repetitions() -> None:
-    said = document.peers_table(rows(result(1.0, Gloo=2.0))).splitlines()
+    said = report.peers_table(rows(result(1.0, Gloo=2.0))).splitlines()
     assert said[2:5:2] == [
         "| work | Roundelay | floor | Gloo, DDP | MPI |",
         "| work | **1 s** |  | Gloo 2 s: 2x |  |",
@@ -344,33 +344,15 @@ def test_a_table_without_intervals_says_so_and_has_no_column_of_repetitions() ->
 def test_rows_of_several_days_are_told_apart() -> None:
     found = rows(result(1.0))
     found["start"] = {**found["small"], "day": "2026-02-02"}
-    where = document.where(found)
+    where = report.where(found)
     assert where.startswith("`small`: 2 cores")
     assert where.endswith("2026-02-02.")
     assert "`start`: 2 cores" in where
 
 
-def test_the_pages_hold_what_the_json_says() -> None:
-    found = document.read()
-    for page, table in (
-        (document.PAGE, document.peers_table(found)),
-        (document.GOALS_PAGE, document.goals_table(found)),
-    ):
-        assert with_table(page.read_text(), table) == page.read_text()
-
-
-def test_a_page_holds_a_table_between_its_marks() -> None:
-    page = with_table(f"before\n{BEGIN}\nold\n{END}\nafter\n", "table\n")
-    assert page == f"before\n{BEGIN}\ntable\n{END}\nafter\n"
-    with pytest.raises(ValueError, match="the page needs"):
-        with_table("no marks", "table")
-
-
 def test_the_plot_draws_the_headlines(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from benchmarks.table.plot import plot
-
-    plot(document.results(document.read()), tmp_path / "table.png")
-    plot([Result("x", why="y", headline="x")], tmp_path / "none.png")
+    picture.draw(report.paint, report.read(), tmp_path / "table.png")
+    picture.draw(report.paint, rows(Result("x", why="y", headline="x")), tmp_path / "none.png")
     for name in ("table.png", "none.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
