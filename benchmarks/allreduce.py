@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks import launch, measure, show
 from benchmarks.quiet import others_text
+from benchmarks.report import lines, picture
 
 _SIZES = ("256", "4K", "64K", "1M", "4M", "25M", "100M")
 _QUICK_SIZES = ("256", "64K", "1M")
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             console.print(line, highlight=False)
     result = {"machine": launch.machine(mpirun), "jobs": jobs}
     show.save(arguments.output / "allreduce.json", result)
-    show.draw("benchmarks.plot", "plot_allreduce", result, arguments.output / "allreduce.png")
+    picture.draw(lines.allreduce, result, arguments.output / "allreduce.png")
 
 
 if __name__ == "__main__":

@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import launch, show
+from benchmarks.report import lines, page, picture
 from roundelay.tuning.cluster.fit import work
 from roundelay.tuning.file import Measurement
 
 _ROOT = Path(__file__).resolve().parent.parent
 _BUILD = _ROOT / "build" / "dev"
 _PROGRAM = "bench_allreduce_sizes"
-PICTURE = _ROOT / "docs" / "images" / "allreduce_sizes.png"
+PICTURE = page.IMAGES / "allreduce_sizes.png"
 # Times of each algorithm by size.
 Times = Mapping[str, Mapping[int, float]]
 
@@ -96,9 +97,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     columns = ["smaller", "larger", "from", "by the model", "ratio"]
     console.print(show.table(columns, rows(measured, modelled), texts=2))
     found = {"members": members, "alpha_us": alpha_us, "mbit": mbit, "seconds": measured, "model": modelled}
-    show.save(arguments.output / "allreduce_sizes.json", found)
-    picture = PICTURE if arguments.docs else arguments.output / "allreduce_sizes.png"
-    show.draw("benchmarks.plot_allreduce_sizes", "plot", found, picture)
+    path = arguments.output / "allreduce_sizes.json"
+    show.save(path, found)
+    picture.draw(lines.allreduce_sizes, found, PICTURE if arguments.docs else path.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import launch, show
-from benchmarks.convergence import DOCS
-from benchmarks.table.markdown import rows as markdown_rows
-from benchmarks.table.markdown import with_table
+from benchmarks.convergence import trained
+from benchmarks.report import page
 
-STORED = DOCS / "techniques" / "correction.json"
-PAGE = DOCS / "techniques" / "gradientflow.md"
-BEGIN = "<!-- python -m benchmarks.correction --docs writes from here -->"
+STORED = page.TECHNIQUES / "correction.json"
+PART = page.part(page.TECHNIQUES / "gradientflow.md", "correction")
 _CSC = "csc:keep=0.1,dense_below=512,chunk_elements=256,warmup=100"
 STRATEGIES = {
     "dense": "dense",
@@ -64,18 +62,18 @@ def main(argv: Sequence[str] | None = None) -> None:
             "steps": arguments.steps,
             "every": arguments.steps,
         }
-        found = launch.run_ranks(mpirun, "benchmarks.workers.convergence", _RANKS, spec, _LIMIT_S)[0]
-        jobs.append({"rate": rate, "steps": arguments.steps, **found})
+        runs = trained(mpirun, _RANKS, spec, _LIMIT_S)
+        jobs.append({"rate": rate, "steps": arguments.steps, "runs": runs})
     show.console().print(show.table(COLUMNS, [cells(job) for job in jobs]))
     stored = {"machine": launch.machine(mpirun), "task": _TASK, "ranks": _RANKS, "jobs": jobs}
     show.save(STORED if arguments.docs else arguments.output / STORED.name, stored)
     if arguments.docs:
-        PAGE.write_text(with_table(PAGE.read_text(), table(stored), BEGIN))
+        PART.write(table(stored))
 
 
 def table(stored: dict[str, Any]) -> str:
     """Make the page's table."""
-    return "\n".join([*markdown_rows(COLUMNS, [cells(job) for job in stored["jobs"]]), ""])
+    return "\n".join([*page.rows(COLUMNS, [cells(job) for job in stored["jobs"]]), ""])
 
 
 def cells(job: dict[str, Any]) -> list[str]:

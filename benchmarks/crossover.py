@@ -7,23 +7,18 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 from benchmarks import launch, show
-from benchmarks.table.markdown import rows as markdown_rows
-from benchmarks.table.markdown import with_table
+from benchmarks.contenders import ALONE, DENSE
+from benchmarks.report import page
 from roundelay.torch.strategies.top_k import break_even
 from tests.rig import Rig
 
-_DOCS = Path(__file__).resolve().parent.parent / "docs" / "techniques"
-STORED = _DOCS / "crossover.json"
-PAGE = _DOCS / "topk.md"
-BEGIN = "<!-- python -m benchmarks.crossover --docs writes from here -->"
-ALONE, DENSE = "alone", "dense"  # turns without a gradient, and with a dense allreduce
+STORED, PART = page.TECHNIQUES / "crossover.json", page.part(page.TECHNIQUES / "topk.md", "crossover")
 _A_NODE = 2  # ranks
 _FACTORS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # of the formula's density
 _VALUE, _PAIR = 4, 8  # bytes
@@ -111,10 +106,10 @@ def crossings(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 def page_text(found: Mapping[str, Any]) -> str:
     """Make the page's tables."""
-    machine, size = found["machine"], show.size_text(found["bytes"])
-    where = f"{machine['cores']} cores of an {machine['cpu']}, {machine['mpi']}, {found['mbit']} Mbit/s"
-    lines = [f"{size} of fp32 gradients, {where}.", "", *markdown_rows(_FOUND, crossings(found["cells"]))]
-    return "\n".join([*lines, "", *markdown_rows(COLUMNS, rows(found["cells"])), ""])
+    where = f"{page.host(found['machine'], 'mpi')}, {found['mbit']} Mbit/s"
+    lines = [f"{show.size_text(found['bytes'])} of fp32 gradients, {where}.", ""]
+    lines += page.rows(_FOUND, crossings(found["cells"]))
+    return "\n".join([*lines, "", *page.rows(COLUMNS, rows(found["cells"])), ""])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -142,8 +137,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     show.save(STORED if arguments.docs else arguments.output / STORED.name, stored)
     if arguments.docs:
-        kept = json.loads(STORED.read_text())
-        PAGE.write_text(with_table(PAGE.read_text(), page_text(kept), BEGIN))
+        PART.write(page_text(page.read(STORED)))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import launch, measure, quiet, show
+from benchmarks.report import bars, picture
 
 FIRST_GOAL, LATER_GOAL = 1.1, 0.9  # times the epoch without a cache; of the speed of memory
 SPEC = {"workers": 2, "samples": 1024, "side": 224, "delay": 0.01, "repetitions": 7, "disk": False}
@@ -88,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     result = {"machine": launch.machine(mpirun), "ranks": arguments.ranks, **spec, **found}
     show.save(arguments.output / f"data_cache{'_disk' if arguments.disk else ''}.json", result)
     if arguments.plot is not None:
-        show.draw("benchmarks.plot", "plot_data_cache", result, arguments.plot)
+        picture.draw(bars.data_cache, result, arguments.plot)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks import launch, measure, show
 from benchmarks.quiet import others_text
+from benchmarks.report import bars, page, picture
 from benchmarks.shapes import SHAPES
 from roundelay.torch.optim.norms import shares
 
@@ -85,12 +86,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         console.print(show.table(_COLUMNS, rows, texts=1))
     console.print(f"The model, for {Cluster.ranks} GPUs")
     console.print(show.table(_COLUMNS, [row(Cluster.ranks, cell) for cell in models], texts=1))
-    docs = Path(__file__).resolve().parent.parent / "docs"
-    stored = docs / "lars.json" if arguments.docs else arguments.output / "lars.json"
-    picture = docs / "images" / "lars.png" if arguments.docs else stored.with_suffix(".png")
+    stored = (page.DOCS if arguments.docs else arguments.output) / "lars.json"
+    image = page.IMAGES / "lars.png" if arguments.docs else stored.with_suffix(".png")
     found = {"machine": launch.machine(mpirun), "jobs": jobs, "model": models}
     show.save(stored, found)
-    show.draw("benchmarks.plot_lars", "plot", found, picture)
+    picture.draw(bars.trust_ratios, found, image)
 
 
 def modelled(name: str) -> dict[str, Any]:

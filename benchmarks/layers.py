@@ -19,15 +19,12 @@ import torch
 from torch import nn
 
 from benchmarks import launch, show
-from benchmarks.table.markdown import rows as markdown_rows
-from benchmarks.table.markdown import with_table
+from benchmarks.report import page
 from roundelay.plan import learned, shapes
 from roundelay.tuning.kernels import layer_command, timing
 from roundelay.tuning.kernels.times import LayerTimes
 
-_DOCS = Path(__file__).resolve().parents[1] / "docs"
-STORED, PAGE = _DOCS / "layers.json", _DOCS / "plan.md"
-BEGIN = "<!-- python -m benchmarks.layers --docs writes from here -->"
+STORED, PART = page.DOCS / "layers.json", page.part(page.DOCS / "plan.md", "layers")
 _MODELLED = ("network", "roofline")
 _MODEL_COLUMNS = ("model", "batch", "step", *_MODELLED)
 _CLASSES = 1000
@@ -154,14 +151,13 @@ def model_rows(models: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 def document(layers: LayerTimes, found: Mapping[str, Any]) -> str:
     """Make the page's text of learned times and the result to store."""
-    machine = found["machine"]
     lines = [
-        f"{machine['cores']} cores of an {machine['cpu']}; device: {layers.device}, "
+        f"{page.host(found['machine'])}; device: {layers.device}, "
         f"threads: {layers.threads}, {found['minutes']:g} minutes.",
         "",
-        *markdown_rows(layer_command.COLUMNS, layer_command.rows(layers.kernels)),
+        *page.rows(layer_command.COLUMNS, layer_command.rows(layers.kernels)),
         "",
-        *markdown_rows(_MODEL_COLUMNS, model_rows(found["models"])),
+        *page.rows(_MODEL_COLUMNS, model_rows(found["models"])),
     ]
     return "\n".join(lines) + "\n"
 
@@ -200,7 +196,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     console.print(show.table(_MODEL_COLUMNS, model_rows(found["models"]), texts=1))
     show.save(STORED if given.docs else given.output / "layers.json", found)
     if given.docs:
-        PAGE.write_text(with_table(PAGE.read_text(), document(layers, found), BEGIN))
+        PART.write(document(layers, found))
 
 
 if __name__ == "__main__":

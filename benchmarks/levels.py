@@ -16,8 +16,7 @@ from typing import Any
 
 from benchmarks import launch, show
 from benchmarks.quiet import others_text
-from benchmarks.table.markdown import rows as markdown_rows
-from benchmarks.table.markdown import with_table
+from benchmarks.report import page
 from benchmarks.workers.ways import STREAM
 from tests.rig import RackRig
 
@@ -27,9 +26,7 @@ FLAT_RING, TWO, RING, THREE = "flat ring", "two levels", "two levels, ring", "th
 FORMULA = {FLAT_RING: 1.75, TWO: 2.0, RING: 1.5, THREE: 1.0, STREAM: 1.0}
 _SIZES = ("4K", "64K", "1M", "25M")
 _COLUMNS = ("size", "way", "over an uplink", "to the formula", "time", "to streams", "CPU, all ranks")
-_DOCS = Path(__file__).resolve().parents[1] / "docs" / "techniques"
-STORED, PAGE = _DOCS / "levels.json", _DOCS / "topology.md"
-BEGIN = "<!-- python -m benchmarks.levels --docs writes from here -->"
+STORED, PART = page.TECHNIQUES / "levels.json", page.part(page.TECHNIQUES / "topology.md", "levels")
 
 
 def ways(topology: str) -> dict[str, dict[str, str]]:
@@ -90,11 +87,10 @@ def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
 
 def document(found: Mapping[str, Any]) -> str:
     """Make the page's text of a stored result."""
-    machine = found["machine"]
-    host = f"{machine['cores']} cores of an {machine['cpu']}, {machine['mpi']}"
+    host = page.host(found["machine"], "mpi")
     heading = f"{found['mbit']} Mbit/s a node, {found['uplink_mbit']} Mbit/s an uplink; {host}."
     disturbed = others_text(found["cells"]).lstrip("- ").capitalize() + "."
-    return "\n".join([heading, disturbed, "", *markdown_rows(_COLUMNS, rows(found["cells"]))]) + "\n"
+    return "\n".join([heading, disturbed, "", *page.rows(_COLUMNS, rows(found["cells"]))]) + "\n"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -123,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     found = {"machine": launch.machine(mpirun), "mbit": arguments.mbit, "uplink_mbit": uplink, **found}
     show.save(STORED if arguments.docs else arguments.output / "levels.json", found)
     if arguments.docs:
-        PAGE.write_text(with_table(PAGE.read_text(), document(found), BEGIN))
+        PART.write(document(found))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from benchmarks.quiet import Watch, share_of_others
 Key = TypeVar("Key")
 # Makes the same number of measurements on each rank, and returns their seconds on this rank.
 Turn = Callable[[], list[float]]
+_SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
 
 
 class Ranks:
@@ -155,6 +156,11 @@ def summary(seconds: list[float]) -> dict[str, float]:
 def summarised(cell: Mapping[str, Any]) -> dict[str, Any]:
     """Replace a cell's seconds by repetition with their summaries."""
     return {**cell, "seconds": {name: summary(own) for name, own in cell["seconds"].items()}}
+
+
+def sent() -> int:
+    """Return the bytes that this rank's node has sent to the others of its rig (tests/rig)."""
+    return int(_SENT.read_text())
 
 
 def timed(run: Callable[[], object]) -> float:

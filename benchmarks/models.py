@@ -9,13 +9,16 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+# Inputs, and classes of shape (batch,) or (batch, length).
+Batch = tuple[torch.Tensor, torch.Tensor]
+
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A model and a function for its batches: inputs, and classes of shape (batch,) or (batch, length)."""
+    """A model and a function that draws its batches."""
 
     model: nn.Module
-    batch: Callable[[torch.Generator], tuple[torch.Tensor, torch.Tensor]]
+    batch: Callable[[torch.Generator], Batch]
 
 
 def task_loss(model: nn.Module, inputs: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
@@ -51,7 +54,7 @@ def transformer() -> Task:
     """Build 4 layers of 256 with a vocabulary of 4096: two large gradients among small ones."""
     words, length, batch = 4096, 32, 4
 
-    def make(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def make(generator: torch.Generator) -> Batch:
         tokens = torch.randint(words, (batch, length + 1), generator=generator)
         return tokens[:, :-1], tokens[:, 1:].contiguous()
 
@@ -91,7 +94,7 @@ def gpt2() -> Task:
     config = GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
     length = 64
 
-    def make(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def make(generator: torch.Generator) -> Batch:
         tokens = torch.randint(config.vocab_size, (1, length + 1), generator=generator)
         return tokens[:, :-1], tokens[:, 1:].contiguous()
 

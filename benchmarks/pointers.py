@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import launch, show
-from benchmarks.table.markdown import rows, with_table
+from benchmarks.report import page
 
-BEGIN = "<!-- python -m benchmarks.pointers --docs writes from here -->"
+PART = page.part(page.TECHNIQUES / "device_mpi.md", "pointers")
 COLUMNS = ("the stand-in takes", "threads", "ns a question to it", "ns a question to the cache")
 _ROOT = Path(__file__).resolve().parent.parent
-PAGE = _ROOT / "docs" / "techniques" / "device_mpi.md"
 _PROGRAM = _ROOT / "build" / "dev" / "csrc" / "bench_pointers"
 
 
@@ -43,9 +42,8 @@ def table(found: Mapping[str, Any]) -> list[list[str]]:
 
 def page_text(found: Mapping[str, Any]) -> str:
     """Make the page's part."""
-    machine = found["machine"]
-    where = f"{machine['cores']} cores of an {machine['cpu']}; a thread waits so long for an answer, medians."
-    return "\n".join([where, "", *rows(COLUMNS, table(found)), ""])
+    where = f"{page.host(found['machine'])}; a thread waits so long for an answer, medians."
+    return "\n".join([where, "", *page.rows(COLUMNS, table(found)), ""])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -57,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         found = measured()
     show.console().print(show.table(COLUMNS, table(found)))
     if arguments.docs:
-        show.save(PAGE.with_suffix(".json"), found)
-        PAGE.write_text(with_table(PAGE.read_text(), page_text(found), BEGIN))
+        show.save(PART.page.with_suffix(".json"), found)
+        PART.write(page_text(found))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
 from collections.abc import Sequence
@@ -109,17 +108,3 @@ def _module_and_arguments() -> list[str]:
     inner = folders[len(folders) - folders[::-1].index("benchmarks") :] if "benchmarks" in folders else []
     module = ["benchmarks", *inner, *([] if name == "__main__" else [name])]
     return [".".join(module), *sys.argv[1:]]
-
-
-def draw(module: str, function: str, found: Any, path: Path) -> None:
-    """Draw what was measured into a file, by a function of a module that imports matplotlib.
-
-    Says so where matplotlib is missing.
-    """
-    try:
-        drawing = getattr(importlib.import_module(module), function)
-    except ImportError:
-        print("no plot, matplotlib is missing: pip install matplotlib")
-        return
-    drawing(found, path)
-    print(f"wrote {path}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ import torch
 import roundelay.torch as hvd
 from benchmarks import launch, measure, show
 from benchmarks.quiet import others_text
-from benchmarks.table.markdown import rows, with_table
+from benchmarks.report import bars, page, picture
 from benchmarks.table.result import Estimate
 from benchmarks.table.samples import Samples
 
@@ -34,10 +33,8 @@ GOALS = {"torch.topk / mstopk": ">= 5", "argpartition / auto": ">= 2", "mstopk /
 OURS = ("mstopk", "auto")
 PEERS = ("torch.topk", "argpartition", "sampled")
 COLUMNS = ("values", "distribution", "k", *OURS, *PEERS, f"{READS} reads", *GOALS, "energy")
-BEGIN = "<!-- python -m benchmarks.top_k --docs writes from here -->"
+PART = page.part(page.TECHNIQUES / "topk.md", "top_k")
 
-_DOCS = Path(__file__).resolve().parent.parent / "docs"
-_PAGE = _DOCS / "techniques" / "topk.md"
 _SIZES, _FULL_SIZES = (1 << 20, 16 << 20), (1 << 20, 16 << 20, 64 << 20)
 _DENSITIES = (0.001, 0.01, 0.1)
 _DGC_SAMPLE = 0.01  # the part of the values that DGC samples
@@ -188,8 +185,9 @@ def page_text(found: dict[str, Any]) -> str:
     """Make the page's part: the table and what it says."""
     cells = found["cells"]
     machine = f"CPU time of one thread of an {found['machine']['cpu']}, medians, 95 % intervals"
-    lines = [f"{machine}  {others_text(cells)}.", "", *rows(COLUMNS, [row(cell, True) for cell in cells]), ""]
-    return "\n".join([*lines, *(f"- {verdict}" for verdict in verdicts(cells)), ""])
+    table = page.rows(COLUMNS, [row(cell, True) for cell in cells])
+    said = [f"- {verdict}" for verdict in verdicts(cells)]
+    return "\n".join([f"{machine}  {others_text(cells)}.", "", *table, "", *said, ""])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -213,13 +211,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     console.print(show.table(COLUMNS, [row(cell, False) for cell in cells], texts=2))
     for verdict in verdicts(cells):
         console.print(verdict, highlight=False)
-    stored = _PAGE.with_suffix(".json") if arguments.docs else arguments.output / "top_k.json"
-    picture = _DOCS / "images" / "top_k.png" if arguments.docs else stored.with_suffix(".png")
+    stored = PART.page.with_suffix(".json") if arguments.docs else arguments.output / "top_k.json"
+    image = page.IMAGES / "top_k.png" if arguments.docs else stored.with_suffix(".png")
     show.save(stored, {"machine": launch.machine(launch.find_launcher()), "cells": cells})
-    found = json.loads(stored.read_text())
-    show.draw("benchmarks.plot_top_k", "plot", found, picture)
+    found = page.read(stored)
+    picture.draw(bars.selections, found, image)
     if arguments.docs:
-        _PAGE.write_text(with_table(_PAGE.read_text(), page_text(found), BEGIN))
+        PART.write(page_text(found))
 
 
 if __name__ == "__main__":

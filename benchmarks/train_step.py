@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks import launch, measure, show
 from benchmarks.models import available
 from benchmarks.quiet import others_text
+from benchmarks.report import bars, picture
 
 _QUICK_MODELS = ("mlp",)
 _MODELS = [name for name in available() if name != "gpt2"]  # gpt2 takes a gigabyte per rank
@@ -84,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         console.print(others_text(cells), highlight=False)
     result = {"machine": launch.machine(mpirun), "jobs": jobs}
     show.save(arguments.output / "train_step.json", result)
-    show.draw("benchmarks.plot", "plot_train_step", result, arguments.output / "train_step.png")
+    picture.draw(bars.train_step, result, arguments.output / "train_step.png")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import launch, show
-from benchmarks.averaging import document
-from benchmarks.averaging.contenders import ALONE, CONTENDERS
+from benchmarks.contenders import ALONE, AVERAGING
+from benchmarks.report import averaging as report
+from benchmarks.report import page, picture
 from roundelay.run.modes.mpi import Mpirun
 from tests.rig import Rig
 
@@ -25,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.averaging.steps", description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[2, 4], help="nodes of 2 ranks (2 4)")
     parser.add_argument("--mbit", type=int, default=100, help="the wire's speed, Mbit/s (default: 100)")
-    parser.add_argument("--contenders", choices=list(CONTENDERS), nargs="+", default=list(CONTENDERS))
+    parser.add_argument("--contenders", choices=list(AVERAGING), nargs="+", default=list(AVERAGING))
     parser.add_argument("--repetitions", type=int, default=5, help="turns that count (default: 5)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the plot")
     docs = parser.add_mutually_exclusive_group()
@@ -36,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _measure(mpirun: Mpirun, nodes: int, arguments: argparse.Namespace) -> dict[str, Any]:
     spec = {
-        "contenders": [name for name in CONTENDERS if name in {ALONE, *arguments.contenders}],
+        "contenders": [name for name in AVERAGING if name in {ALONE, *arguments.contenders}],
         "repetitions": arguments.repetitions,
     }
     with Rig(nodes, arguments.mbit) as rig:
@@ -53,25 +54,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
     if arguments.render:
-        document.render_steps(document.read(document.STEPS))
+        report.render(page.read(report.STORED))
         return
     launch.require_rig("nodes")
     mpirun = launch.find_launcher()
     rigs = []
     for nodes in arguments.nodes:
         rigs.append(_measure(mpirun, nodes, arguments))
-        show.console().print(document.step_title(rigs[-1]), highlight=False)
-        show.console().print(show.table(document.STEP_COLUMNS, document.step_rows(rigs[-1]), texts=1))
+        show.console().print(report.title(rigs[-1]), highlight=False)
+        show.console().print(show.table(report.COLUMNS, report.rows(rigs[-1]), texts=1))
     day = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     found = {"day": day, "machine": launch.machine(mpirun), "rigs": rigs}
     if arguments.docs:
-        if document.STEPS.exists():
-            found["rigs"] = document.instead(document.read(document.STEPS)["rigs"], rigs)
-        show.save(document.STEPS, found)
-        document.render_steps(found)
+        if report.STORED.exists():
+            found["rigs"] = report.instead(page.read(report.STORED)["rigs"], rigs)
+        show.save(report.STORED, found)
+        report.render(found)
     else:
         show.save(arguments.output / "steps.json", found)
-        document.draw_steps(found, arguments.output / "averaging_steps.png")
+        picture.draw(report.paint, found, arguments.output / "averaging_steps.png")
 
 
 if __name__ == "__main__":

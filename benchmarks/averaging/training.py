@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import launch, show
-from benchmarks.averaging import document
+from benchmarks.convergence import STEPS, TASKS, trained
+from benchmarks.report import curves, page, picture
 
+STORED = page.TECHNIQUES / "averaging_training.json"
 EPOCHS = 20
-TASKS = ("digits", "characters")
 _ENDS = f"warmup_epochs=2,cooldown_epochs=2,total_epochs={EPOCHS}"
-_STEPS = {"digits": 600, "characters": 1200}
 
 
 def daso(every: int, wait: int) -> str:
@@ -49,12 +49,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
     if arguments.render:
-        document.render_training(document.read(document.TRAINING))
+        curves.render_averaging(page.read(STORED))
         return
     mpirun = launch.find_launcher()
     jobs = []
     for task in arguments.tasks:
-        steps = arguments.steps or _STEPS[task]
+        steps = arguments.steps or STEPS[task]
         runs: list[dict[str, Any]] = []
         for strategies, steady in ((arguments.strategies, False), (arguments.sweep, True)):
             spec = {
@@ -68,24 +68,20 @@ def main(argv: Sequence[str] | None = None) -> None:
             }
             ranks = 2 * arguments.nodes
             if strategies:
-                found = launch.run_ranks(
-                    mpirun, "benchmarks.workers.convergence", ranks, spec, arguments.timeout
-                )
-                runs += [{**run, "steady": steady} for run in found[0]["runs"]]
+                found = trained(mpirun, ranks, spec, arguments.timeout)
+                runs += [{**run, "steady": steady} for run in found]
         jobs.append({"task": task, "nodes": arguments.nodes, "steps": steps, "runs": runs})
-        show.console().print(
-            show.table(document.TRAINING_COLUMNS, document.training_rows(jobs[-1:]), texts=2)
-        )
+        show.console().print(show.table(curves.AVERAGING_COLUMNS, curves.averaging_rows(jobs[-1:]), texts=2))
     stored = {"machine": launch.machine(mpirun), "jobs": jobs}
     if arguments.docs:
-        kept = document.read(document.TRAINING)["jobs"] if document.TRAINING.exists() else []
+        kept = page.read(STORED)["jobs"] if STORED.exists() else []
         by_task = {job["task"]: job for job in (*kept, *jobs)}
         stored["jobs"] = [by_task[task] for task in TASKS if task in by_task]
-        show.save(document.TRAINING, stored)
-        document.render_training(stored)
+        show.save(STORED, stored)
+        curves.render_averaging(stored)
     else:
         show.save(arguments.output / "training.json", stored)
-        document.draw_training(stored, arguments.output / "averaging_training.png")
+        picture.draw(curves.averaging, stored, arguments.output / "averaging_training.png")
 
 
 if __name__ == "__main__":

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import show
-from benchmarks.gpu import document, facts
+from benchmarks.gpu import facts
 from benchmarks.gpu.runner import ROOT, Check, Place, Step, run
 from benchmarks.gpu.steps import STEPS
+from benchmarks.report import gpu as report
 
 _LIMIT_S = 570.0
 _NCCL_ALLOWS_IT = (2, 30, 3)  # this version and later ones allow several ranks on one GPU
@@ -80,7 +81,7 @@ def checks(steps: Sequence[Step], place: Place, dry: bool) -> Iterator[Check]:
 
 def _tell(check: Check) -> None:
     first, _, rest = check.message.partition("\n")
-    print(f"{document.VERDICTS[check.ok]:8}{check.name}, {check.seconds:.1f} s  {first}", flush=True)
+    print(f"{report.VERDICTS[check.ok]:8}{check.name}, {check.seconds:.1f} s  {first}", flush=True)
     if rest:
         print(rest, flush=True)
 
@@ -90,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
     if arguments.table:
-        document.write_page(json.loads(arguments.table.read_text()))
+        report.write_page(json.loads(arguments.table.read_text()))
         return 0
     dry = arguments.dry_run
     if problems := [] if dry else facts.problems():
@@ -105,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _tell(check)
         found.append(check)
     result = {**facts.facts(dry), "dry_run": dry, "checks": [dataclasses.asdict(check) for check in found]}
-    show.console().print(show.table(document.COLUMNS, document.rows(result), texts=len(document.COLUMNS)))
+    show.console().print(show.table(report.COLUMNS, report.rows(result), texts=len(report.COLUMNS)))
     arguments.output.write_text(json.dumps(result, indent=1) + "\n")
     print(f"wrote {arguments.output}")
     return 1 if any(check.ok is False for check in found) else 0

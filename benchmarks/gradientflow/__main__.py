@@ -9,13 +9,15 @@ import argparse
 import datetime
 import importlib.util
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import launch, show
-from benchmarks.gradientflow import document, result
-from benchmarks.gradientflow.contenders import CONTENDERS, DENSE_STEPS, WARMUPS
+from benchmarks.contenders import ALONE, DENSE_STEPS, GRADIENTFLOW
+from benchmarks.gradientflow import result
+from benchmarks.report import gradientflow as report
+from benchmarks.report import page, picture
 from roundelay.run.modes.mpi import Mpirun
 from tests.rig import Rig
 
@@ -30,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
         "--mbit", type=int, nargs="+", default=[100, 1000], help="wires' speeds, Mbit/s (default: 100 1000)"
     )
     parser.add_argument(
-        "--contenders", choices=list(CONTENDERS), nargs="+", default=list(CONTENDERS), help="default: all"
+        "--contenders", choices=list(GRADIENTFLOW), nargs="+", default=list(GRADIENTFLOW), help="default: all"
     )
     parser.add_argument(
         "--repetitions",
@@ -41,44 +43,32 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of JSON, Markdown and plot")
     docs = parser.add_mutually_exclusive_group()
-    pages: dict[str, Any] = {
-        "choices": list(document.PAGES),
-        "nargs": "?",
-        "const": next(iter(document.PAGES)),
-    }
+    names = list(report.SUBJECTS)
+    pages: dict[str, Any] = {"choices": names, "nargs": "?", "const": names[0]}
     docs.add_argument("--docs", **pages, help="keep the results for this page of docs/techniques, and render")
     docs.add_argument("--render", **pages, help="measure nothing: page and picture of what was kept")
     return parser
 
 
 def _measure(mpirun: Mpirun, mbit: int, repetitions: int, arguments: argparse.Namespace) -> result.Wire:
-    chosen = {"alone", *arguments.contenders}
+    chosen = {ALONE, *arguments.contenders}
     spec = {
-        "contenders": [name for name in CONTENDERS if name in chosen],
+        "contenders": [name for name in GRADIENTFLOW if name in chosen],
         "repetitions": repetitions,
         "nodes": _NODES,
     }
     with Rig(_NODES, mbit) as rig:
         found = launch.run_ranks(mpirun, "benchmarks.workers.gradientflow", _RANKS, spec, _LIMIT_S, rig)
     show.save(arguments.output / f"gradientflow_{mbit}.json", {"mbit": mbit, "ranks": found})
-    return result.wire(found, mbit, _NODES, WARMUPS)
-
-
-def _plot(stored: Mapping[str, Any], path: Path) -> None:
-    show.draw("benchmarks.gradientflow.plot", "plot", document.wires(stored), path)
-
-
-def _render(page: document.Page, stored: Mapping[str, Any]) -> None:
-    document.write_page(page, stored)
-    _plot(stored, page.picture)
+    return result.wire(found, mbit, _NODES, result.WARMUPS)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
     if arguments.render:
-        page = document.PAGES[arguments.render]
-        _render(page, document.read(page))
+        subject = report.SUBJECTS[arguments.render]
+        report.render(subject, page.read(subject.stored))
         return
     launch.require_rig("two nodes")
     if importlib.util.find_spec("sklearn") is None:
@@ -89,9 +79,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     for mbit, repetitions in zip(arguments.mbit, itertools.cycle(arguments.repetitions), strict=False):
         wire = _measure(mpirun, mbit, repetitions, arguments)
         wires.append(wire)
-        console.print(f"{document.title(wire)}. {document.disturbed(wire)}", highlight=False)
-        lines = [document.cells(row, mbit) for row in wire.rows]
-        console.print(show.table(document.COLUMNS, lines, texts=1))
+        console.print(f"{report.title(wire)}. {report.disturbed(wire)}", highlight=False)
+        lines = [report.cells(row, mbit) for row in wire.rows]
+        console.print(show.table(report.COLUMNS, lines, texts=1))
     day = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     stored = {
         "day": day,
@@ -100,12 +90,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         "wires": [wire.as_json() for wire in wires],
     }
     show.save(arguments.output / "gradientflow.json", stored)
-    (arguments.output / "gradientflow.md").write_text(document.tables(stored))
-    _plot(stored, arguments.output / "gradientflow.png")
+    (arguments.output / "gradientflow.md").write_text(report.text(stored))
+    picture.draw(report.paint, stored, arguments.output / "gradientflow.png")
     if arguments.docs:
-        page = document.PAGES[arguments.docs]
-        show.save(page.stored, stored)
-        _render(page, stored)
+        subject = report.SUBJECTS[arguments.docs]
+        show.save(subject.stored, stored)
+        report.render(subject, stored)
 
 
 if __name__ == "__main__":

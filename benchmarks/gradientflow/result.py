@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from benchmarks.gradientflow.contenders import CONTENDERS, least_sent
+from benchmarks.contenders import ALONE, DENSE_STEPS, GRADIENTFLOW, least_sent
 from benchmarks.table.result import Estimate
 from benchmarks.table.samples import Samples
 
 BASE = "ddp"  # the contender that the others are compared with
-_ALONE = "alone"
+WARMUPS = DENSE_STEPS + 4  # steps before the measured ones: then all have their pools and orders of buckets
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ def wire(found: Sequence[Mapping[str, Any]], mbit: int, nodes: int, warmups: int
 
 
 def _row(name: str, others: Sequence[float], found: Sequence[Mapping[str, Any]], nodes: int) -> Row:
-    contender, seconds = CONTENDERS[name], found[0]["seconds"]
-    samples, more = Samples(seconds, others), Samples(seconds, others, {name: _ALONE})
+    contender, seconds = GRADIENTFLOW[name], found[0]["seconds"]
+    samples, more = Samples(seconds, others), Samples(seconds, others, {name: ALONE})
     trained = [rank["trained"][name] for rank in found if "loss" in rank["trained"][name]]
-    together = name != _ALONE
+    together = name != ALONE
     if together and len({one["weights"] for one in trained}) > 1:
         raise RuntimeError(f"{contender.name}: ranks have different weights")
     if contender.payload is None:
@@ -112,4 +112,4 @@ def _sent(name: str, found: Sequence[Mapping[str, Any]]) -> float:
     def most(of: str) -> float:
         return max(fmean(rank["trained"][of]["sent"]) for rank in found)
 
-    return most(name) - most(_ALONE)
+    return most(name) - most(ALONE)

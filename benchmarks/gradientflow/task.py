@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from benchmarks.models import Task, task_loss
+from benchmarks.models import Batch, Task, task_loss
 
 _BATCH = 16  # images of a rank
 _TEST = 360  # images that are not trained on
@@ -51,7 +51,7 @@ class Digits(Task):
         self._test = images[:_TEST], classes[:_TEST]
         super().__init__(make_model(), self._draw)
 
-    def _draw(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def _draw(self, generator: torch.Generator) -> Batch:
         chosen = torch.randint(len(self._classes), (_BATCH,), generator=generator)
         return self._images[chosen], self._classes[chosen]
 

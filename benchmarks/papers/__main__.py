@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.papers import document
+from benchmarks.report import papers
 
 
 def main() -> None:
@@ -12,9 +12,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.papers", description=__doc__)
     parser.add_argument("--docs", action="store_true", help="write docs/papers.md's tables")
     if parser.parse_args().docs:
-        document.write()
+        papers.PART.write(papers.tables())
     else:
-        print(document.tables())
+        print(papers.tables())
 
 
 if __name__ == "__main__":

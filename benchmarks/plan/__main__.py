@@ -17,10 +17,9 @@ from benchmarks import launch, show
 from benchmarks.plan import fit
 from benchmarks.plan.cells import Cell, add_rigs, measure
 from benchmarks.plan.tasks import STRATEGIES
+from benchmarks.report import lines, page, picture
 
-_ROOT = Path(__file__).resolve().parents[2]
-DOCS = _ROOT / "docs" / "plan.json"
-PICTURE = _ROOT / "docs" / "images" / "plan_rig.png"
+STORED, PICTURE = page.DOCS / "plan.json", page.IMAGES / "plan_rig.png"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -82,9 +81,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         console.print(line, highlight=False)
     found = {"machine": launch.machine(launch.find_launcher()), **result.as_json()}
     own = arguments.output
-    path, picture = (DOCS, PICTURE) if arguments.docs else (own / "plan.json", own / "plan.png")
+    path, image = (STORED, PICTURE) if arguments.docs else (own / "plan.json", own / "plan.png")
     show.save(path, found)
-    fit.draw(result, picture)
+    picture.draw(lines.plan, result, image)
 
 
 if __name__ == "__main__":

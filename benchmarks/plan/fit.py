@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,36 +122,3 @@ def evaluate(cells: Sequence[Cell]) -> Result:
     fitted, tested = halves(cells)
     constants = fit(fitted)
     return Result(constants, fitted, tested, [predicted(cell, constants).seconds for cell in tested])
-
-
-def draw(result: Result, path: Path) -> None:
-    """Draw predicted steps over measured ones, with the cells that were not fitted."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
-
-    figure = Figure(figsize=(5.6, 5.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    colors = ("#3b6fb6", "#57a773", "#d1362f", "#6a4c93", "#e09f3e")
-    strategies = list(dict.fromkeys(cell.strategy for cell in result.tested))
-    for index, strategy in enumerate(strategies):
-        own = [
-            (cell.seconds, value)
-            for cell, value in zip(result.tested, result.predictions, strict=True)
-            if cell.strategy == strategy
-        ]
-        axes.plot(
-            *zip(*own, strict=True), "o", color=colors[index % len(colors)], label=strategy, markersize=5
-        )
-    ends = [min(cell.seconds for cell in result.tested) / 1.2, max(c.seconds for c in result.tested) * 1.2]
-    axes.plot(ends, ends, color="#30343b", linewidth=1)
-    axes.fill_between(ends, [0.8 * e for e in ends], [1.2 * e for e in ends], color="#aab4c3", alpha=0.3)
-    axes.set(xscale="log", yscale="log", xlabel="measured step, s", ylabel="predicted step, s")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(ScalarFormatter())
-    axes.legend(fontsize=8, frameon=False, title="band: 20 %", title_fontsize=8)
-    axes.set_title(f"{len(result.tested)} cells that the fit has not seen", fontsize=10)
-    figure.savefig(path, dpi=130)

@@ -11,7 +11,9 @@ from typing import Any
 
 from benchmarks import launch, show
 from benchmarks.bare import FLAGS
-from benchmarks.table import document, goals
+from benchmarks.report import picture
+from benchmarks.report import table as report
+from benchmarks.table import goals
 from benchmarks.table.line import COLUMNS
 from benchmarks.table.result import Result
 from benchmarks.table.rows import ROWS
@@ -48,23 +50,14 @@ def _measure(name: str, run: Run, machine: Mapping[str, Any], quick: bool) -> di
     return {"day": day, "machine": machine, "results": [one.as_json() for one in results], "found": found}
 
 
-def _plot(rows: document.Rows, path: Path) -> None:
-    show.draw("benchmarks.table.plot", "plot", document.results(rows), path)
-
-
-def _render(rows: document.Rows) -> None:
-    document.write_pages(rows)
-    _plot(rows, document.PICTURE)
-
-
-def _keep(measured: document.Rows) -> dict[str, Any]:
+def _keep(measured: report.Rows) -> dict[str, Any]:
     """Replace the stored result of a row with the new one, without its single measurements."""
     short = {
         name: {key: value for key, value in row.items() if key != "found"} for name, row in measured.items()
     }
-    all_ = {**document.read(), **short}
+    all_ = {**report.read(), **short}
     kept = {name: all_[name] for name in ROWS if name in all_}
-    show.save(document.STORED, {"rows": kept})
+    show.save(report.STORED, {"rows": kept})
     return kept
 
 
@@ -72,27 +65,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
     if arguments.render:
-        _render(document.read())
+        report.render(report.read())
         return
     mpirun = launch.find_launcher()
     machine = {**launch.machine(mpirun), "bare": " ".join(FLAGS)}
     run = with_mpirun(mpirun, _QUICK_JOB_LIMIT_S if arguments.quick else _JOB_LIMIT_S)
     rows = {name: _measure(name, run, machine, arguments.quick) for name in ROWS if name in arguments.rows}
     show.save(arguments.output / "table.json", {"rows": rows})
-    peers, aims = document.peers_table(rows), document.goals_table(rows)
+    peers, aims = report.peers_table(rows), report.goals_table(rows)
     (arguments.output / "table.md").write_text(f"{peers}\n{aims}")
-    _plot(rows, arguments.output / "table.png")
-    _tell(document.results(rows))
+    picture.draw(report.paint, rows, arguments.output / "table.png")
+    _tell(report.results(rows))
     if arguments.docs:
-        _render(_keep(rows))
+        report.render(_keep(rows))
 
 
 def _tell(results: Sequence[Result]) -> None:
     console = show.console()
-    plain = [
-        [cell.replace("**", "").replace("<br>", "\n") for cell in row] for row in document.cells(results)
-    ]
-    console.print(show.table(document.columns(results), plain, texts=6))
+    plain = [[cell.replace("**", "").replace("<br>", "\n") for cell in row] for row in report.cells(results)]
+    console.print(show.table(report.columns(results), plain, texts=6))
     compared = goals.compared({result.work: result for result in results})
     console.print(show.table(COLUMNS, [line.cells() for line, _ in compared], texts=3))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from benchmarks.averaging.contenders import CONTENDERS, DENSE, NODE
+from benchmarks.contenders import AVERAGING, DENSE, NODE
 from benchmarks.table.nodes import command
 from benchmarks.table.result import Result
 from benchmarks.table.row import Row
@@ -21,7 +21,7 @@ _SYNCHRONOUS = "gradients in every step"
 
 def work(contender: str) -> str:
     """Name the step of a contender."""
-    return f"step with {CONTENDERS[contender].name}, {_NODES} nodes of 2 ranks, 100 Mbit/s"
+    return f"step with {AVERAGING[contender].name}, {_NODES} nodes of 2 ranks, 100 Mbit/s"
 
 
 def _measure(run: Run, quick: bool, contenders: tuple[str, ...]) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def results(found: dict[str, Any], contenders: tuple[str, ...]) -> list[Result]:
         return [Result(work(name), why=found["missing"]) for name in contenders]
     rig = next(rig for rig in found["rigs"] if rig["nodes"] == _NODES)
     samples = Samples(rig["seconds"], rig["others"])
-    floor = NODE, CONTENDERS[NODE].name
+    floor = NODE, AVERAGING[NODE].name
     return [compare(work(name), samples, {DENSE: _SYNCHRONOUS}, name, floor) for name in contenders]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.gradientflow.contenders import CONTENDERS
+from benchmarks.contenders import ALONE, GRADIENTFLOW
 from benchmarks.gradientflow.result import from_json
 from benchmarks.table import nodes
 from benchmarks.table.result import Estimate, Peer, Result
@@ -15,7 +15,6 @@ _WORK = f"step, 2 nodes of 2 ranks, {_MBIT} Mbit/s"
 TOP_K, CSC = f"top-k 1 %, {_WORK}", f"CSC 10 %, {_WORK}"
 _OWN = {TOP_K: "topk-1", CSC: "csc-10"}
 _PEERS = ("ddp", "powersgd-1", "powersgd-4")
-_FLOOR = "alone"
 
 
 def measure(run: Run, quick: bool) -> dict[str, Any]:
@@ -36,11 +35,9 @@ def results(found: dict[str, Any]) -> list[Result]:
 
 
 def _result(work: str, name: str, steps: dict[str, Estimate], kept: tuple[int, int]) -> Result:
-    own, floor = steps[CONTENDERS[name].name], steps[CONTENDERS[_FLOOR].name]
-    peers = [
-        Peer(CONTENDERS[peer].name, steps[CONTENDERS[peer].name], _ratio(steps[CONTENDERS[peer].name], own))
-        for peer in _PEERS
-    ]
+    own, floor = steps[GRADIENTFLOW[name].name], steps[GRADIENTFLOW[ALONE].name]
+    names = [GRADIENTFLOW[peer].name for peer in _PEERS]
+    peers = [Peer(peer, steps[peer], _ratio(steps[peer], own)) for peer in names]
     over = _ratio(own, floor)
     return Result(work, "s", own, tuple(peers), floor, "no communication", over, kept=kept[0], of=kept[1])
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import torch
 
 import roundelay.torch as hvd
 from benchmarks import measure
-from benchmarks.crossover import ALONE, DENSE
+from benchmarks.contenders import ALONE, DENSE
 
-_SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
 _WARMUPS = 4  # steps: then there are buckets
 
 
@@ -34,10 +32,10 @@ class _Turn:
 
     def __call__(self) -> list[float]:
         self._ranks.meet()
-        before = int(_SENT.read_text())
+        before = measure.sent()
         seconds = 0.0 if self._optimizer is None else measure.timed(self._step)
         self._ranks.meet()
-        self.sent.append(int(_SENT.read_text()) - before)
+        self.sent.append(measure.sent() - before)
         return [seconds]
 
     def _step(self) -> None:

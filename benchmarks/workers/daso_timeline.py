@@ -10,7 +10,9 @@ import torch
 
 import roundelay.torch as hvd
 from benchmarks import measure
-from benchmarks.models import cnn, task_loss
+from benchmarks.contenders import daso
+from benchmarks.models import cnn
+from benchmarks.workers.training import Trainee
 from roundelay.timeline import analysis, events
 
 _FIRST = 8  # steps before the timeline: memory and connections are new
@@ -34,24 +36,16 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     hvd.init()
     torch.manual_seed(1)
     task = cnn()
-    strategy = hvd.strategies.DASO(
-        spec["global_skip"], spec["batches_to_wait"], warmup_epochs=0, cooldown_epochs=0, total_epochs=1
-    )
-    plain = torch.optim.SGD(task.model.parameters(), lr=0.01, momentum=0.9)
-    optimizer = hvd.DistributedOptimizer(plain, task.model.named_parameters(), strategy=strategy)
-    inputs, classes = task.batch(torch.Generator().manual_seed(hvd.rank()))
-
-    def train(steps: int) -> None:
-        for _ in range(steps):
-            optimizer.zero_grad()
-            task_loss(task.model, inputs, classes).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-
-    train(_FIRST)
+    trainee = Trainee(task, daso(spec["global_skip"], spec["batches_to_wait"]), 0.01, 0.9, hvd.rank())
+    batch, strategy = trainee.batch(), trainee.strategy
+    assert isinstance(strategy, hvd.strategies.DASO)
+    for _ in range(_FIRST):
+        trainee.step(batch)
     path, late = Path(spec["timeline"]), hvd.stats()["late_merges"]
     hvd.start_timeline(str(path))
     hvd.barrier()  # all ranks record from the same step on
-    train(spec["steps"])
+    for _ in range(spec["steps"]):
+        trainee.step(batch)
     late = hvd.stats()["late_merges"] - late
     strategy.average()  # nothing is under way when the timeline stops
     hvd.stop_timeline()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,8 +12,6 @@ import roundelay.torch as hvd
 from benchmarks import measure
 from benchmarks.plan.sleeping import Model, step
 from benchmarks.plan.tasks import STEPS, TASKS, THETA, Task
-
-_SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")  # of this rank's node
 
 
 def _alone(model: Model, optimizer: torch.optim.Optimizer, repetitions: int) -> dict[str, Any]:
@@ -36,7 +33,7 @@ def _measure(task: Task, strategy: str, repetitions: int, ranks: measure.Ranks) 
         step(model, optimizer)
     seconds = []
     ranks.rest()
-    sent = int(_SENT.read_text())
+    sent = measure.sent()
     for _ in range(repetitions):
         ranks.rest()
         begin = time.perf_counter()
@@ -44,7 +41,7 @@ def _measure(task: Task, strategy: str, repetitions: int, ranks: measure.Ranks) 
             step(model, optimizer)
         seconds.append((time.perf_counter() - begin) / STEPS)
     ranks.rest()
-    return {"seconds": seconds, "sent": (int(_SENT.read_text()) - sent) / (STEPS * repetitions)}
+    return {"seconds": seconds, "sent": (measure.sent() - sent) / (STEPS * repetitions)}
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +18,6 @@ from benchmarks.exact import Sum
 from roundelay import _core
 from tests.rig.stream import Stream
 
-_SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
 _PORT = 7077
 
 
@@ -33,13 +31,13 @@ class _Turn:
 
     def __call__(self) -> list[float]:
         self._ranks.meet()
-        before = int(_SENT.read_text())
+        before = measure.sent()
         self._ranks.meet()
         cpu = time.process_time()
         seconds = measure.timed(self._run)
         self.cpu.append(time.process_time() - cpu)
         self._ranks.meet()
-        self.sent.append(int(_SENT.read_text()) - before)
+        self.sent.append(measure.sent() - before)
         return [seconds]
 
     def sent_bytes(self, repetitions: int) -> int:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.averaging import document, steps, timeline, training
-from benchmarks.averaging.contenders import ALONE, CONTENDERS, DENSE, NODE, message
+from benchmarks.averaging import steps, timeline, training
+from benchmarks.contenders import ALONE, AVERAGING, DENSE, NODE, least_sent
+from benchmarks.report import averaging as report
 from benchmarks.table import averaging
 from tests.rig import why_not
 
@@ -18,7 +19,7 @@ MIB = 1 << 20
 
 def rig(nodes: int = 2, others: float = 0.0) -> dict[str, Any]:
     """A wire that needs 1 s for the parameters; a step without communication takes 0.1 s."""
-    size = 100e6 / 8 / message(1.0, nodes)
+    size = 100e6 / 8 / least_sent(1.0, nodes)
     return {
         "nodes": nodes,
         "mbit": 100,
@@ -36,27 +37,14 @@ def rig(nodes: int = 2, others: float = 0.0) -> dict[str, Any]:
     }
 
 
-def test_the_formula() -> None:
-    """What the wire needs beyond the wait, once in a cycle."""
-    expected = {ALONE: 0.1, DENSE: 1.1, "local-4": 0.35, "daso-4-1": 0.325, "daso-8-4": 0.175}
-    assert {name: CONTENDERS[name].seconds(0.1, 1.0) for name in expected} == pytest.approx(expected)
-    assert CONTENDERS["daso-8-8"].seconds(0.1, 0.8) == pytest.approx(0.1)
-    assert document.formula(rig(4), "daso-8-8", 0.1) == pytest.approx(0.1 + (1.0 - 0.8) / 8)
-    assert [message(12.0, nodes) for nodes in (2, 3, 4)] == [12.0, 16.0, 18.0]
+def test_the_formula_has_what_the_wire_needs_beyond_the_wait() -> None:
+    assert report.formula(rig(4), "daso-8-4", 0.1) == pytest.approx(0.1 + (1.0 - 0.4) / 8)
+    assert report.formula(rig(4), "daso-16-16", 0.1) == pytest.approx(0.1)
+    assert report.formula(rig(4), ALONE, 0.1) == 0.1
 
 
-def test_the_table_of_steps() -> None:
-    rows = {row[0]: row[1:] for row in document.step_rows(rig())}
-    assert rows["no communication"] == ["100 ms", "", "", "", "", ""]
-    assert rows["gradients in the node alone"] == ["120 ms", "100 ms", "1.2x", "0 B", "0 B", ""]
-    assert rows["dense"][:3] == ["1 s", "1.1 s", "10x"]
-    assert rows["DASO, B = 8, S = 8"] == ["150 ms", "125 ms", "1.5x", "1.52 MiB", "1.49 MiB", "3"]
-    assert rows["local SGD, period 4"][-1] == ""
-    assert "upper bounds" not in document.step_title(rig())
-    assert "other processes ran in 1 of 1 repetitions, so that times are upper bounds" in document.step_title(
-        rig(others=0.9)
-    )
-    assert document.instead([rig(2), rig(4)], [rig(2, 0.5)]) == [rig(2, 0.5), rig(4)]
+def test_a_new_rig_takes_the_place_of_one_with_as_many_nodes() -> None:
+    assert report.instead([rig(2), rig(4)], [rig(2, 0.5)]) == [rig(2, 0.5), rig(4)]
 
 
 def test_the_rows_of_the_speed_table() -> None:
@@ -69,26 +57,6 @@ def test_the_rows_of_the_speed_table() -> None:
     (busy,) = averaging.results({"rigs": [rig(2, 0.9)]}, ("daso-8-8",))
     assert busy.why == "other processes ran in 1 of 1 repetitions"
     assert [one.why for one in averaging.results({"missing": "no root"}, averaging.DASO)] == ["no root"] * 2
-
-
-def test_the_table_of_trainings() -> None:
-    def run(strategy: str, loss: float) -> dict[str, Any]:
-        return {"strategy": strategy, "seed": 0, "curve": [[1, 9.0, 0.1], [2, loss, 0.5]], "sent": 0.25}
-
-    job = {
-        "task": "digits",
-        "nodes": 2,
-        "runs": [run("dense", 1.0), run("dense", 2.0), run(training.daso(4, 1), 3.0), run("local_sgd", 1.0)],
-    }
-    dense, daso, _ = document.training_rows([job])
-    assert dense[1:5] == ["dense", "2", "1.5000", "1.0000 to 2.0000"]
-    assert daso[1] == "daso:global_skip=4,batches_to_wait=1"
-    assert daso[-1] == "0.25"
-    assert [run["strategy"] for run in document.of_kind(job, "local")["runs"]] == [
-        "dense",
-        "dense",
-        "local_sgd",
-    ]
 
 
 @pytest.mark.nightly
@@ -111,9 +79,9 @@ def test_short_steps(tmp_path: Path) -> None:
     few = ["--nodes", "2", "--repetitions", "1", "--contenders", "dense", "daso-4-1"]
     steps.main([*few, "--output", str(tmp_path)])
     (found,) = json.loads((tmp_path / "steps.json").read_text())["rigs"]
-    least = message(found["bytes"], 2)
+    least = least_sent(found["bytes"], 2)
     for name in ("dense", "daso-4-1"):
-        assert found["sent"][name][0] / CONTENDERS[name].bytes(least) == pytest.approx(1.0, abs=0.05)
+        assert found["sent"][name][0] / AVERAGING[name].bytes(least) == pytest.approx(1.0, abs=0.05)
 
 
 @pytest.mark.slow

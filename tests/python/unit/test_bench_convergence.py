@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import convergence
-from benchmarks.table.markdown import with_table
+from benchmarks.report import curves
 from benchmarks.tasks import BATCH, Task, batches, characters, digits, rate_at
 
 pytest.importorskip("roundelay._core")
@@ -40,40 +40,6 @@ def test_one_seed_of_one_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert (tmp_path / "convergence.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_table() -> None:
-    runs = [
-        {"strategy": name, "seed": seed, "curve": [(1, 9.0, 0.0), (2, loss, accuracy)], "sent": sent}
-        for name, sent in (("dense", 1.0), ("csc", 0.125))
-        for seed, (loss, accuracy) in enumerate([(0.25, 0.5), (0.75, 1.0)])
-    ]
-    assert convergence.rows({"task": "digits", "rate": 0.5, "ranks": 2, "runs": runs}) == [
-        [
-            "digits",
-            "0.5x",
-            "dense",
-            "2",
-            "2",
-            "0.5000",
-            "0.2500 to 0.7500",
-            "0.7500",
-            "0.5000 to 1.0000",
-            "100.0%",
-        ],
-        [
-            "digits",
-            "0.5x",
-            "csc",
-            "2",
-            "2",
-            "0.5000",
-            "0.2500 to 0.7500",
-            "0.7500",
-            "0.5000 to 1.0000",
-            "12.5%",
-        ],
-    ]
-
-
 def test_new_trainings_replace_those_of_the_same_strategies() -> None:
     def job(task: str, ranks: int, steps: int, rate: float = 1.0, **runs: int) -> dict[str, Any]:
         made = [{"strategy": name, "sent": sent} for name, sent in runs.items()]
@@ -97,17 +63,10 @@ def test_new_trainings_replace_those_of_the_same_strategies() -> None:
     ]
 
 
-@pytest.mark.parametrize("page", convergence.PAGES, ids=lambda page: page.name)
-def test_the_page_holds_what_the_json_says(page: convergence.Page) -> None:
-    text, found = page.text.read_text(), json.loads(convergence.STORED.read_text())
-    part = page.part(found)
-    assert with_table(text, convergence.training(page, part), convergence.BEGIN) == text
-    assert page.picture.exists() == bool(part["jobs"])
-
-
 def test_a_page_without_trainings_says_so() -> None:
-    page, found = convergence.PAGES[0], {"jobs": [{"runs": [{"strategy": "dense"}]}]}
-    assert convergence.training(page, page.part(found)) == "No training is stored here yet.\n"
+    subject, found = curves.CONVERGENCE[0], {"jobs": [{"runs": [{"strategy": "dense"}]}]}
+    part = curves.convergence_part(subject, found)
+    assert curves.convergence_text(subject, part) == "No training is stored here yet.\n"
 
 
 @pytest.mark.parametrize("make", [digits, characters])

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from benchmarks import crossover
-from benchmarks.table.markdown import with_table
 
 
 def rank(sent: dict[str, list[int]], **seconds: list[float]) -> dict[str, Any]:
     return {"sent": sent, "seconds": {**{name: [1.0] for name in sent}, **seconds}, "others": [0.0]}
-
-
-def test_the_densities_are_around_the_formulas() -> None:
-    assert crossover.densities(2) == [0.125, 0.25, 0.375, 0.5, 0.625, 0.75]
-    assert crossover.densities(4)[3] == 0.25
 
 
 def test_a_cell_has_the_node_that_sent_most_without_the_meetings() -> None:
@@ -37,8 +30,3 @@ def test_where_the_costs_cross() -> None:
     cell = {"nodes": 2, "sent": costs, "seconds": {**costs, "dense": 300.0}}
     assert crossover.crossings([cell]) == [["2", "0.500", "0.400", "none of these"]]
     assert crossover.rows([cell])[1] == ["2", "0.1", "0.20x", "20 B", "0.200x", "20 s", "0.067x"]
-
-
-def test_the_page_holds_what_the_json_says() -> None:
-    page, found = crossover.PAGE.read_text(), json.loads(crossover.STORED.read_text())
-    assert with_table(page, crossover.page_text(found), crossover.BEGIN) == page

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.data_cache import main, ratios
+from benchmarks.report import bars, picture
 from benchmarks.workers.data_cache import Images, augment
 
 SECONDS = {
@@ -22,11 +23,9 @@ def test_ratios_and_picture(tmp_path: Path) -> None:
     seconds = {name: {"median": median} for name, median in SECONDS.items()}
     found = {one["name"]: one["ratio"] for one in ratios(seconds)}
     assert found == {"first epoch / without a cache": pytest.approx(1.1), "memory / later epoch": 0.95}
-    from benchmarks.plot import plot_data_cache
-
     memory = {"kept": 1 << 20, "share": 1 << 20, "mapped": 4 << 20}
     result = {"seconds": seconds, "samples": 64, "delay": 0.01, "ranks": 2, "workers": 2, "memory": memory}
-    plot_data_cache(result, tmp_path / "picture.png")
+    picture.draw(bars.data_cache, result, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 1000
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.gradientflow import contenders, document
-from benchmarks.gradientflow.contenders import CONTENDERS, dense, least_sent, low_rank, pairs
+from benchmarks.contenders import ALONE, GRADIENTFLOW, dense, least_sent, low_rank, pairs
 from benchmarks.gradientflow.message import message_bytes
-from benchmarks.gradientflow.result import Row, Wire, from_json, wire, wire_seconds
+from benchmarks.gradientflow.result import Row, Wire, from_json, wire
 from benchmarks.gradientflow.task import dense_share, make_model
-from benchmarks.table.markdown import END, with_table
+from benchmarks.report import gradientflow as report
+from benchmarks.report import picture
 from benchmarks.table.result import Estimate
 from roundelay.torch.strategies import Bucket, Part, Sent
 
@@ -92,7 +92,7 @@ def test_too_many_disturbed_repetitions_all_count() -> None:
     one = rank({"alone": [1.0, 2.0, 6.0]}, [0.5, 0.0, 0.5], alone=trained([1, 1, 1]))
     found = wire([one], 100, 2, 4)
     assert (found.disturbed, found.counted, found.rows[0].step.value) == (2, 3, 2.0)
-    assert "upper bounds" in document.disturbed(found)
+    assert "upper bounds" in report.disturbed(found)
 
 
 def test_ranks_that_differ_are_an_error() -> None:
@@ -104,10 +104,10 @@ def test_ranks_that_differ_are_an_error() -> None:
 
 def stored() -> dict[str, Any]:
     rows = (
-        Row(contenders.ALONE.name, Estimate(0.2), None, None, 0.0, 0.0, None),
-        Row(contenders.DDP.name, Estimate(2.0, 1.9, 2.1), Estimate(1.8), Estimate(1.0), 1.5e7, 1e7, 0.5),
+        Row(GRADIENTFLOW[ALONE].name, Estimate(0.2), None, None, 0.0, 0.0, None),
+        Row(GRADIENTFLOW["ddp"].name, Estimate(2.0, 1.9, 2.1), Estimate(1.8), Estimate(1.0), 1.5e7, 1e7, 0.5),
         Row(
-            contenders.LAZY.name,
+            GRADIENTFLOW["lazy"].name,
             Estimate(1.0, 0.9, 1.1),
             Estimate(0.8, 0.7, 0.9),
             Estimate(2.0),
@@ -120,50 +120,8 @@ def stored() -> dict[str, Any]:
     return {"day": "2026-01-01", "machine": MACHINE, "dense_steps": {"CSC": 20}, "wires": wires}
 
 
-def test_tables() -> None:
-    said = document.tables(stored())
-    assert "not measured: 20 of CSC." in said.replace("\n", " ")
-    assert said.index("**100 Mbit/s, 40 steps, median of 36.**") < said.index("**1000 Mbit/s")
-    assert "| no communication | 200 ms |  |  |  |  |  |  |  |" in said
-    assert (
-        "| lazy allreduce | 1 s (900 ms to 1.1 s) | 800 ms (700 ms to 900 ms) | 2x | 9.54 MiB | 9.54 MiB "
-        "| 1.000x | 800 ms | 0.500 |"
-    ) in said
-    assert wire_seconds(1e7, 1000) == pytest.approx(0.08)
-
-
-@pytest.mark.parametrize("name", document.PAGES)
-def test_the_page_holds_what_the_json_says(name: str) -> None:
-    page = document.PAGES[name]
-    text = page.text.read_text()
-    assert with_table(text, document.tables(document.read(page)), document.BEGIN) == text
-    assert END in text
-    assert page.picture.exists()
-    if page.twins:
-        text = page.twins.read_text()
-        assert with_table(text, document.twins(document.read(page)), document.BEGIN) == text
-
-
-def test_twins_are_the_contenders_that_ddp_has_too() -> None:
-    found = stored()
-    for one in found["wires"]:
-        lazy = {**one["rows"][2], "step": {"value": 0.5}, "loss": 0.25}
-        names = ("DDP, lazy allreduce", "DDP, fp16 hook")
-        one["rows"] = [*one["rows"], *({**lazy, "name": name} for name in names)]
-    *_, own, end = document.twins(found).split("\n")
-    assert (own, end) == ("| lazy allreduce | 1 s | 500 ms | 2.00 | 0.500 | 0.250 |", "")
-
-
 def test_the_picture_names_the_fastest(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from benchmarks.gradientflow.plot import fastest, plot
-
-    wires = document.wires(stored())
-    assert fastest(wires[0].rows) == "fastest: lazy allreduce, 1 s"
-    plot(wires, tmp_path / "picture.png")
+    assert report.fastest(report.wires(stored())[0].rows) == "fastest: lazy allreduce, 1 s"
+    picture.draw(report.paint, stored(), tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_each_contender_can_be_chosen_and_has_a_name_of_its_own() -> None:
-    assert len({one.name for one in CONTENDERS.values()}) == len(CONTENDERS)
-    assert [name for name, one in CONTENDERS.items() if one.apart] == ["per-tensor"]

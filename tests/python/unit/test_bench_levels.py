@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import allreduce_sizes, levels, two_nodes
+from benchmarks import allreduce_sizes, levels
 from benchmarks.table import algorithms, nodes
 from benchmarks.table import levels as row
 from ranks import mpirun
@@ -87,19 +87,6 @@ def test_fast_nodes_have_time_and_cpu_time_beside_peers() -> None:
     assert time.over_floor is not None
     assert time.over_floor.value == 2.0
     assert [peer.ratio and peer.ratio.value for peer in work.peers] == [1.5, 0.5]
-
-
-def test_a_row_of_two_nodes_for_each_contender() -> None:
-    cell = {
-        "bytes": MIB,
-        "seconds": {"roundelay": [2.0], "stream": [1.0]},
-        "sent": {"roundelay": 110, "stream": 100},
-        "cpu": {"roundelay": [0.001048576], "stream": [0.0]},
-    }
-    assert two_nodes.rows([cell]) == [
-        ["1 MiB", "roundelay", "110 B", "1.100x", "2 s", "2.000x", "1.00 ns/B"],
-        ["1 MiB", "stream", "100 B", "1.000x", "1 s", "1.000x", "0.00 ns/B"],
-    ]
 
 
 def test_a_crossover_is_interpolated_and_compared_with_the_model() -> None:

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from benchmarks.plan import fit, gate
-from benchmarks.plan.__main__ import DOCS, load
+from benchmarks.plan.__main__ import STORED, load
 from benchmarks.plan.cells import Cell, Constants, measure, predicted, shape_of, workload
 from benchmarks.plan.tasks import AUTO, CANDIDATES, STRATEGIES, TASKS
+from benchmarks.report import lines, picture
 from tests.rig import why_not
 
 _REASON = why_not()
@@ -63,7 +64,7 @@ def test_errors_have_signs_and_a_picture(tmp_path: Path) -> None:
     assert result.errors == pytest.approx([-0.5] * 3)
     assert result.as_json()["median_error"] == pytest.approx(0.5)
     assert "strategy dense: median 50.0%, mean -50.0%" in result.lines()
-    fit.draw(result, tmp_path / "plan.png")
+    picture.draw(lines.plan, result, tmp_path / "plan.png")
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -124,20 +125,20 @@ def test_six_cells_send_what_is_predicted() -> None:
 
 def test_the_page_has_the_errors_of_todays_model() -> None:
     """If they change: python -m benchmarks.plan --fit --cells docs/plan.json --docs."""
-    found = json.loads(DOCS.read_text())
+    found = json.loads(STORED.read_text())
     constants = Constants(**found["constants"])
-    fitted, tested = fit.halves(load(DOCS))
+    fitted, tested = fit.halves(load(STORED))
     assert len(tested) == len(found["tested"])
     result = fit.Result(constants, fitted, tested, [predicted(cell, constants).seconds for cell in tested])
     assert result.predictions == pytest.approx([cell["predicted"] for cell in found["tested"]], rel=1e-6)
     assert result.quantile(0.5) <= 0.1
     assert result.quantile(0.9) <= 0.2
-    page = " ".join(DOCS.with_suffix(".md").read_text().split())
+    page = " ".join(STORED.with_suffix(".md").read_text().split())
     assert f"median error {result.quantile(0.5):.1%}, 90th percentile {result.quantile(0.9):.1%}" in page
 
 
 def test_the_page_of_auto_has_its_cells() -> None:
-    path = DOCS.parent / "techniques" / "auto.json"
+    path = STORED.parent / "techniques" / "auto.json"
     page = " ".join(path.with_suffix(".md").read_text().split())
     cells = json.loads(path.read_text())["cells"]
     assert not any((gate.over_dense(cell).low or 0.0) > gate.MOST for cell in cells)
@@ -146,7 +147,7 @@ def test_the_page_of_auto_has_its_cells() -> None:
 
 
 def test_the_page_of_auto_has_what_was_stored_of_racks() -> None:
-    path = DOCS.parent / "techniques" / "auto_racks.json"
+    path = STORED.parent / "techniques" / "auto_racks.json"
     cells = json.loads(path.read_text())["cells"]
     page = path.with_name("auto.md").read_text()
     assert all(cell["choice"].startswith("2x2x2 ") for cell in cells)

@@ -1,5 +1,6 @@
 """The benchmarks really run: with ranks, peers, checks, table, JSON and plot."""
 
+import dataclasses
 import json
 import math
 import re
@@ -9,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks import allreduce, launch, train_step
+from benchmarks.contenders import GRADIENTFLOW
 from benchmarks.gradientflow import __main__ as gradientflow
-from benchmarks.gradientflow.contenders import CONTENDERS, WARMUPS
+from benchmarks.gradientflow.result import WARMUPS
+from benchmarks.report import table as report
 from benchmarks.table import __main__ as table
-from benchmarks.table import document, samples
+from benchmarks.table import samples
 from benchmarks.table.rows import ROWS
 from in_time import wait_until
 from tests.rig import why_not
@@ -60,13 +63,13 @@ def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert out.count("25 MiB fp32, in") >= 2  # in both tables, which fold the rest of the name
     rows = json.loads((tmp_path / "table.json").read_text())["rows"]
     assert list(rows) == list(ROWS)
-    results = document.results(rows)
+    results = report.results(rows)
     assert {one.why for one in results if one.own is None} == {"not in a quick run"}
     need_hosts = {"nodes", "topk", "daso", "local_sgd", "fast_nodes", "levels"}
     assert {name for name, row in rows.items() if "not in a quick run" in str(row)} == need_hosts
     assert all(one.kept == one.of for one in results)
     page = (tmp_path / "table.md").read_text()
-    assert page == f"{document.peers_table(rows)}\n{document.goals_table(rows)}"
+    assert page == f"{report.peers_table(rows)}\n{report.goals_table(rows)}"
     assert "| 25 MiB fp32, in the pool, 2 ranks | " in page
     assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
 
@@ -74,21 +77,25 @@ def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
 @pytest.mark.slow
 def test_one_row_into_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measured with others about or not, it takes the place of what was stored, and no other row moves."""
-    for name in ("PAGE", "GOALS_PAGE", "STORED"):
-        path = tmp_path / getattr(document, name).name
-        path.write_text(getattr(document, name).read_text())
-        monkeypatch.setattr(document, name, path)
-    monkeypatch.setattr(document, "PICTURE", tmp_path / "picture.png")
-    before = document.read()
+    for name in ("PEERS", "GOALS"):
+        part = getattr(report, name)
+        copy = dataclasses.replace(part, page=tmp_path / part.page.name)
+        copy.page.write_text(part.page.read_text())
+        monkeypatch.setattr(report, name, copy)
+    stored = tmp_path / report.STORED.name
+    stored.write_text(report.STORED.read_text())
+    monkeypatch.setattr(report, "STORED", stored)
+    monkeypatch.setattr(report, "PICTURE", tmp_path / "picture.png")
+    before = report.read()
     table.main(["--quick", "--rows", "straggler", "--docs", "--output", str(tmp_path / "out")])
-    after = document.read()
+    after = report.read()
     assert list(after) == list(before)
     assert {name for name in after if after[name] != before[name]} == {"straggler"}
-    (wait,) = document.results({"straggler": after["straggler"]})
+    (wait,) = report.results({"straggler": after["straggler"]})
     assert (wait.own is None) == bool(wait.why)
     said = wait.why or f"{wait.kept} of 3"
-    assert said in document.PAGE.read_text()
-    head = document.GOALS_PAGE.read_text().replace("\n", " ").partition("| work |")[0]
+    assert said in report.PEERS.page.read_text()
+    head = report.GOALS.page.read_text().replace("\n", " ").partition("| work |")[0]
     (measured,) = re.findall(r"`straggler`(?:, `\w+`)*: .*?(\d{4}-\d\d-\d\d)", head)
     assert measured == after["straggler"]["day"]
     assert not any("found" in row for row in after.values())
@@ -104,7 +111,7 @@ def test_gradientflow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     gradientflow.main(["--mbit", "1000", "--repetitions", "2", "--output", str(tmp_path)])
     assert f"1000 Mbit/s, {WARMUPS + 2} steps, median of" in capsys.readouterr().out
     (wire,) = json.loads((tmp_path / "gradientflow.json").read_text())["wires"]
-    assert len(wire["rows"]) == len(CONTENDERS)
+    assert len(wire["rows"]) == len(GRADIENTFLOW)
     assert all(row["sent"] >= row["least"] for row in wire["rows"])
     assert (tmp_path / "gradientflow.png").read_bytes().startswith(b"\x89PNG")
 

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import allreduce, measure, models, show, train_step
+from benchmarks import allreduce, measure, models, show
 from benchmarks.exact import Sum, pattern
-from benchmarks.workers.allreduce import calls
 
 
 def seconds(**medians: float) -> dict[str, Any]:
@@ -28,11 +27,6 @@ def test_sizes(text: str, size: int) -> None:
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(ValueError, match="is no size like"):
         show.parse_size(text)
-
-
-def test_units() -> None:
-    assert [show.size_text(size) for size in (256, 65536, 25 << 20)] == ["256 B", "64 KiB", "25 MiB"]
-    assert [show.seconds_text(t) for t in (2.5e-6, 0.0123, 3.0)] == ["2.5 us", "12.3 ms", "3 s"]
 
 
 def test_allreduce_rows_say_how_many_times_as_long_a_peer_takes() -> None:
@@ -64,26 +58,10 @@ def test_allreduce_rows_say_how_many_times_as_long_a_peer_takes() -> None:
     assert allreduce.reasons(cells) == ["-  mpi: no (bf16, fp16)"]
 
 
-def test_train_step_rows() -> None:
-    cell = {
-        "model": "mlp",
-        "tensors": 3,
-        "bytes": 2 << 20,
-        "seconds": seconds(none=0.1, roundelay=0.11, gloo=0.22, ddp=0.132),
-        "exposed": seconds(roundelay=0.01, gloo=0.12, ddp=0.032),
-    }
-    row = ["mlp", "3 tensors, 2 MiB", "100 ms", "110 ms", "1.20x", "2.00x", "10 ms", "32 ms", "120 ms"]
-    assert train_step.rows([cell]) == [row]
-
-
 def test_summary() -> None:
     assert measure.summary([5.0]) == {"median": 5, "low": 5, "high": 5, "p99": 5, "least": 5}
     assert measure.summary([4, 1, 3, 2, 5]) == {"median": 3, "low": 1.5, "high": 4.5, "p99": 5, "least": 1}
     assert measure.summary([float(i) for i in range(1, 201)])["p99"] == 198
-
-
-def test_every_timed_call_has_a_buffer_within_bounds() -> None:
-    assert [calls(size) for size in (256, 1 << 20, 100 << 20)] == [20, 8, 1]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

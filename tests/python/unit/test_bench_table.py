@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks import show
+from benchmarks.report import picture
+from benchmarks.report import table as report
 from benchmarks.table import (
     allreduce,
     alone,
     cache,
-    document,
     goals,
     lars,
     nodes,
@@ -24,8 +24,7 @@ from benchmarks.table import (
     threads,
     train,
 )
-from benchmarks.table.line import Goal, Line, missing
-from benchmarks.table.markdown import BEGIN, END, with_table
+from benchmarks.table.line import Goal, Line
 from benchmarks.table.result import Estimate, Peer, Result, from_json
 
 MIB = 1 << 20
@@ -53,20 +52,6 @@ def result(own: float, floor: float | None = None, **peers: float) -> Result:
     return Result("work", "s", Estimate(own), beside, least, "bare" if floor else "", over)
 
 
-def test_goals() -> None:
-    most, least = Goal(3.0, at_least=False), Goal(10.0)
-    assert [most.met(value) for value in (2.9, 3.0, 3.1)] == [True, True, False]
-    assert [least.met(value) for value in (9.9, 10.0)] == [False, True]
-
-
-def test_a_line_says_what_was_measured_and_what_it_shall_be() -> None:
-    line = Line("work", "2 ms", "Gloo", "10 ms", 5.0, "x", Goal(6.0))
-    assert line.cells() == ["work", "2 ms", "Gloo 10 ms", "5x", ">= 6x", "no"]
-    assert missing("work", "no compiler").cells() == ["work", "not measured: no compiler", "", "", "", ""]
-    idle = Line("idle", "0.02 %", theirs="MPI 0 %", value=0.02, unit="%", goal=Goal(0.1, at_least=False))
-    assert idle.cells() == ["idle", "0.02 %", "MPI 0 %", "0.02 %", "<= 0.1 %", "yes"]
-
-
 @pytest.mark.parametrize(
     ("goal", "low", "high", "verdict"),
     [
@@ -82,12 +67,6 @@ def test_a_miss_that_the_noise_explains_is_called_so(
     goal: Goal, low: float | None, high: float | None, verdict: str
 ) -> None:
     assert Line("work", "1 s", value=5.0, goal=goal, low=low, high=high).verdict == verdict
-
-
-def test_an_interval_stands_behind_its_value() -> None:
-    assert show.interval(None, None, "x") == ""
-    assert show.interval(1.5, 2.0, "x") == " (1.5x to 2x)"
-    assert show.interval(1e-3, None, "s") == " (1 ms to ?)"
 
 
 def test_allreduce_results() -> None:
@@ -193,12 +172,6 @@ def test_results_of_trust_ratios() -> None:
     (ratios,) = lars.results([{"ranks": 4, "cells": [cell]}])
     peers = {lars.LAYERWISE: 2, lars.MULTI_TENSOR: 1.5}
     assert costs(ratios) == ("LARS: trust ratios of GPT-2 small, 4 ranks", 4e-3, None, peers)
-    table = document.peers_table(rows(ratios)).splitlines()
-    assert table[2] == "| work | Roundelay | floor | Gloo, DDP | MPI | another way | repetitions |"
-    assert table[4] == (
-        "| LARS: trust ratios of GPT-2 small, 4 ranks (148 layers) | 4 ms |  |  |  "
-        "| layer by layer 8 ms: 2x<br>multi-tensor norm 6 ms: 1.5x | 1 of 1 |"
-    )
 
 
 def test_results_of_a_data_cache() -> None:
@@ -283,7 +256,7 @@ def test_goals_of_the_floor_itself_and_of_the_tail() -> None:
 
 
 def test_every_goal_finds_what_is_stored() -> None:
-    stored = document.results(document.read())
+    stored = report.results(report.read())
     assert {aim.work for aim in goals.AIMS} <= {one.work for one in stored}
     assert len({one.work for one in stored}) == len(stored)
 
@@ -303,74 +276,9 @@ def rows(*results_: Result) -> dict[str, Any]:
     }
 
 
-def test_the_table_beside_the_peers() -> None:
-    ratio = Estimate(5.0, 4.5, 5.5)
-    peers = (Peer("Gloo", Estimate(10e-3), ratio), Peer("MPI", Estimate(1e-3), Estimate(0.5, 0.4, 0.6)))
-    floor = Estimate(0.5e-3)
-    measured = Result(
-        "25 MiB",
-        "s",
-        Estimate(2e-3),
-        peers,
-        floor,
-        "bare memory work",
-        Estimate(4.0, 3.9, 4.1),
-        kept=30,
-        of=31,
-    )
-    table = document.peers_table(
-        rows(measured, Result("1 MiB", why="other processes ran in 9 of 9 repetitions"))
-    )
-    assert table.splitlines() == [
-        "2 cores of an x86, torch 2, Open MPI 5, Python 3.11, one thread a rank, 2026-01-01.",
-        "",
-        "| work | Roundelay | floor | Gloo, DDP | MPI | repetitions |",
-        "|---|---|---|---|---|---|",
-        "| 25 MiB | 2 ms | bare memory work 500 us: 4x (3.9x to 4.1x) | Gloo 10 ms: 5x (4.5x to 5.5x) "
-        "| **1 ms**: 0.5x (0.4x to 0.6x) | 30 of 31 |",
-        "| 1 MiB | not measured: other processes ran in 9 of 9 repetitions |  |  |  |  |",
-    ]
-
-
-def test_a_table_without_intervals_says_so_and_has_no_column_of_repetitions() -> None:
-    said = document.peers_table(rows(result(1.0, Gloo=2.0))).splitlines()
-    assert said[2:5:2] == [
-        "| work | Roundelay | floor | Gloo, DDP | MPI |",
-        "| work | **1 s** |  | Gloo 2 s: 2x |  |",
-    ]
-    assert "has no interval" in said[-1]
-
-
-def test_rows_of_several_days_are_told_apart() -> None:
-    found = rows(result(1.0))
-    found["start"] = {**found["small"], "day": "2026-02-02"}
-    where = document.where(found)
-    assert where.startswith("`small`: 2 cores")
-    assert where.endswith("2026-02-02.")
-    assert "`start`: 2 cores" in where
-
-
-def test_the_pages_hold_what_the_json_says() -> None:
-    found = document.read()
-    for page, table in (
-        (document.PAGE, document.peers_table(found)),
-        (document.GOALS_PAGE, document.goals_table(found)),
-    ):
-        assert with_table(page.read_text(), table) == page.read_text()
-
-
-def test_a_page_holds_a_table_between_its_marks() -> None:
-    page = with_table(f"before\n{BEGIN}\nold\n{END}\nafter\n", "table\n")
-    assert page == f"before\n{BEGIN}\ntable\n{END}\nafter\n"
-    with pytest.raises(ValueError, match="the page needs"):
-        with_table("no marks", "table")
-
-
 def test_the_plot_draws_the_headlines(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from benchmarks.table.plot import plot
-
-    plot(document.results(document.read()), tmp_path / "table.png")
-    plot([Result("x", why="y", headline="x")], tmp_path / "none.png")
+    picture.draw(report.paint, report.read(), tmp_path / "table.png")
+    picture.draw(report.paint, rows(Result("x", why="y", headline="x")), tmp_path / "none.png")
     for name in ("table.png", "none.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.gradientflow.contenders import CONTENDERS
+from benchmarks.contenders import GRADIENTFLOW
 from benchmarks.gradientflow.result import Row, Wire
 from benchmarks.table import topk
 from benchmarks.table.result import Estimate
@@ -18,7 +18,8 @@ def test_results_of_top_k() -> None:
         "powersgd-4": 0.27,
     }
     own = tuple(
-        Row(CONTENDERS[name].name, Estimate(step), None, None, 0.0, 0.0, 0.5) for name, step in steps.items()
+        Row(GRADIENTFLOW[name].name, Estimate(step), None, None, 0.0, 0.0, 0.5)
+        for name, step in steps.items()
     )
     found = {"wires": [Wire(100, 36, 12, 2, own).as_json()]}
     first, second = topk.results(found)

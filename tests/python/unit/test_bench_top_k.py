@@ -26,15 +26,6 @@ def test_the_ways_select_the_same_energy() -> None:
             assert 500 <= values.numel() <= 1000
 
 
-def test_the_shapes() -> None:
-    found = top_k.shapes([1 << 20])
-    assert [shape.k for shape in found[:3]] == [1048, 10485, 104857]
-    for name in ("normal", "exponential", "heavy-tailed"):
-        drawn = top_k.drawn(top_k.Shape(10_000, name, 0.1))
-        assert drawn.numel() == 10_000
-        assert abs(float(drawn.sign().mean())) < 0.1
-
-
 @pytest.mark.slow
 def test_a_small_measurement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     top_k.main(["--sizes", "64K", "--repetitions", "3", "--output", str(tmp_path)])

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import document, figures, mpi, runner, wheels
+from benchmarks.gpu import figures, mpi, runner, wheels
 from benchmarks.gpu.check import checks, sharing
 from benchmarks.gpu.runner import Place, Step
+from benchmarks.report import gpu as report
 from benchmarks.table.line import Goal, Line, missing
-from benchmarks.table.markdown import with_table
 from in_time import wait_until
 from launch_job import state_of
 
@@ -204,7 +204,7 @@ def test_the_page_takes_a_real_result_only() -> None:
         {"name": "build", "ok": False, "seconds": 1.2, "figures": None, "message": "exit code 1\nwords"},
         {"name": "host time of a step", "ok": True, "seconds": 9.0, "figures": measured, "message": ""},
     ]
-    assert document.markdown(_result(False, found)).splitlines() == [
+    assert report.markdown(_result(False, found)).splitlines() == [
         "gpu 1, driver driver 1, torch torch 1, CUDA cuda 1, NCCL nccl 1, MPI mpi 1, Python python 1, "
         "2026-01-01.",
         "",
@@ -213,11 +213,11 @@ def test_the_page_takes_a_real_result_only() -> None:
         "| build | FAILED | 1 | exit code 1 |",
         "| host time of a step | ok | 9 | host time of a step, mlp: 2 ms DDP 2 ms 1x <= 1x |",
     ]
-    page = document.PAGE.read_text()
-    with_table(page, "", document.BEGIN)  # it has its marks
+    page = report.PART.page.read_text()
+    report.PART.filled("")  # it has its marks
     with pytest.raises(SystemExit, match="dry run"):
-        document.write_page(_result(True, found))
-    assert document.PAGE.read_text() == page
+        report.write_page(_result(True, found))
+    assert report.PART.page.read_text() == page
 
 
 @pytest.mark.slow

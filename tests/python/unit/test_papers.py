@@ -8,20 +8,17 @@ import re
 
 import pytest
 
-from benchmarks.papers import constants, document, gradientflow
+from benchmarks.papers import constants, gradientflow
 from benchmarks.papers.claim import Claim, Kind
 from benchmarks.papers.collectives import chunked, factor_table, size_for, size_table
 from benchmarks.papers.nodes import gain_table, rate_for_vgg
+from benchmarks.report import papers as report
 from roundelay import _model
 
 
 @functools.cache
 def _claims() -> list[Claim]:
-    return document.all_claims()
-
-
-def test_the_page_has_the_tables_of_the_command() -> None:
-    assert document.tables() in document.PAGE.read_text()
+    return report.all_claims()
 
 
 def test_each_claim_says_how_it_was_checked() -> None:
@@ -52,7 +49,7 @@ def test_what_is_reproduced_has_a_number_or_says_what_is_equal() -> None:
 
 
 def test_what_is_ten_percent_off_is_among_what_does_not_come_out() -> None:
-    _, _, section = document.PAGE.read_text().partition("## What does not come out")
+    _, _, section = report.PART.page.read_text().partition("## What does not come out")
     found = [re.search(r"([+-][\d.]+)%( on 64)?$", claim.difference) for claim in _claims()]
     off = [one[0] for one in found if one and abs(float(one[1])) > 10 and "points" not in one[0]]
     assert len(off) >= 6
@@ -64,7 +61,7 @@ def test_what_is_ten_percent_off_is_among_what_does_not_come_out() -> None:
 
 
 def test_the_page_says_which_constant_is_derived() -> None:
-    assert "derived from its published minutes" in document.PAGE.read_text()
+    assert "derived from its published minutes" in report.PART.page.read_text()
     images = 95 * gradientflow.IMAGES / 90 * 512 / 410.2 / 512
     assert images == pytest.approx(constants.CLUSTER_V.samples_per_second, rel=1e-3)
     images = 90 * gradientflow.IMAGES / (7.3 * 60) / 434.1

@@ -1,18 +1,15 @@
-"""A result as a table, in the terminal and in docs/gpu.md. Pure, except for writing the page."""
+"""The checks of a machine with a GPU as a table, in the terminal and in docs/gpu.md."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.steps import STEPS
+from benchmarks.report import page
 from benchmarks.table.line import Line
-from benchmarks.table.markdown import rows as markdown_rows
-from benchmarks.table.markdown import with_table
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpu.md"
-BEGIN = "<!-- tools/gpu_check.sh --table writes from here -->"
+PART = page.Part(page.DOCS / "gpu.md", "tools/gpu_check.sh --table")
 COLUMNS = ("check", "result", "seconds", "measured")
 VERDICTS = {True: "ok", False: "FAILED", None: "not run"}
 
@@ -45,11 +42,11 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"NCCL {result['nccl']}, MPI {result['mpi']}, Python {result['python']}, "
         f"{result['date'].partition('T')[0]}."
     )
-    return "\n".join([where, "", *markdown_rows(COLUMNS, rows(result)), ""])
+    return "\n".join([where, "", *page.rows(COLUMNS, rows(result)), ""])
 
 
 def write_page(result: Mapping[str, Any]) -> None:
     """Write the table into docs/gpu.md. A dry run has nothing to store."""
     if result["dry_run"]:
         raise SystemExit("gpu_check: that was a dry run, which measures nothing")
-    PAGE.write_text(with_table(PAGE.read_text(), markdown(result), BEGIN))
+    PART.write(markdown(result))

@@ -1,25 +1,24 @@
-"""Writes the results as Markdown: a page for people who choose a library, and one with the goals."""
+"""The speed table: a page for people who choose a library, one with the goals, and a picture."""
 
 from __future__ import annotations
 
-import json
-import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import show
+from benchmarks.report import page, picture
 from benchmarks.table import goals
 from benchmarks.table.line import COLUMNS
-from benchmarks.table.markdown import rows, with_table
 from benchmarks.table.result import Estimate, Peer, Result, from_json
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-STORED = DOCS / "benchmarks.json"
-PAGE, GOALS_PAGE = DOCS / "benchmarks.md", DOCS / "goals.md"
-PICTURE = DOCS / "images" / "benchmarks.png"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-_PROSE_COLUMNS = 110
+STORED = page.DOCS / "benchmarks.json"
+PEERS, GOALS = page.part(page.DOCS / "benchmarks.md", "table"), page.part(page.DOCS / "goals.md", "table")
+PICTURE = page.IMAGES / "benchmarks.png"
+
 _WITHOUT = (
     "A ratio without brackets has no interval: it was measured once, or before intervals and floors were."
 )
@@ -37,11 +36,7 @@ def where(found: Rows) -> str:
     """Say what was measured on which machine and day."""
     rows_of: dict[str, list[str]] = {}
     for name, row in found.items():
-        machine = row["machine"]
-        text = (
-            f"{machine['cores']} cores of an {machine['cpu']}, torch {machine['torch']}, {machine['mpi']}, "
-            f"Python {machine['python']}, one thread a rank, {row['day']}"
-        )
+        text = f"{page.host(row['machine'], 'torch', 'mpi', 'python')}, one thread a rank, {row['day']}"
         rows_of.setdefault(text, []).append(f"`{name}`")
     if len(rows_of) == 1:
         return "".join(rows_of) + "."
@@ -69,11 +64,7 @@ def peers_table(found: Rows) -> str:
     all_ = results(found)
     old = any(peer.ratio.low is None for result in all_ for peer in result.peers if peer.ratio)
     note = [_WITHOUT, ""] if old else []
-    return "\n".join([_filled(where(found)), "", *rows(columns(all_), cells(all_)), "", *note])
-
-
-def _filled(prose: str) -> str:
-    return textwrap.fill(prose, _PROSE_COLUMNS, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([page.folded(where(found)), "", *page.rows(columns(all_), cells(all_)), "", *note])
 
 
 def _cells(result: Result) -> list[str]:
@@ -104,7 +95,7 @@ def _floor(result: Result) -> str:
     if result.floor is None:
         return ""
     value = show.quantity(result.floor.value, result.unit)
-    over = "" if result.over_floor is None else f": {_ratio(result.over_floor)}"
+    over = "" if result.over_floor is None else f": {page.estimate(result.over_floor, 'x')}"
     return f"{result.floor_is} {value}{over}"
 
 
@@ -118,11 +109,7 @@ def _peer(peer: Peer, unit: str, least: float | None) -> str:
     """Format a peer: its name unless the column says it, its cost, and the ratio to Roundelay's."""
     cost = _cost(peer.cost, unit, least)
     said = cost if peer.name == "MPI" else f"{peer.name} {cost}"
-    return said if peer.ratio is None else f"{said}: {_ratio(peer.ratio)}"
-
-
-def _ratio(ratio: Estimate) -> str:
-    return show.quantity(ratio.value, "x") + show.interval(ratio.low, ratio.high, "x")
+    return said if peer.ratio is None else f"{said}: {page.estimate(peer.ratio, 'x')}"
 
 
 def goals_table(found: Rows) -> str:
@@ -136,16 +123,92 @@ def goals_table(found: Rows) -> str:
     for line, raised in compared:
         *first, goal, verdict = line.cells()
         made.append([*first, f"{goal}, {goals.RAISED}" if raised else goal, verdict])
-    return "\n".join([_filled(f"{counts}. {where(found)}"), "", *rows(COLUMNS, made), ""])
+    return "\n".join([page.folded(f"{counts}. {where(found)}"), "", *page.rows(COLUMNS, made), ""])
 
 
 def read() -> dict[str, Any]:
     """Read the latest results of the rows."""
-    found: dict[str, Any] = json.loads(STORED.read_text())["rows"]
+    found: dict[str, Any] = page.read(STORED)["rows"]
     return found
 
 
-def write_pages(found: Rows) -> None:
-    """Write both tables into docs."""
-    PAGE.write_text(with_table(PAGE.read_text(), peers_table(found)))
-    GOALS_PAGE.write_text(with_table(GOALS_PAGE.read_text(), goals_table(found)))
+_OWN = "Roundelay"
+_STYLES = {  # by kind: color, marker, size
+    _OWN: (picture.BLUE, "o", 9.0),
+    "Gloo or DDP": (picture.ORANGE, "s", 6.5),
+    "MPI": (picture.GREEN, "D", 6.0),
+    "floor: what the work takes by itself": (picture.TEXT, "|", 13.0),
+}
+_FLOOR = list(_STYLES)[-1]
+_LINE_INCH = 0.42
+_WIDTH = 10.5
+
+
+def _kind(peer: str) -> str | None:
+    """Return the kind of a peer; None for Roundelay's other types, which are not drawn."""
+    if peer.startswith("MPI"):
+        return "MPI"
+    return "Gloo or DDP" if peer.startswith(("Gloo", "DDP")) else None
+
+
+def _points(result: Result) -> dict[str, float]:
+    """Return the time of each kind. If a kind has several peers, the fastest counts."""
+    assert result.own is not None
+    points = {_OWN: result.own.value}
+    for peer in result.peers:
+        if kind := _kind(peer.name):
+            points[kind] = min(peer.cost.value, points.get(kind, peer.cost.value))
+    if result.floor is not None:
+        points[_FLOOR] = result.floor.value
+    return points
+
+
+def _verdict(result: Result) -> str:
+    """Say who is fastest, and by how much, among those that do the whole work."""
+    assert result.own is not None
+    own = result.own.value
+    others = [(peer.cost.value, peer.name.partition(",")[0]) for peer in result.peers if _kind(peer.name)]
+    if not others:
+        return "" if result.floor is None else f"{own / result.floor.value:.2f}x its floor"
+    time, best = min(others)
+    if own <= time:
+        return f"{_OWN}, {time / own:.1f}x as fast as {best}"
+    return f"{best}, {own / time:.1f}x as fast as {_OWN}"
+
+
+def _paint(axes: Axes, place: int, result: Result) -> None:
+    points = _points(result)
+    low, high = min(points.values()), max(points.values())
+    axes.hlines(place, low, high, color=picture.PALE, linewidth=3, zorder=1)
+    for kind, value in points.items():
+        picture.point(axes, (value, place), _STYLES[kind], zorder=3)
+    verdict = _verdict(result)
+    axes.annotate(
+        verdict,
+        (1.01, place),
+        xycoords=("axes fraction", "data"),
+        va="center",
+        fontsize=8.5,
+        color=_STYLES[_OWN][0] if verdict.startswith(_OWN) else picture.TEXT,
+    )
+
+
+def paint(found: Rows) -> Figure:
+    """Draw a line of points for each headline, on a log scale."""
+    drawn = [result for result in results(found) if result.headline and result.own is not None]
+    size = _WIDTH, _LINE_INCH * len(drawn) + 1.4
+    figure, axes = picture.panel(size, 110, sides=("top", "right", "left"))
+    for place, result in enumerate(drawn):
+        _paint(axes, place, result)
+    picture.log_seconds(axes, len(drawn))
+    axes.set_yticks(range(len(drawn)), [result.headline for result in drawn], fontsize=9)
+    axes.set_xlabel("time, log scale: further left is faster", fontsize=9, color=picture.TEXT)
+    picture.styles_legend(figure, axes, _STYLES)
+    return figure
+
+
+def render(found: Rows) -> None:
+    """Put both tables and the picture into the docs."""
+    PEERS.write(peers_table(found))
+    GOALS.write(goals_table(found))
+    picture.draw(paint, found, PICTURE)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from benchmarks.papers import collectives, gradientflow, nodes, study
 from benchmarks.papers.claim import Claim
-from benchmarks.table.markdown import rows, with_table
+from benchmarks.report import page
+from benchmarks.report.page import rows
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "papers.md"
-BEGIN = "<!-- python -m benchmarks.papers --docs writes from here -->"
+PART = page.part(page.DOCS / "papers.md", "papers")
 
 
 def all_claims() -> list[Claim]:
@@ -56,8 +54,3 @@ def tables() -> str:
         "\n\n".join("\n".join([f"**{title}**\n", *lines] if title else lines) for title, lines in parts)
         + "\n"
     )
-
-
-def write() -> None:
-    """Put the tables into the page."""
-    PAGE.write_text(with_table(PAGE.read_text(), tables(), BEGIN))

@@ -1,0 +1,73 @@
+"""The pages of docs hold what the stored results say, and pictures are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks import convergence, correction, crossover, levels, pointers, top_k
+from benchmarks.averaging import training
+from benchmarks.report import averaging, curves, gradientflow, papers, table
+from benchmarks.report.page import END, Part, read, with_text
+
+TEXTS: list[tuple[Part, Callable[[], str]]] = [
+    (table.PEERS, lambda: table.peers_table(table.read())),
+    (table.GOALS, lambda: table.goals_table(table.read())),
+    (papers.PART, papers.tables),
+    (averaging.PART, lambda: averaging.text(read(averaging.STORED))),
+    (correction.PART, lambda: correction.table(read(correction.STORED))),
+    (crossover.PART, lambda: crossover.page_text(read(crossover.STORED))),
+    (levels.PART, lambda: levels.document(read(levels.STORED))),
+    (pointers.PART, lambda: pointers.page_text(read(pointers.PART.page.with_suffix(".json")))),
+    (top_k.PART, lambda: top_k.page_text(read(top_k.PART.page.with_suffix(".json")))),
+]
+
+
+def _holds(part: Part, text: str) -> bool:
+    return part.filled(text) == part.page.read_text()
+
+
+def _name(part: Part) -> str:
+    return f"{part.page.stem}-{part.command.split()[2]}"
+
+
+@pytest.mark.parametrize(("part", "text"), TEXTS, ids=[_name(part) for part, _ in TEXTS])
+def test_a_page_holds_what_is_stored(part: Part, text: Callable[[], str]) -> None:
+    assert _holds(part, text())
+
+
+@pytest.mark.parametrize("subject", curves.CONVERGENCE, ids=lambda subject: subject.kind)
+def test_a_page_holds_the_stored_trainings(subject: curves.Subject) -> None:
+    part = curves.convergence_part(subject, read(convergence.STORED))
+    assert _holds(subject.part, curves.convergence_text(subject, part))
+    assert subject.picture.exists() == bool(part["jobs"])
+
+
+@pytest.mark.parametrize("subject", curves.AVERAGING, ids=lambda subject: subject.kind)
+def test_a_page_holds_the_stored_trainings_that_average(subject: curves.Subject) -> None:
+    part = curves.averaging_part(subject, read(training.STORED))
+    assert _holds(subject.part, curves.averaging_text(part["jobs"]))
+    assert subject.picture.exists()
+
+
+@pytest.mark.parametrize("name", gradientflow.SUBJECTS)
+def test_a_page_holds_the_stored_steps(name: str) -> None:
+    subject = gradientflow.SUBJECTS[name]
+    stored = read(subject.stored)
+    assert _holds(subject.part, gradientflow.text(stored))
+    assert subject.twins is None or _holds(subject.twins, gradientflow.twins_text(stored))
+    assert subject.picture.exists()
+
+
+def test_only_what_is_between_the_marks_is_replaced() -> None:
+    begin = Part(Path("page.md"), "command").begin
+    page = f"before\n{begin}\nold\n{END}\nbetween\n{END}\n"
+    assert with_text(page, "new\n", begin) == f"before\n{begin}\nnew\n{END}\nbetween\n{END}\n"
+
+
+@pytest.mark.parametrize("page", ["no marks", f"{END}\nbegin", "begin", f"begin begin {END}"])
+def test_a_page_without_its_marks_is_left_alone(page: str) -> None:
+    with pytest.raises(ValueError, match="the page needs one 'begin'"):
+        with_text(page, "text", "begin")
