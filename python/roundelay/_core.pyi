@@ -46,7 +46,6 @@ class Config:
     algorithm: Final[str]
     tuning: Final[str]
     node_id: Final[str]
-    rack_id: Final[str]
     topology: Final[str]
     factors: Final[str]
     interface: Final[str]
