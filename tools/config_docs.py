@@ -34,7 +34,7 @@ PYTHON_TYPES = {
     "bool": "bool",
     "std::string": "str",
     "LogLevel": "str",
-    "LevelCounts": "str",
+    "StatedTopology": "str",
     "FactorLists": "str",
 }
 NO_EFFECT = re.compile(r'^    \{"(\w+)",\s+(?:k\w+|"[^"]*")(?:, kLaunchers)?\},$', re.MULTILINE)
@@ -57,7 +57,7 @@ def only(variables: Mapping[str, str]) -> Iterator[None]:
 
 def allowed(variable: str) -> str:
     """Return the values that a variable may have, as the core's error says; "text" if it refuses none."""
-    with only({variable: "?"}):
+    with only({variable: "=?"}):
         return next((values for name, _, values, _ in _core.read_config().bad if name == variable), "text")
 
 

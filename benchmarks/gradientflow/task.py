@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -30,12 +28,6 @@ def make_model() -> nn.Sequential:
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
     return model
-
-
-def dense_share(shapes: Sequence[Sequence[int]]) -> float:
-    """Return the share of all elements that the two largest tensors have."""
-    sizes = sorted(map(math.prod, shapes))
-    return sum(sizes[-2:]) / sum(sizes)
 
 
 class Digits(Task):

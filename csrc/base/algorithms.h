@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <string_view>
-#include <vector>
 
 #include "base/dtype.h"
 
@@ -23,15 +22,6 @@ inline constexpr auto kAlgorithmNames = std::to_array<AlgorithmName>({
 #undef ALLREDUCE
 #undef ALGORITHM
 });
-
-// Returns the names of an operation's algorithms, each once.
-inline std::vector<std::string_view> algorithm_names(Operation operation) {
-  std::vector<std::string_view> names;
-  for (const AlgorithmName& one : kAlgorithmNames) {
-    if (one.operation == operation) names.push_back(one.name);
-  }
-  return names;
-}
 
 namespace algorithm_choices {
 

@@ -137,15 +137,16 @@ std::string show(const KnobOf<LogLevel>& knob, const Config& config) {
   return std::string(name_of(config.*knob.member));
 }
 
-Refusal read(const KnobOf<LevelCounts>& knob, std::string_view text, Config& config) {
-  auto counts = LevelCounts::parse(text);
-  if (!counts) {
-    return "empty, or counts from outside in with that of nodes last, such as rack=2,node=4";
+Refusal read(const KnobOf<StatedTopology>& knob, std::string_view text, Config& config) {
+  auto stated = StatedTopology::parse(text);
+  if (!stated) {
+    return "empty, or counts from outside in with that of nodes last, such as rack=2,node=4, or names from "
+           "outside in, such as pod1/rack3";
   }
-  config.*knob.member = std::move(*counts);
+  config.*knob.member = std::move(*stated);
   return std::nullopt;
 }
-std::string show(const KnobOf<LevelCounts>& knob, const Config& config) {
+std::string show(const KnobOf<StatedTopology>& knob, const Config& config) {
   return (config.*knob.member).text();
 }
 

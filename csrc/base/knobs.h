@@ -43,7 +43,7 @@ struct Knob {
   std::string_view name;     // without "ROUNDELAY_"
   std::string_view horovod;  // without "HOROVOD_"; read if ROUNDELAY_<name> is unset; "": Horovod has none
   std::variant<KnobOf<std::int64_t>, KnobOf<AutoInteger>, KnobOf<Duration>, KnobOf<bool>, KnobOf<std::string>,
-               KnobOf<LogLevel>, KnobOf<LevelCounts>, KnobOf<FactorLists>>
+               KnobOf<LogLevel>, KnobOf<StatedTopology>, KnobOf<FactorLists>>
       value;
   bool shared;               // the value must be equal on all ranks
   std::string_view meaning;  // for users; docs/configuration.md shows it

@@ -60,4 +60,11 @@ std::size_t LevelCounts::nodes() const {
   return nodes;
 }
 
+std::optional<StatedTopology> StatedTopology::parse(std::string_view text) {
+  if (text.find_first_of("=,") == std::string_view::npos) return StatedTopology{{}, std::string(text)};
+  std::optional<LevelCounts> counts = LevelCounts::parse(text);
+  if (!counts) return std::nullopt;
+  return StatedTopology{std::move(*counts), {}};
+}
+
 }  // namespace roundelay

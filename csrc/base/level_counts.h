@@ -1,4 +1,5 @@
-// The counts of a cluster's parts, such as "rack=2,node=4": 2 racks with 4 nodes each.
+// The statements of ROUNDELAY_TOPOLOGY: the counts of a cluster's parts, such as "rack=2,node=4" (2 racks
+// with 4 nodes each), or the names of the parts around one rank, such as "pod1/rack3".
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,17 @@ struct LevelCounts {
   [[nodiscard]] std::size_t nodes() const;
 
   friend bool operator==(const LevelCounts&, const LevelCounts&) = default;
+};
+
+// Counts, or names, or neither.
+struct StatedTopology {
+  LevelCounts counts;  // equal on all ranks
+  std::string names;   // of this rank's parts, from outside in, with '/' between them
+
+  // Takes text with '=' or ',' for counts, other text for names. Returns nothing if counts are malformed.
+  static std::optional<StatedTopology> parse(std::string_view text);
+  // Returns text that parse() accepts.
+  [[nodiscard]] std::string text() const { return counts.levels.empty() ? names : counts.text(); }
 };
 
 }  // namespace roundelay

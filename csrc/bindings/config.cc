@@ -49,7 +49,7 @@ std::vector<Line> bad(const LoadedConfig& loaded) {
 std::int64_t python_value(const AutoInteger& value) { return value.number; }
 double python_value(Duration value) { return std::chrono::duration<double>(value).count(); }
 std::string python_value(LogLevel value) { return std::string(name_of(value)); }
-std::string python_value(const LevelCounts& value) { return value.text(); }
+std::string python_value(const StatedTopology& value) { return value.text(); }
 std::string python_value(const FactorLists& value) { return value.text(); }
 template <typename T>
 T python_value(const T& value) {

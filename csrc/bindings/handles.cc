@@ -2,9 +2,6 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <memory>
-#include <optional>
-
 #include "adapter/operands.h"
 #include "adapter/process.h"
 #include "adapter/waiting.h"
@@ -20,20 +17,6 @@ bool poll(complete::Handle handle) {
   return value_of(global_context()->poll(handle)) && adapter::operands().done(handle);
 }
 
-// Makes Waiting a context manager, for Python code between the waits at the end of a backward pass.
-class WaitingBlock {
- public:
-  void enter() {
-    context_ = global_context();
-    waiting_.emplace(*context_);
-  }
-  void exit(const py::args& /*exception*/) { waiting_.reset(); }
-
- private:
-  std::shared_ptr<runtime::Context> context_;
-  std::optional<adapter::Waiting> waiting_;  // refers to context_
-};
-
 }  // namespace
 
 void bind_handles(py::module_& module) {
@@ -42,10 +25,6 @@ void bind_handles(py::module_& module) {
       "synchronize", [](complete::Handle handle) { return value_of(adapter::synchronize(handle)); },
       py::arg("handle"));
   module.def("end_linger", [] { global_context()->end_linger(); });
-  py::class_<WaitingBlock>(module, "Waiting")
-      .def(py::init<>())
-      .def("__enter__", &WaitingBlock::enter)
-      .def("__exit__", &WaitingBlock::exit);
 }
 
 }  // namespace roundelay::bindings

@@ -48,9 +48,6 @@ void bind_process_sets(py::module_& module) {
   module.def("add_process_set", add, py::arg("ranks"));
   module.def("remove_process_set", remove, py::arg("process_set"));
   module.def(
-      "process_set_ranks", [](ProcessSetId id) { return value_of(global_context()->ranks_of(id)); },
-      py::arg("process_set"));
-  module.def(
       "levels",
       [](ProcessSetId id, bool on_gpu) {
         return value_of(global_context()->level_sizes(id, on_gpu ? DeviceType::kGpu : DeviceType::kCpu));

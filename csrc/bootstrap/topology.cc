@@ -9,8 +9,7 @@
 namespace roundelay::bootstrap {
 namespace {
 
-constexpr std::string_view kCounts = "ROUNDELAY_TOPOLOGY";
-constexpr std::string_view kRack = "ROUNDELAY_RACK_ID";
+constexpr std::string_view kStated = "ROUNDELAY_TOPOLOGY";
 constexpr std::size_t kMostShown = 8;  // a message names so many nodes
 
 std::string text(std::string_view value) { return std::string(value); }
@@ -25,13 +24,16 @@ std::vector<std::string> split(std::string_view whole, char separator) {
   }
 }
 
-// Returns `ROUNDELAY_RACK_ID="a"`, or `no ROUNDELAY_RACK_ID` if the value is empty.
+// Returns `ROUNDELAY_TOPOLOGY="a"`, or `no ROUNDELAY_TOPOLOGY` if the value is empty.
 std::string assigned(std::string_view variable, const std::string& value) {
   std::string all = value.empty() ? "no " : "";
   all.append(variable);
   if (!value.empty()) all.append("=\"").append(value).append("\"");
   return all;
 }
+
+// Tells counts from names, as StatedTopology::parse() does.
+bool has_counts(std::string_view stated) { return stated.find('=') != std::string_view::npos; }
 
 std::string says(std::size_t rank, std::string_view variable, const std::string& value) {
   return "rank " + std::to_string(rank) + " has " + assigned(variable, value);
@@ -90,9 +92,10 @@ std::string list(const std::vector<Part>& nodes) {
 Status add_by_counts(const LevelCounts& counts, std::vector<Level>& levels) {
   const std::vector<Part> nodes = levels.front().parts;
   if (counts.nodes() != nodes.size()) {
-    return Status::invalid(assigned(kCounts, counts.text()) + " counts " + std::to_string(counts.nodes()) +
+    return Status::invalid(assigned(kStated, counts.text()) + " counts " + std::to_string(counts.nodes()) +
                            " nodes, but the ranks are on " + std::to_string(nodes.size()) + ": " +
-                           list(nodes) + "; correct it, or give each rank a " + text(kRack));
+                           list(nodes) +
+                           "; correct it, or give each rank the names of its parts, such as rack3");
   }
   std::size_t each = 1;  // the nodes in a part of the level
   for (std::size_t i = counts.levels.size() - 1; i > 0; --i) {
@@ -174,29 +177,25 @@ Status add_by_paths(std::string_view variable, const std::vector<std::string>& s
 }  // namespace
 
 Result<Topology> topology_of(const std::vector<Statement>& statements, const LevelCounts& counts) {
-  std::vector<std::string> racks;
+  std::vector<std::string> stated;
   std::vector<std::string> launcher_racks;
-  const std::string& first = statements.front().counts;
+  const std::string& first = statements.front().stated;
   for (std::size_t rank = 0; rank < statements.size(); ++rank) {
     const Statement& one = statements[rank];
-    if (one.counts != first) {
-      return Status::invalid(says(0, kCounts, first) + ", and " + says(rank, kCounts, one.counts) +
-                             ": set it alike on all ranks");
+    if (one.stated != first && (has_counts(first) || has_counts(one.stated))) {
+      return Status::invalid(says(0, kStated, first) + ", and " + says(rank, kStated, one.stated) +
+                             ": set counts alike on all ranks");
     }
-    if (!first.empty() && !one.rack.empty()) {
-      return Status::invalid(says(rank, kRack, one.rack) + " and " + assigned(kCounts, first) +
-                             ": set only one of them");
-    }
-    racks.push_back(one.rack);
+    stated.push_back(one.stated);
     launcher_racks.push_back(one.launcher_rack);
   }
 
   Topology topology{{nodes_of(statements)}};
   const auto states = [](const std::string& value) { return !value.empty(); };
-  if (!first.empty()) {
+  if (has_counts(first)) {
     ROUNDELAY_RETURN_IF_ERROR(add_by_counts(counts, topology.levels));
-  } else if (std::ranges::any_of(racks, states)) {
-    ROUNDELAY_RETURN_IF_ERROR(add_by_paths(kRack, racks, topology.levels));
+  } else if (std::ranges::any_of(stated, states)) {
+    ROUNDELAY_RETURN_IF_ERROR(add_by_paths(kStated, stated, topology.levels));
   } else if (std::ranges::any_of(launcher_racks, states)) {
     topology.unused = add_by_paths("launcher's rack", launcher_racks, topology.levels).message();
   }

@@ -12,11 +12,10 @@ namespace roundelay::bootstrap {
 // A rank's statements about its place in the cluster.
 struct Statement {
   std::string node;  // its node id
-  // ROUNDELAY_RACK_ID: the name of its rack, or the names from outside in, "pod1/rack3". Empty: not stated.
-  std::string rack;
-  // ROUNDELAY_TOPOLOGY: the text of LevelCounts. Empty: not stated.
-  std::string counts;
-  // Its rack as the launcher states it, in the form of `rack`. Used if no rank states anything else.
+  // ROUNDELAY_TOPOLOGY: the text of a StatedTopology. Empty: not stated.
+  std::string stated;
+  // The names that the launcher states, in the form of those in `stated`. Used if no rank states anything
+  // else.
   std::string launcher_rack;
 };
 
@@ -41,8 +40,8 @@ struct Topology {
                          // are none
 };
 
-// Returns the topology that the statements of all ranks, by rank, agree on. `counts`: this rank's, of which
-// the statement has the text. The counts divide the nodes in the order of the nodes' first ranks. Statements
+// Returns the topology that the statements of all ranks, by rank, agree on. `counts`: those that this
+// rank states. The counts divide the nodes in the order of the nodes' first ranks. Statements
 // of the launcher that do not fit together are left out and are no error. Errors, the same on all ranks:
 // kInvalidArgument with ranks, values and the cure if users' statements contradict each other or do not fit
 // the nodes.

@@ -29,8 +29,6 @@ struct Cluster {
   std::vector<Level> levels{};  // innermost first; none: one rank
   // Bytes a second, read and written, of a pass over a rank's own memory.
   double memory_bandwidth = std::numeric_limits<double>::infinity();
-  // Bytes a second between a GPU and its host, in one direction.
-  double copy_bandwidth = std::numeric_limits<double>::infinity();
 };
 
 // Returns the number of ranks in one part that `level` joins: 1 for level 0, that of a node for level 1, and

@@ -13,7 +13,6 @@ Groups::Groups(const Cluster& cluster, bool symmetric)
   for (const Level& level : cluster.levels)
     add((ranks_ + level.link.sharers - 1) / level.link.sharers, level.link.bandwidth);
   add(ranks_, cluster.memory_bandwidth);
-  add(ranks_, cluster.copy_bandwidth);
 }
 
 int Groups::count(const Stage& stage) const {
@@ -51,7 +50,6 @@ std::vector<int> Groups::members(const Stage& stage, int group) const {
 std::vector<Groups::Share> Groups::shares(const Stage& stage, int group) const {
   const std::size_t levels = cluster_.levels.size();
   if (stage.kind == Stage::Kind::kMemory) return {{first_[levels] + group, 1}};
-  if (stage.kind == Stage::Kind::kCopy) return {{first_[levels + 1] + group, 1}};
   const int first = first_[stage.level], last = first_[stage.level + 1];
   const int together = flows(stage, cluster_);
   std::vector<Share> found;

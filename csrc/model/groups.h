@@ -32,7 +32,7 @@ class Groups {
   // Returns the transfers with which the group carries out the stage.
   [[nodiscard]] std::vector<Share> shares(const Stage& stage, int group) const;
   // Returns the bandwidth of each end, in bytes a second: those of level 0, of level 1 and so on, then each
-  // rank's memory, then each rank's copies between GPU and host.
+  // rank's memory.
   [[nodiscard]] const std::vector<double>& ends() const { return ends_; }
   // Returns the index of a level's first end; for levels.size(), of the first memory.
   [[nodiscard]] int first_end(std::size_t level) const { return first_[level]; }
@@ -42,8 +42,7 @@ class Groups {
   bool symmetric_;
   int ranks_;
   std::vector<double> ends_{};
-  std::vector<int>
-      first_{};  // index in ends_ of each level's first end, of the first memory, the first copies
+  std::vector<int> first_{};  // index in ends_ of each level's first end, of the first memory
 };
 
 }  // namespace roundelay::model

@@ -12,12 +12,6 @@
 
 namespace roundelay::model {
 
-// The rule by which transfers share an end of a link.
-enum class Sharing : unsigned char {
-  kFair,  // all at once, each with an equal part of the bandwidth
-  kFifo,  // one after the other
-};
-
 // A bucket of gradients in one step.
 struct ReadyBucket {
   double ready = 0;   // seconds from the beginning of backward until the bucket's last gradient is there
@@ -44,7 +38,6 @@ struct Job {
   Transfer transfer{};
   int steps = 1;
   int at_once = 2;  // the most buckets of a rank that are under way at once, each at another stage
-  Sharing sharing = Sharing::kFair;
   // Standard deviation of the logarithm of a rank's time to compute, drawn for each rank and step; its mean
   // is 1.
   double jitter = 0;

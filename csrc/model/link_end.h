@@ -1,14 +1,11 @@
-// One end of a link, which several transfers share. Pure.
+// One end of a link. Its transfers are under way at once, each with an equal part of the bandwidth. Pure.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <limits>
 #include <queue>
 #include <vector>
-
-#include "model/job.h"
 
 namespace roundelay::model {
 
@@ -17,7 +14,7 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 // Times are seconds since the job began. `now` never goes back from call to call.
 class LinkEnd {
  public:
-  LinkEnd(double bandwidth, Sharing sharing) : bandwidth_(bandwidth), sharing_(sharing) {}
+  explicit LinkEnd(double bandwidth) : bandwidth_(bandwidth) {}
 
   // Begins `weight` equal transfers of `bytes` bytes each, which end together. finish() returns their
   // `owner`.
@@ -36,7 +33,7 @@ class LinkEnd {
 
  private:
   struct Flow {
-    double end = 0;  // kFair: the value of share_ at which it ends; kFifo: the seconds that it takes
+    double end = 0;  // the value of share_ at which it ends
     double weight = 0;
     std::int64_t owner = 0;
     std::uint64_t number = 0;  // counts flows: if two end together, the one that began first ends first
@@ -44,16 +41,14 @@ class LinkEnd {
       return a.end != b.end ? a.end > b.end : a.number > b.number;
     }
   };
-  // Brings share_, busy_ and at_ to `now`. Only kFair needs it.
+  // Brings share_, busy_ and at_ to `now`.
   void advance(double now);
 
   double bandwidth_;
-  Sharing sharing_;
-  std::priority_queue<Flow, std::vector<Flow>, std::greater<>> fair_{};
-  std::deque<Flow> fifo_{};
-  double weight_ = 0;  // the sum of all flows' weights in fair_
+  std::priority_queue<Flow, std::vector<Flow>, std::greater<>> flows_{};
+  double weight_ = 0;  // the sum of all flows' weights
   double share_ = 0;   // bytes that one transfer would have sent, had it been here from the beginning
-  double at_ = 0;      // kFair: the time of share_; kFifo: when the first flow began to send
+  double at_ = 0;      // the time of share_
   double bytes_ = 0, busy_ = 0;
   std::uint64_t version_ = 0;
 };

@@ -47,7 +47,7 @@ class Simulation {
         symmetric_(job.jitter == 0 && job.stragglers.empty()),
         groups_(job.cluster, symmetric_),
         ranks_(static_cast<std::size_t>(groups_.ranks())) {
-    for (const double bandwidth : groups_.ends()) ends_.emplace_back(bandwidth, job.sharing);
+    for (const double bandwidth : groups_.ends()) ends_.emplace_back(bandwidth);
   }
 
   Outcome run() {

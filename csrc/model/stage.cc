@@ -5,18 +5,9 @@
 namespace roundelay::model {
 namespace {
 
-// Returns the index of the resource that a stage uses: a level's link, and after the levels the memory and
-// the copy engine.
+// Returns the index of the resource that a stage uses: a level's link, and after the levels the memory.
 std::size_t resource(const Stage& stage, const Cluster& cluster) {
-  switch (stage.kind) {
-    case Stage::Kind::kLink:
-      return stage.level;
-    case Stage::Kind::kMemory:
-      return cluster.levels.size();
-    case Stage::Kind::kCopy:
-      break;
-  }
-  return cluster.levels.size() + 1;
+  return stage.kind == Stage::Kind::kLink ? stage.level : cluster.levels.size();
 }
 
 }  // namespace
@@ -35,18 +26,10 @@ int flows(const Stage& stage, const Cluster& cluster) {
 
 double seconds(const Stage& stage, const Cluster& cluster, int chunks) {
   const double bytes = stage.bytes / chunks;
-  switch (stage.kind) {
-    case Stage::Kind::kLink: {
-      const Link& link = cluster.levels[stage.level].link;
-      return stage.messages * link.latency + bytes * flows(stage, cluster) / link.bandwidth +
-             stage.reduced / chunks * link.reduce;
-    }
-    case Stage::Kind::kMemory:
-      return bytes / cluster.memory_bandwidth;
-    case Stage::Kind::kCopy:
-      break;
-  }
-  return bytes / cluster.copy_bandwidth;
+  if (stage.kind == Stage::Kind::kMemory) return bytes / cluster.memory_bandwidth;
+  const Link& link = cluster.levels[stage.level].link;
+  return stage.messages * link.latency + bytes * flows(stage, cluster) / link.bandwidth +
+         stage.reduced / chunks * link.reduce;
 }
 
 double seconds(const Program& program, const Cluster& cluster) {
@@ -72,14 +55,6 @@ Program with_best_chunks(Program program, const Cluster& cluster, int most) {
     }
   }
   return best;
-}
-
-double bytes_at(std::size_t level, const Program& program, const Cluster& cluster) {
-  double bytes = 0;
-  for (const Stage& stage : program.stages)
-    if (stage.kind == Stage::Kind::kLink && stage.level == level)
-      bytes += stage.bytes * flows(stage, cluster);
-  return bytes;
 }
 
 }  // namespace roundelay::model

@@ -14,12 +14,11 @@ struct Stage {
   enum class Kind : unsigned char {
     kLink,    // messages between ranks: a rank and those of the same number in the other parts of a level
     kMemory,  // a pass over the rank's own memory
-    kCopy,    // a copy between a GPU and its host
   };
   Kind kind = Kind::kLink;
   std::size_t level = 0;  // kLink: its index in the cluster
   double messages = 0;    // kLink: the number of messages of which each waits for the one before
-  double bytes = 0;       // the bytes that each rank sends, copies, or reads and writes
+  double bytes = 0;       // the bytes that each rank sends, or reads and writes
   double reduced = 0;     // kLink: bytes that each rank receives and adds to its own
   int senders = 0;        // kLink: the number of ranks of each part that take part, the first ones; 0: all
   bool whole = false;     // kLink: all ranks of the cluster are one group
@@ -50,8 +49,5 @@ double seconds(const Program& program, const Cluster& cluster);
 
 // Returns the program with as many chunks as make seconds() least, up to `most`.
 Program with_best_chunks(Program program, const Cluster& cluster, int most = 64);
-
-// Returns the bytes that one end of a level sends for the program.
-double bytes_at(std::size_t level, const Program& program, const Cluster& cluster);
 
 }  // namespace roundelay::model

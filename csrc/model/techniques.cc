@@ -67,10 +67,6 @@ Program top_k(const Cluster& cluster, const Payload& bucket, const TopKOptions& 
   return program;
 }
 
-double break_even_density(int nodes, double dense_element, double pair) {
-  return 2 * dense_element / (nodes * pair);
-}
-
 Program power_sgd(const Cluster& cluster, const Payload& bucket, const PowerSgdOptions& options) {
   Program program{{pass(bucket.bytes * (2 + options.rank))}};
   append(program, over_levels(cluster, Algorithm::kPairwise, 4 * options.rank * options.rows));

@@ -45,10 +45,6 @@ struct TopKOptions {
 };
 Program top_k(const Cluster& cluster, const Payload& bucket, const TopKOptions& options);
 
-// Returns the density above which dense communication sends fewer bytes between the nodes: 2 b / (m pair).
-// `dense_element`: b, bytes of a dense element. `pair`: bytes of a value and its index.
-double break_even_density(int nodes, double dense_element, double pair);
-
 // PowerSGD (Vogels et al., arXiv 1905.13727): an allreduce of the left factors and one of the right factors,
 // and passes over the memory: each of the two products with the gradients reads the bucket once for each
 // rank.

@@ -76,9 +76,6 @@ class Context {
   // Also waits for the operations that are in flight in the set. An operation that some member has not
   // submitted fails.
   virtual Status drop_process_set(ProcessSetId id) = 0;
-  // Returns the set's world ranks in ascending order; this rank need not be a member. Errors:
-  // kInvalidArgument (unknown id).
-  virtual Result<std::vector<int>> ranks_of(ProcessSetId id) = 0;
   // Returns the sizes of the levels of the set's fabric for memory of this kind, the node first: {4, 2} for
   // two nodes with four ranks each, {4} for one, {1, 8} for a fabric without levels over several nodes. Equal
   // on all ranks. Any thread. Errors: kInvalidArgument (unknown id, or this rank is no member).

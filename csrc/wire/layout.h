@@ -259,8 +259,7 @@ void layout(auto& io, Is<StateAnswer> auto& m) { io.text("state.text", m.text); 
 void layout(auto& io, Is<Introduction> auto& m) {
   layout(io, m.hello);
   io.text("introduction.node", m.node);
-  io.text("introduction.rack", m.rack);
-  io.text("introduction.counts", m.counts);
+  io.text("introduction.topology", m.topology);
   io.text("introduction.launcher_rack", m.launcher_rack);
   io.text("introduction.tcp_address", m.tcp_address);
   io.text("introduction.shm_socket", m.shm_socket);

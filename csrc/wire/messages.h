@@ -234,8 +234,7 @@ struct Introduction {
   Hello hello;
   std::string node;  // equal on the ranks of one node
   // Its statements about its place in the cluster, as bootstrap/topology.h describes them.
-  std::string rack;
-  std::string counts;
+  std::string topology;
   std::string launcher_rack;
   std::string
       tcp_address;  // addresses of its TCP channel (channel/tcp/tcp_address.h); empty: it cannot use sockets

@@ -46,7 +46,6 @@ class Config:
     algorithm: Final[str]
     tuning: Final[str]
     node_id: Final[str]
-    rack_id: Final[str]
     topology: Final[str]
     factors: Final[str]
     interface: Final[str]
@@ -250,7 +249,6 @@ def agreed(handle: int) -> Agreed: ...  # waits for an agree_async()
 # Make and remove process sets, collective over all ranks. `ranks`: world ranks, ascending. Returns the id.
 def add_process_set(ranks: list[int]) -> int: ...
 def remove_process_set(process_set: int) -> None: ...
-def process_set_ranks(process_set: int) -> list[int]: ...
 
 # Returns the sizes of the levels of the set's fabric for tensors on CPUs or on GPUs, the node first: [4, 2]
 # for two nodes of four ranks, [4] for one, [1, 4] for a fabric without levels over several nodes.
@@ -268,12 +266,6 @@ def synchronize(handle: int) -> list[torch.Tensor]: ...
 
 # Lets ready tensors start without waiting for more. Call it when a step's last tensor is submitted.
 def end_linger() -> None: ...
-
-# Marks a block in which the caller waits for communication and computes nothing. synchronize() and blocking
-# operations do so themselves.
-class Waiting:
-    def __enter__(self) -> None: ...
-    def __exit__(self, *exception: object) -> None: ...
 
 # Returns counters since init, by name. roundelay.torch._internal.measure.stats describes them.
 def stats() -> dict[str, int]: ...

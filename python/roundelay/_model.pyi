@@ -28,18 +28,14 @@ class Cluster:
 
     levels: list[Level]
     memory_bandwidth: float
-    copy_bandwidth: float
     ranks: int
-    def __init__(
-        self, levels: list[Level], memory_bandwidth: float = inf, copy_bandwidth: float = inf
-    ) -> None: ...
+    def __init__(self, levels: list[Level], memory_bandwidth: float = inf) -> None: ...
 
 class Kind(Enum):
     """The resource that a stage uses."""
 
     LINK = 0
     MEMORY = 1
-    COPY = 2
 
 class Stage:
     """One step of a bucket's way. csrc/model/stage.h describes the fields."""
@@ -77,11 +73,8 @@ class Outcome:
     step_ends: list[float]
     bytes: list[float]
     busy: list[float]
-    events: int
-    symmetric: bool
 
 def seconds(program: Program, cluster: Cluster) -> float: ...
-def bytes_at(level: int, program: Program, cluster: Cluster) -> float: ...
 def with_best_chunks(program: Program, cluster: Cluster, most: int = 64) -> Program: ...
 def allreduce(algorithm: str, ranks: int, size: float, level: int = 0) -> Stage: ...
 def flat(cluster: Cluster, algorithm: str, size: float) -> Program: ...
@@ -98,9 +91,7 @@ def seconds_of_way(
     stage's groups, and the first and last level that it joins. ValueError: they do not fit each other.
     """
 
-def factorisations(ranks: int) -> list[list[int]]: ...
 def split(cluster: Cluster, level: int, factors: list[int]) -> Cluster: ...
-def allreduce_ends(algorithm: str, begins: list[float], size: float, link: Link) -> list[float] | None: ...
 def dense(cluster: Cluster, size: float, element: float = 4.0, wire: float = 4.0) -> Program: ...
 def csc(
     cluster: Cluster,
@@ -130,8 +121,6 @@ def power_sgd(
 def average(cluster: Cluster, size: float) -> Program: ...
 def daso_transfer(cluster: Cluster, size: float) -> Program: ...
 def within_node(cluster: Cluster, size: float) -> Program: ...
-def break_even_density(nodes: int, dense_element: float, pair: float) -> float: ...
-def overlapped(layers: list[tuple[float, float, float]]) -> tuple[float, float]: ...
 def simulate(
     cluster: Cluster,
     forward: float,
@@ -144,9 +133,5 @@ def simulate(
     every: int = 0,
     wait: int = 0,
     steps: int = 1,
-    at_once: int = 2,
-    fifo: bool = False,
     jitter: float = 0.0,
-    stragglers: list[tuple[int, float]] = ...,
-    seed: int = 0,
 ) -> Outcome: ...

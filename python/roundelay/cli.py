@@ -26,9 +26,6 @@ COMMANDS = {
         "measure this cluster's algorithms, and write a tuning file", "roundelay.tuning.cluster.cli"
     ),
     "timeline": Command("sum up and draw a job's timeline", "roundelay.timeline.cli"),
-    "trials": Command(
-        "sum up and draw what a job has tried (ROUNDELAY_AUTOTUNE_LOG)", "roundelay.tuning.trials.cli"
-    ),
     "plan": Command("predict training on other machines, and what pays there", "roundelay.plan.cli"),
     "doctor": Command("check this installation, and say how to cure what is wrong", "roundelay.doctor.cli"),
 }

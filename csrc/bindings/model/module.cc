@@ -11,8 +11,6 @@
 
 #include "model/job.h"
 #include "model/levels.h"
-#include "model/overlap.h"
-#include "model/rounds.h"
 #include "model/techniques.h"
 
 namespace roundelay::bindings {
@@ -36,7 +34,7 @@ void check(const model::Cluster& cluster) {
     require(level.link.bandwidth > 0, "a link's bandwidth must be positive");
     require(level.link.latency >= 0 && level.link.reduce >= 0, "a link's times must not be negative");
   }
-  require(cluster.memory_bandwidth > 0 && cluster.copy_bandwidth > 0, "a bandwidth must be positive");
+  require(cluster.memory_bandwidth > 0, "a bandwidth must be positive");
 }
 
 void check(const model::Program& program, const model::Cluster& cluster) {
@@ -69,7 +67,7 @@ double seconds_of_way(const std::vector<LevelTuple>& levels, const std::vector<S
 
 model::Outcome checked_simulation(const model::Job& job) {
   check(job.cluster);
-  require(job.steps >= 1 && job.at_once >= 1, "steps and at_once must be at least 1");
+  require(job.steps >= 1, "steps must be at least 1");
   require(job.forward >= 0 && job.backward >= 0 && job.update >= 0 && job.jitter >= 0 && job.overhead >= 0,
           "times must not be negative");
   double ready = 0;
@@ -80,9 +78,6 @@ model::Outcome checked_simulation(const model::Job& job) {
   }
   check(job.transfer.program, job.cluster);
   require(job.transfer.every >= 0 && job.transfer.wait >= 0, "a transfer's steps must not be negative");
-  for (const auto& [rank, factor] : job.stragglers)
-    require(rank >= 0 && rank < model::ranks(job.cluster) && factor >= 0,
-            "a straggler is no rank of the cluster");
   const py::gil_scoped_release released;
   return model::simulate(job);
 }
@@ -106,23 +101,21 @@ void bind_cluster(py::module_& module) {
       .def_readwrite("link", &model::Level::link);
   constexpr double kEndless = std::numeric_limits<double>::infinity();
   py::class_<model::Cluster>(module, "Cluster")
-      .def(py::init([](std::vector<model::Level> levels, double memory_bandwidth, double copy_bandwidth) {
-             model::Cluster cluster{std::move(levels), memory_bandwidth, copy_bandwidth};
+      .def(py::init([](std::vector<model::Level> levels, double memory_bandwidth) {
+             model::Cluster cluster{std::move(levels), memory_bandwidth};
              check(cluster);
              return cluster;
            }),
-           py::arg("levels"), py::arg("memory_bandwidth") = kEndless, py::arg("copy_bandwidth") = kEndless)
+           py::arg("levels"), py::arg("memory_bandwidth") = kEndless)
       .def_readonly("levels", &model::Cluster::levels)
       .def_readonly("memory_bandwidth", &model::Cluster::memory_bandwidth)
-      .def_readonly("copy_bandwidth", &model::Cluster::copy_bandwidth)
       .def_property_readonly("ranks", [](const model::Cluster& cluster) { return model::ranks(cluster); });
 }
 
 void bind_programs(py::module_& module) {
   py::enum_<model::Stage::Kind>(module, "Kind")
       .value("LINK", model::Stage::Kind::kLink)
-      .value("MEMORY", model::Stage::Kind::kMemory)
-      .value("COPY", model::Stage::Kind::kCopy);
+      .value("MEMORY", model::Stage::Kind::kMemory);
   py::class_<model::Stage>(module, "Stage")
       .def(py::init([](model::Stage::Kind kind, std::size_t level, double messages, double bytes,
                        double reduced, int senders, bool whole) {
@@ -152,13 +145,6 @@ void bind_programs(py::module_& module) {
         return model::seconds(program, cluster);
       },
       py::arg("program"), py::arg("cluster"));
-  module.def(
-      "bytes_at",
-      [](std::size_t level, const model::Program& program, const model::Cluster& cluster) {
-        check(program, cluster);
-        return model::bytes_at(level, program, cluster);
-      },
-      py::arg("level"), py::arg("program"), py::arg("cluster"));
   module.def(
       "with_best_chunks",
       [](const model::Program& program, const model::Cluster& cluster, int most) {
@@ -190,8 +176,6 @@ void bind_collectives(py::module_& module) {
   module.def("seconds_of_way", seconds_of_way, py::arg("levels"), py::arg("plan"), py::arg("algorithm"),
              py::arg("size"));
   module.def(
-      "factorisations", [](int ranks) { return model::factorisations(ranks); }, py::arg("ranks"));
-  module.def(
       "split",
       [](const model::Cluster& cluster, std::size_t level, const std::vector<int>& factors) {
         require(level < cluster.levels.size(), "the level is none of the cluster's");
@@ -202,12 +186,6 @@ void bind_collectives(py::module_& module) {
         return model::split(cluster, level, factors);
       },
       py::arg("cluster"), py::arg("level"), py::arg("factors"));
-  module.def(
-      "allreduce_ends",
-      [](const std::string& name, const std::vector<double>& begins, double bytes, const model::Link& link) {
-        return model::allreduce_ends(algorithm(name), begins, bytes, link);
-      },
-      py::arg("algorithm"), py::arg("begins"), py::arg("size"), py::arg("link"));
 }
 
 void bind_techniques(py::module_& module) {
@@ -254,53 +232,31 @@ void bind_techniques(py::module_& module) {
   plain("average", model::average);
   plain("daso_transfer", model::daso_transfer);
   plain("within_node", model::within_node);
-  module.def("break_even_density", model::break_even_density, py::arg("nodes"), py::arg("dense_element"),
-             py::arg("pair"));
 }
 
 void bind_steps(py::module_& module) {
-  using Layer = std::tuple<double, double, double>;
-  module.def(
-      "overlapped",
-      [](const std::vector<Layer>& layers) {
-        std::vector<model::LayerTimes> times;
-        for (const auto& [forward, backward, communication] : layers)
-          times.push_back({forward, backward, communication});
-        const model::StepTimes step = model::overlapped(times);
-        return std::pair(step.all, step.exposed);
-      },
-      py::arg("layers"));
   py::class_<model::Outcome>(module, "Outcome")
       .def_readonly("seconds", &model::Outcome::seconds)
       .def_readonly("exposed", &model::Outcome::exposed)
       .def_readonly("step_ends", &model::Outcome::step_ends)
       .def_readonly("bytes", &model::Outcome::bytes)
-      .def_readonly("busy", &model::Outcome::busy)
-      .def_readonly("events", &model::Outcome::events)
-      .def_readonly("symmetric", &model::Outcome::symmetric);
+      .def_readonly("busy", &model::Outcome::busy);
   module.def(
       "simulate",
       [](const model::Cluster& cluster, double forward, double backward, double update,
          std::vector<std::pair<double, model::Program>> buckets, double overhead,
-         const std::optional<model::Program>& transfer, int every, int wait, int steps, int at_once,
-         bool fifo, double jitter, std::vector<std::pair<int, double>> stragglers, std::uint64_t seed) {
+         const std::optional<model::Program>& transfer, int every, int wait, int steps, double jitter) {
         model::Job job{.cluster = cluster, .forward = forward, .backward = backward, .update = update};
         for (auto& [ready, program] : buckets) job.buckets.push_back({ready, std::move(program)});
         job.overhead = overhead;
         if (transfer) job.transfer = {every, wait, *transfer};
         job.steps = steps;
-        job.at_once = at_once;
-        job.sharing = fifo ? model::Sharing::kFifo : model::Sharing::kFair;
         job.jitter = jitter;
-        job.stragglers = std::move(stragglers);
-        job.seed = seed;
         return checked_simulation(job);
       },
       py::arg("cluster"), py::arg("forward"), py::arg("backward"), py::arg("update"), py::arg("buckets"),
       py::kw_only(), py::arg("overhead") = 0.0, py::arg("transfer") = std::nullopt, py::arg("every") = 0,
-      py::arg("wait") = 0, py::arg("steps") = 1, py::arg("at_once") = 2, py::arg("fifo") = false,
-      py::arg("jitter") = 0.0, py::arg("stragglers") = std::vector<std::pair<int, double>>{},
-      py::arg("seed") = std::uint64_t{0});
+      py::arg("wait") = 0, py::arg("steps") = 1, py::arg("jitter") = 0.0);
 }
 
 }  // namespace

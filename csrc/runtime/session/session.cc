@@ -66,12 +66,6 @@ Session::Session(SessionParts parts)
   if (timeline_.is_open()) record_everywhere(parts_.config.timeline_mark_cycles);
 }
 
-Result<std::vector<int>> Session::ranks_of(ProcessSetId id) {
-  Result<ProcessSet> set = sets_.find(id);
-  if (!set.ok()) return set.status();
-  return std::move(set->ranks);
-}
-
 Result<std::vector<int>> Session::level_sizes(ProcessSetId id, DeviceType device) {
   const Result<std::shared_ptr<execute::Lane>> lane = sets_.lane_for_use(id);
   if (!lane.ok()) return lane.status();

@@ -63,7 +63,6 @@ class Session final : public Context, private control::NegotiationSink {
     return set_changes_.submit_removal(id);
   }
   Status drop_process_set(ProcessSetId id) override { return set_changes_.remove(id); }
-  Result<std::vector<int>> ranks_of(ProcessSetId id) override;
   Result<std::vector<int>> level_sizes(ProcessSetId id, DeviceType device) override;
   Result<bool> poll(complete::Handle handle) override { return operations_.poll(handle); }
   std::optional<Status> wait(complete::Handle handle, Deadline deadline) override {

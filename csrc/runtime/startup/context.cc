@@ -56,18 +56,16 @@ Result<std::vector<wire::Introduction>> introduce(bootstrap::Bootstrap& ranks, c
 wire::Introduction introduction_of(const Config& config, const Start& start) {
   wire::Introduction mine;
   mine.node = bootstrap::node_id(config.node_id);
-  mine.rack = config.rack_id;
-  mine.counts = config.topology.text();
+  mine.topology = config.topology.text();
   mine.launcher_rack = start.launcher_rack;
   return mine;
 }
 
 bootstrap::Statement statement_of(const wire::Introduction& one) {
-  return {.node = one.node, .rack = one.rack, .counts = one.counts, .launcher_rack = one.launcher_rack};
+  return {.node = one.node, .stated = one.topology, .launcher_rack = one.launcher_rack};
 }
 
-// Compares the configurations of all ranks, and returns their topology. If ROUNDELAY_TOPOLOGY differs, the
-// error is that of topology_of(), which names the values.
+// Compares the configurations of all ranks, and returns their topology.
 Result<bootstrap::Topology> agreed_topology(const std::vector<wire::Introduction>& all,
                                             const LevelCounts& counts) {
   std::vector<bootstrap::Statement> statements;
@@ -206,7 +204,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   auto gathered = introduce(ranks, mine, deadline);
   if (!gathered.ok()) return gathered.status();
   const std::vector<wire::Introduction>& all = *gathered;
-  auto topology = agreed_topology(all, config.topology);
+  auto topology = agreed_topology(all, config.topology.counts);
   if (!topology.ok()) return topology.status();
   parts.topology = std::move(topology).value();
   std::vector<std::string> nodes;
@@ -282,7 +280,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
     return make_device_medium(backend, config, fabrics->algorithms(), group);
   };
   if ((*ranks)->size() == 1) {
-    auto topology = agreed_topology({introduction_of(config, start)}, config.topology);
+    auto topology = agreed_topology({introduction_of(config, start)}, config.topology.counts);
     if (!topology.ok()) return topology.status();
     parts.topology = std::move(topology).value();
     ROUNDELAY_RETURN_IF_ERROR(tuning_status(start));

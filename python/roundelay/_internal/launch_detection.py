@@ -200,7 +200,7 @@ def _slurm(environment: Mapping[str, str]) -> Launch:
 
 
 def rack(environment: Mapping[str, str]) -> str:
-    """Returns the rack that the launcher states, in ROUNDELAY_RACK_ID's form; empty if it states none.
+    """Returns the rack that the launcher states, as ROUNDELAY_TOPOLOGY names it; empty if it states none.
 
     Slurm names the switches or blocks around the node of a step, from outside in.
     """

@@ -92,8 +92,6 @@ def predict(
     overhead: float = 0.0,
     cuts: Cuts = DEFAULT,
     jitter: float = 0.0,
-    steps: int | None = None,
-    seed: int = 0,
 ) -> Prediction:
     """Predict the mean step. If parameters travel, too, the first cycle of transfers does not count.
 
@@ -101,7 +99,7 @@ def predict(
     """
     cycle = max(1, choice.every)
     warm = cycle if choice.every else 0
-    count = steps if steps is not None else (1 if jitter == 0 and not choice.every else 8)
+    count = 1 if jitter == 0 and not choice.every else 8
     total = warm + cycle * max(1, -(-count // cycle))
     buckets = ready_buckets(workload, choice.way, cluster, cuts)
     number = len(buckets)
@@ -117,7 +115,6 @@ def predict(
         wait=choice.wait,
         steps=total,
         jitter=jitter,
-        seed=seed,
     )
     begin = outcome.step_ends[warm - 1] if warm else 0.0
     seconds = (outcome.seconds - begin) / (total - warm)
@@ -131,4 +128,3 @@ def predict(
 
 
 DENSE = Choice("dense")
-BF16 = Choice("dense:wire=bf16", dense(2))

@@ -50,11 +50,6 @@ class Fusion:
     operations: int
     bytes: int
 
-    @property
-    def tensors_per_operation(self) -> float:
-        """The mean number of tensors of an operation; 0 without communication."""
-        return self.tensors / self.operations if self.operations else 0.0
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Levels:

@@ -2,6 +2,5 @@
 
 `file` has the tuning file's types. `cluster` measures a cluster's algorithms and links (`roundelay tune`),
 `kernels` those of which a network's layers consist (`roundelay tune --layers`). `buckets` chooses the cuts of
-a gradient pool by a cost model. `trials` shows what jobs have tried on their own training (`roundelay
-trials`); the search in such a job is in `roundelay.torch`.
+a gradient pool by a cost model; the search in a job's own training is in `roundelay.torch`.
 """

@@ -1,5 +1,4 @@
 #include "tests/cpp/contract/fabric_contract.h"
-#include "base/algorithms.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +10,7 @@
 
 #include "collective/algorithms/algorithms.h"
 #include "kernels/kernels.h"
+#include "tests/cpp/algorithm_names.h"
 
 namespace roundelay::contract {
 namespace {

@@ -6,9 +6,9 @@
 #include <mutex>
 #include <random>
 
-#include "base/algorithms.h"
 #include "collective/inproc/hub.h"
 #include "collective/single/single_fabric.h"
+#include "tests/cpp/algorithm_names.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/fabric_contract.h"
 #include "tests/cpp/in_time.h"

@@ -3,8 +3,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/algorithms.h"
 #include "collective/inproc/hub.h"
+#include "tests/cpp/algorithm_names.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/fabric_contract.h"
 

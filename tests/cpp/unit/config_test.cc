@@ -96,7 +96,7 @@ std::string other_value(const Knob& knob) {
                                          : std::string(value.choices.substr(value.choices.rfind('|') + 1));
           },
           [](const KnobOf<LogLevel>&) { return std::string("error"); },
-          [](const KnobOf<LevelCounts>&) { return std::string("rack=2,node=3"); },
+          [](const KnobOf<StatedTopology>&) { return std::string("rack=2,node=3"); },
           [](const KnobOf<FactorLists>&) { return std::string("4,2,3+4,6"); },
       },
       knob.value);

@@ -54,5 +54,25 @@ TEST_CASE("malformed counts", "[level_counts]") {
   }
 }
 
+TEST_CASE("counts or the names of a rank's own parts", "[level_counts]") {
+  const auto counts = StatedTopology::parse("rack=2,node=4");
+  REQUIRE(counts.has_value());
+  CHECK(counts->counts == *LevelCounts::parse("rack=2,node=4"));
+  CHECK(counts->names.empty());
+  CHECK(counts->text() == "rack=2,node=4");
+  for (const char* const names :
+       {"", "rack3", "pod1/rack3", "p/"}) {  // topology_of() refuses "p/" on all ranks
+    INFO(names);
+    const auto stated = StatedTopology::parse(names);
+    REQUIRE(stated.has_value());
+    CHECK(stated->counts.levels.empty());
+    CHECK(stated->text() == names);
+  }
+  for (const char* const text : {"node=4,rack=2", "2,4", "rack=2", "pod1/rack=3"}) {
+    INFO(text);
+    CHECK_FALSE(StatedTopology::parse(text).has_value());
+  }
+}
+
 }  // namespace
 }  // namespace roundelay

@@ -1,12 +1,12 @@
 // The choice of algorithms: the table, and ROUNDELAY_ALGORITHM.
 #include "collective/tuning/select.h"
-#include "base/algorithms.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <set>
 #include <string>
 
+#include "tests/cpp/algorithm_names.h"
 #include "tests/cpp/catch.h"
 
 namespace roundelay::collective {

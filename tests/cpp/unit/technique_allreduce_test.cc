@@ -1,7 +1,7 @@
 // Technique allreduce: the algorithm that it names carries the bucket, with the sums of a dense allreduce.
-#include "base/algorithms.h"
 #include "collective/tuning/select.h"
 #include "compress/registry.h"
+#include "tests/cpp/algorithm_names.h"
 #include "tests/cpp/unit/technique_members.h"
 
 namespace roundelay::compress {

@@ -13,14 +13,14 @@ namespace {
 Result<Topology> by_racks(const std::vector<std::string>& nodes, const std::vector<std::string>& racks) {
   std::vector<Statement> statements;
   for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
-    statements.push_back({nodes[rank], racks[rank], "", ""});
+    statements.push_back({nodes[rank], racks[rank], ""});
   }
   return topology_of(statements, {});
 }
 
 Result<Topology> by_counts(const std::vector<std::string>& nodes, const std::string& counts) {
   std::vector<Statement> statements;
-  for (const std::string& node : nodes) statements.push_back({node, "", counts, "switch"});
+  for (const std::string& node : nodes) statements.push_back({node, counts, "switch"});
   return topology_of(statements, *LevelCounts::parse(counts));
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("counts that do not fit the nodes", "[topology]") {
   check_error(
       by_counts({"a", "b", "a"}, "rack=2,node=4"),
       "ROUNDELAY_TOPOLOGY=\"rack=2,node=4\" counts 8 nodes, but the ranks are on 2: a (ranks 0, 2), b "
-      "(rank 1); correct it, or give each rank a ROUNDELAY_RACK_ID");
+      "(rank 1); correct it, or give each rank the names of its parts, such as rack3");
   std::vector<std::string> many;
   for (int node = 0; node < 11; ++node) many.push_back("n" + std::to_string(node));
   const auto topology = by_counts(many, "node=10");
@@ -119,45 +119,48 @@ TEST_CASE("each part lies within one part of the next level", "[topology]") {
 TEST_CASE("racks that contradict each other", "[topology]") {
   check_error(
       by_racks({"a", "a", "b"}, {"x", "y", "y"}),
-      "rank 0 has ROUNDELAY_RACK_ID=\"x\", and rank 1 has ROUNDELAY_RACK_ID=\"y\", but both ranks are "
+      "rank 0 has ROUNDELAY_TOPOLOGY=\"x\", and rank 1 has ROUNDELAY_TOPOLOGY=\"y\", but both ranks are "
       "on node a, which is in one rack only");
-  check_error(by_racks({"a", "b"}, {"x", ""}),
-              "rank 0 has ROUNDELAY_RACK_ID=\"x\", and rank 1 has no ROUNDELAY_RACK_ID: give every rank the "
-              "name of its rack, or none");
-  check_error(by_racks({"a", "b"}, {"", "x"}),
-              "rank 0 has no ROUNDELAY_RACK_ID, and rank 1 has ROUNDELAY_RACK_ID=\"x\": give every rank the "
-              "name of its rack, or none");
-  check_error(by_racks({"a", "b"}, {"x", "p/y"}),
-              "rank 0 has ROUNDELAY_RACK_ID=\"x\", and rank 1 has ROUNDELAY_RACK_ID=\"p/y\": give every rank "
-              "equally many names");
+  check_error(
+      by_racks({"a", "b"}, {"x", ""}),
+      "rank 0 has ROUNDELAY_TOPOLOGY=\"x\", and rank 1 has no ROUNDELAY_TOPOLOGY: give every rank the "
+      "name of its rack, or none");
+  check_error(
+      by_racks({"a", "b"}, {"", "x"}),
+      "rank 0 has no ROUNDELAY_TOPOLOGY, and rank 1 has ROUNDELAY_TOPOLOGY=\"x\": give every rank the "
+      "name of its rack, or none");
+  check_error(
+      by_racks({"a", "b"}, {"x", "p/y"}),
+      "rank 0 has ROUNDELAY_TOPOLOGY=\"x\", and rank 1 has ROUNDELAY_TOPOLOGY=\"p/y\": give every rank "
+      "equally many names");
   check_error(by_racks({"a", "b"}, {"p/x", "p/"}),
-              "rank 1 has ROUNDELAY_RACK_ID=\"p/\": a name between the slashes is missing; write rack3 or "
+              "rank 1 has ROUNDELAY_TOPOLOGY=\"p/\": a name between the slashes is missing; write rack3 or "
               "pod1/rack3");
 }
 
-TEST_CASE("counts that ranks do not share, or that stand beside racks", "[topology]") {
+TEST_CASE("counts that ranks do not share, or that stand beside names", "[topology]") {
   const LevelCounts counts = *LevelCounts::parse("rack=2,node=1");
-  check_error(topology_of({{"a", "", "rack=2,node=1", ""}, {"b", "", "", ""}}, counts),
-              "rank 0 has ROUNDELAY_TOPOLOGY=\"rack=2,node=1\", and rank 1 has no ROUNDELAY_TOPOLOGY: set it "
-              "alike on all ranks");
-  check_error(topology_of({{"a", "", "rack=2,node=1", ""}, {"b", "x", "rack=2,node=1", ""}}, counts),
-              "rank 1 has ROUNDELAY_RACK_ID=\"x\" and ROUNDELAY_TOPOLOGY=\"rack=2,node=1\": set only one of "
-              "them");
+  check_error(topology_of({{"a", "rack=2,node=1", ""}, {"b", "", ""}}, counts),
+              "rank 0 has ROUNDELAY_TOPOLOGY=\"rack=2,node=1\", and rank 1 has no ROUNDELAY_TOPOLOGY: set "
+              "counts alike on all ranks");
+  check_error(topology_of({{"a", "x", ""}, {"b", "rack=2,node=1", ""}}, {}),
+              "rank 0 has ROUNDELAY_TOPOLOGY=\"x\", and rank 1 has ROUNDELAY_TOPOLOGY=\"rack=2,node=1\": set "
+              "counts alike on all ranks");
 }
 
 TEST_CASE("the launcher's racks count if they fit together and users state nothing", "[topology]") {
-  const auto used = topology_of({{"a", "", "", "s1/s3"}, {"b", "", "", "s1/s4"}}, {});
+  const auto used = topology_of({{"a", "", "s1/s3"}, {"b", "", "s1/s4"}}, {});
   REQUIRE(used.ok());
   REQUIRE(used->levels.size() == 3);
   CHECK(used->levels[1] == Level{"rack", {{"s3", {0}}, {"s4", {1}}}});
   CHECK(used->unused.empty());
 
-  const auto unused = topology_of({{"a", "", "", "s3"}, {"a", "", "", "s4"}}, {});
+  const auto unused = topology_of({{"a", "", "s3"}, {"a", "", "s4"}}, {});
   REQUIRE(unused.ok());
   CHECK(unused->levels.size() == 1);
   CHECK(unused->unused.find("rank 1 has launcher's rack=\"s4\"") != std::string::npos);
 
-  const auto overruled = topology_of({{"a", "x", "", "s3"}, {"b", "y", "", ""}}, {});
+  const auto overruled = topology_of({{"a", "x", "s3"}, {"b", "y", ""}}, {});
   REQUIRE(overruled.ok());
   CHECK(overruled->levels[1] == Level{"rack", {{"x", {0}}, {"y", {1}}}});
 }

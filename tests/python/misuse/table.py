@@ -100,7 +100,6 @@ TENSORS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
 
 REDUCING = ("allreduce", "allreduce_async_", "grouped_allreduce", "reducescatter", "grouped_reducescatter")
 WITH_ROWS = ("allgather", "grouped_allgather", "alltoall", "reducescatter", "grouped_reducescatter")
-ONE_EACH = ("allreduce", "grouped_allreduce", "allgather", "broadcast", "alltoall", "reducescatter")
 NO_FACTORS: Arguments = {"nan": math.nan, "inf": math.inf, "minus-inf": -math.inf}
 
 

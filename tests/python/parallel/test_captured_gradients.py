@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 import roundelay.torch as hvd
 from ranks import run_checks
 from small_gradients import (
+    ALONE,
     POOLED,
     WIRE,
     add_gradients,
@@ -25,7 +26,7 @@ from small_gradients import (
 
 Parameters = list[torch.nn.Parameter]
 WAYS = {
-    "alone": {"ROUNDELAY_GRADIENT_POOL": "0"},
+    "alone": ALONE,
     "pooled": {POOLED: "1"},
     "unlocked": {POOLED: "1", "ROUNDELAY_SCHEDULE_LOCK": "0"},
     "half": {POOLED: "1", WIRE: "bf16"},

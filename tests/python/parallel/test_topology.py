@@ -56,7 +56,7 @@ def in_racks(rank: str, fabric: str, racks: str) -> list[str]:
 @pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 def test_racks_under_mpirun() -> None:
     rank = "OMPI_COMM_WORLD_RANK"
-    ranks = launch(in_racks(rank, "mpi", f"ROUNDELAY_RACK_ID=$([ ${rank} = 3 ] && echo b || echo a)"), 4)
+    ranks = launch(in_racks(rank, "mpi", f"ROUNDELAY_TOPOLOGY=$([ ${rank} = 3 ] && echo b || echo a)"), 4)
     assert ranks.output.count("all checks passed on rank ") == 4, ranks.output
 
 
@@ -71,8 +71,8 @@ def test_racks_that_slurm_states() -> None:
     ("variables", "expected"),
     [
         (
-            "ROUNDELAY_RACK_ID=r$RANK",
-            'rank 0 has ROUNDELAY_RACK_ID="r0", and rank 1 has ROUNDELAY_RACK_ID="r1", but both ranks are',
+            "ROUNDELAY_TOPOLOGY=r$RANK",
+            'rank 0 has ROUNDELAY_TOPOLOGY="r0", and rank 1 has ROUNDELAY_TOPOLOGY="r1", but both ranks are',
         ),
         (
             "ROUNDELAY_NODE_ID=$RANK LOCAL_RANK=0 ROUNDELAY_TOPOLOGY=rack=$((1 + RANK)),node=1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict, deque
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -233,11 +233,6 @@ def _compare_state(
     _step(optimizer, 0.25)
     after = hvd.broadcast_object((parameters, optimizer.state_dict()), root_rank=0)
     assert _same((parameters, optimizer.state_dict()), after), f"{case}: the next step differs"
-
-
-class _Pair(NamedTuple):
-    first: int
-    second: torch.Tensor
 
 
 class _Hoarder(torch.optim.SGD):

@@ -10,7 +10,15 @@ from torch.utils.checkpoint import checkpoint
 
 import roundelay.torch as hvd
 from ranks import run_checks
-from small_gradients import POOLED, add_gradients, gradient_of, make_parameters, sum_of_ranks, wrapped_sgd
+from small_gradients import (
+    ALONE,
+    POOLED,
+    add_gradients,
+    gradient_of,
+    make_parameters,
+    sum_of_ranks,
+    wrapped_sgd,
+)
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
@@ -21,6 +29,11 @@ def test_optimizer(np: int) -> None:
 @pytest.mark.parametrize("np", [2, 4])
 def test_optimizer_with_gradients_in_a_pool(np: int) -> None:
     run_checks(__file__, np, env={POOLED: "1"})
+
+
+@pytest.mark.parametrize("np", [2, 4])
+def test_optimizer_without_a_pool(np: int) -> None:
+    run_checks(__file__, np, env=ALONE)
 
 
 def check_gradients_are_complete_after_backward() -> None:

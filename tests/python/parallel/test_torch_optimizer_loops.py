@@ -13,7 +13,15 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import roundelay.torch as hvd
 from ranks import run_checks
-from small_gradients import POOLED, add_gradients, gradient_of, make_parameters, sum_of_ranks, wrapped_sgd
+from small_gradients import (
+    ALONE,
+    POOLED,
+    add_gradients,
+    gradient_of,
+    make_parameters,
+    sum_of_ranks,
+    wrapped_sgd,
+)
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
@@ -24,6 +32,12 @@ def test_loops(np: int) -> None:
 @pytest.mark.parametrize("np", [2, 4])
 def test_loops_with_gradients_in_a_pool(np: int) -> None:
     run_checks(__file__, np, env={POOLED: "1"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("np", [2, 4])
+def test_loops_without_a_pool(np: int) -> None:
+    run_checks(__file__, np, env=ALONE)
 
 
 def check_no_sync() -> None:

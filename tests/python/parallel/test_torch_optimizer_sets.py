@@ -9,7 +9,15 @@ import torch
 
 import roundelay.torch as hvd
 from ranks import run_checks
-from small_gradients import POOLED, add_gradients, gradient_of, make_parameters, sum_of_ranks, wrapped_sgd
+from small_gradients import (
+    ALONE,
+    POOLED,
+    add_gradients,
+    gradient_of,
+    make_parameters,
+    sum_of_ranks,
+    wrapped_sgd,
+)
 from some_ranks import all_but_the_last, process_set_of
 
 
@@ -21,6 +29,12 @@ def test_sets(np: int) -> None:
 @pytest.mark.parametrize("np", [2, 4])
 def test_sets_with_gradients_in_a_pool(np: int) -> None:
     run_checks(__file__, np, env={POOLED: "1"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("np", [2, 4])
+def test_sets_without_a_pool(np: int) -> None:
+    run_checks(__file__, np, env=ALONE)
 
 
 def _sum_of(ranks: list[int]) -> float:

@@ -46,11 +46,9 @@ def launch(
     return _run(started, limit_s, env) if NOT_STARTED in run.output else run
 
 
-def launch_without_mpi(command: Sequence[str], np: int, limit_s: float = 240.0) -> Run:
+def launch_without_mpi(command: Sequence[str], np: int) -> Run:
     """Does the same as launch() with roundelayrun's own starter."""
-    return _run(
-        [sys.executable, "-m", "roundelay.run.cli", "-np", str(np), "--gloo", *command], limit_s, None
-    )
+    return _run([sys.executable, "-m", "roundelay.run.cli", "-np", str(np), "--gloo", *command], 240.0, None)
 
 
 def begin(command: Sequence[str], np: int, env: Mapping[str, str]) -> subprocess.Popen[str]:

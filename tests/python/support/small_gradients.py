@@ -12,6 +12,7 @@ from roundelay.torch._internal.optimizer.distributed import wrapper_of
 
 POOLED = "RANKS_POOLED"
 WIRE = "RANKS_WIRE"
+ALONE = {"ROUNDELAY_GRADIENT_POOL": "0"}  # each gradient is reduced by itself
 
 
 def make_parameters(number: int, size: int = 3) -> list[torch.nn.Parameter]:

@@ -35,7 +35,7 @@ def test_a_single_process(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="has not been initialized"):
         hvd.topology()
     monkeypatch.setenv("ROUNDELAY_NODE_ID", "here")
-    monkeypatch.setenv("ROUNDELAY_RACK_ID", "pod1/rack3")
+    monkeypatch.setenv("ROUNDELAY_TOPOLOGY", "pod1/rack3")
     hvd.init()
     try:
         assert [(one.name, one.parts) for one in hvd.topology().levels] == [
@@ -46,5 +46,5 @@ def test_a_single_process(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         hvd.shutdown()
     monkeypatch.setenv("ROUNDELAY_TOPOLOGY", "rack=2,node=1")
-    with pytest.raises(ValueError, match="set only one of them"):
+    with pytest.raises(ValueError, match="counts 2 nodes, but the ranks are on 1"):
         hvd.init()

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from roundelay.tuning.file import GPU, Level
 
 OUTERMOST = "cluster"
-INNERMOST = "node"
 # A level of a topology: its name, and its parts' ranks, ascending (hvd.topology()).
 Parts = tuple[str, tuple[tuple[int, ...], ...]]
 

@@ -104,7 +104,7 @@ class Search:
         return self._trials.step_over(in_use, now)
 
     def report(self, optimizer: str, date: str, named: Callable[[Plan], str]) -> str:
-        """Returns a JSON line for each setting: `roundelay trials` reads them.
+        """Returns a JSON line for each setting, for ROUNDELAY_AUTOTUNE_LOG.
 
         optimizer: the prefix of its operations' names. date: that of the search's end. named: names a plan.
         """

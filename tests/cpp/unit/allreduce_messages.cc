@@ -1,4 +1,4 @@
-#include "model/rounds.h"
+#include "tests/cpp/unit/allreduce_messages.h"
 
 #include <algorithm>
 #include <bit>
