@@ -236,12 +236,9 @@ struct Introduction {
   // Its statements about its place in the cluster, as bootstrap/topology.h describes them.
   std::string topology;
   std::string launcher_rack;
-  std::string
-      tcp_address;  // addresses of its TCP channel (channel/tcp/tcp_address.h); empty: it cannot use sockets
-  std::string
-      shm_socket;      // address at which it hands out shared memory (platform/shm/handover.h); empty: none
-  std::string tuning;  // rank 0's tuning file, as collective/tuning/tuning.h reads it; empty: none, and on
-                       // other ranks
+  std::string tcp_address;  // of its TCP channel (channel/tcp/tcp_address.h); empty: it cannot use sockets
+  std::string shm_socket;   // where it hands out shared memory (platform/shm/handover.h); empty: nowhere
+  std::string tuning;       // rank 0's tuning file (collective/tuning/tuning.h); empty: none, and elsewhere
   friend bool operator==(const Introduction&, const Introduction&) = default;
 };
 
