@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.timeline import events
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.tuning import pool_tuner
@@ -30,33 +30,33 @@ ALGORITHMS = os.environ.get("ROUNDELAY_FABRIC") == "mpi"  # the one check where 
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_auto(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_THETA": "64"})
+def test_auto(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_THETA": "64"})
 
 
-def test_the_answer_is_in_the_log_the_timeline_and_the_stats(tmp_path: Path) -> None:
-    trace = str(tmp_path / "trace.json")
+def test_the_answer_is_in_the_log_the_timeline_and_the_stats(check: Check, folder: Path) -> None:
+    trace = str(folder / "trace.json")
     env = {"ROUNDELAY_TIMELINE": "DYNAMIC", "ROUNDELAY_LOG_LEVEL": "info", TRACE: trace}
-    run_checks(__file__, 2, env={"ROUNDELAY_THETA": "64", **env})
+    run_check(check, 2, env={"ROUNDELAY_THETA": "64", **env})
 
 
-def test_algorithms_between_nodes() -> None:
-    run_checks(__file__, 3, env={"ROUNDELAY_THETA": "64", "ROUNDELAY_FABRIC": "mpi"})
+def test_algorithms_between_nodes(check: Check) -> None:
+    run_check(check, 3, env={"ROUNDELAY_THETA": "64", "ROUNDELAY_FABRIC": "mpi"})
 
 
 @pytest.mark.parametrize("deterministic", ["0", "1"])
-def test_algorithms_join_a_search_with_autotune(deterministic: str) -> None:
+def test_algorithms_join_a_search_with_autotune(deterministic: str, check: Check) -> None:
     forbids = {"ROUNDELAY_DETERMINISTIC": deterministic}
-    run_checks(
-        __file__,
+    run_check(
+        check,
         3,
         env={"ROUNDELAY_THETA": "64", "ROUNDELAY_FABRIC": "mpi", "ROUNDELAY_AUTOTUNE": "1", **forbids},
     )
 
 
-def test_one_search_of_sizes_and_plans(tmp_path: Path) -> None:
-    log = tmp_path / "search.jsonl"
-    run_checks(__file__, 2, env={"ROUNDELAY_AUTOTUNE": "1", LOG: str(log)})
+def test_one_search_of_sizes_and_plans(check: Check, folder: Path) -> None:
+    log = folder / "search.jsonl"
+    run_check(check, 2, env={"ROUNDELAY_AUTOTUNE": "1", LOG: str(log)})
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check, run_checks
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
 from roundelay.torch._internal.tuning import calibration
@@ -27,13 +27,13 @@ FIXED = "ROUNDELAY_THETA" in os.environ
 
 
 @pytest.mark.parametrize("np", [1, 2])
-def test_sizes_by_measurement(np: int) -> None:
-    run_checks(__file__, np)
+def test_sizes_by_measurement(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 @pytest.mark.slow
-def test_other_cuts_and_orders_at_any_time() -> None:
-    run_checks(__file__, 3, env={"ROUNDELAY_THETA": "64"})
+def test_other_cuts_and_orders_at_any_time(check: Check) -> None:
+    run_check(check, 3, env={"ROUNDELAY_THETA": "64"})
 
 
 def test_trials(tmp_path: Path) -> None:

@@ -8,19 +8,19 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from small_gradients import POOLED, add_gradients, gradient_of, make_parameters, sum_of_ranks, wrapped_sgd
 from some_ranks import all_but_the_last, process_set_of
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_sets(np: int) -> None:
-    run_checks(__file__, np)
+def test_sets(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_sets_with_gradients_in_a_pool(np: int) -> None:
-    run_checks(__file__, np, env={POOLED: "1"})
+def test_sets_with_gradients_in_a_pool(np: int, check: Check) -> None:
+    run_check(check, np, env={POOLED: "1"})
 
 
 def _sum_of(ranks: list[int]) -> float:
