@@ -25,7 +25,7 @@ def test_agreements(np: int, check: Check) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_lock(check: Check) -> None:
+def test_without_a_schedule_lock(check: Check) -> None:
     run_check(check, 2, env={"ROUNDELAY_SCHEDULE_LOCK": "0"})
 
 

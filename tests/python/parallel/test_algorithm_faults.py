@@ -17,7 +17,7 @@ from roundelay.errors import MismatchError
 
 
 @pytest.mark.parametrize("np", [1, 2, 3])
-def test_faults(np: int, check: Check) -> None:
+def test_algorithm_faults(np: int, check: Check) -> None:
     run_check(check, np)
 
 

@@ -19,7 +19,7 @@ SUM = 1
 
 @three_tries
 @pytest.mark.parametrize("np", [2, 3])
-def test_waits(np: int, check: Check) -> None:
+def test_core_waits(np: int, check: Check) -> None:
     run_check(check, np, fresh=True)
 
 

@@ -12,7 +12,7 @@ RING = {"ROUNDELAY_FABRIC": "mpi", "ROUNDELAY_ALGORITHM": "ring", "ROUNDELAY_DET
 
 
 @pytest.mark.parametrize("np", [3])
-def test_ring(np: int, check: Check) -> None:
+def test_deterministic_ring(np: int, check: Check) -> None:
     run_check(check, np, env=RING)
 
 

@@ -17,7 +17,7 @@ from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
-def test_uses(np: int, check: Check) -> None:
+def test_horovod_class(np: int, check: Check) -> None:
     run_check(check, np)
 
 

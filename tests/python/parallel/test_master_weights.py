@@ -21,12 +21,12 @@ POOL_FROM = 3  # the step from which gradients lie in a pool
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_masters(np: int, check: Check) -> None:
+def test_master_weights(np: int, check: Check) -> None:
     run_check(check, np)
 
 
 @pytest.mark.nightly
-def test_masters_on_two_nodes(check: Check) -> None:
+def test_master_weights_on_two_nodes(check: Check) -> None:
     run_check(check, 4, each=two_by_two(), mpi=False)
 
 

@@ -25,7 +25,7 @@ PATIENCE_S = 60.0  # only where nothing is ever submitted
 
 
 @pytest.mark.parametrize("fabric", ["shm", "mpi"])
-def test_two_ranks(fabric: str, check: Check) -> None:
+def test_overlap(fabric: str, check: Check) -> None:
     theta = str(4 * WIDTH * WIDTH)
     run_check(check, 2, env={"ROUNDELAY_FABRIC": fabric, "ROUNDELAY_THETA": theta})
 

@@ -21,7 +21,7 @@ warnings.filterwarnings("ignore", "strategy .*all ranks are on one node", Runtim
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_mismatch(np: int, check: Check) -> None:
+def test_parameter_mismatch(np: int, check: Check) -> None:
     run_check(check, np)
 
 

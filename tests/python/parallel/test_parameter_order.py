@@ -24,7 +24,7 @@ STEPS = 9  # gradients are in buckets from the fourth on
 
 
 @pytest.mark.parametrize("np", [2, 4, 1])
-def test_order(np: int, check: Check) -> None:
+def test_parameter_order(np: int, check: Check) -> None:
     run_check(check, np, env={"ROUNDELAY_THETA": "128"})  # two buckets
 
 

@@ -17,7 +17,7 @@ _STEPS = 15
 
 
 @pytest.mark.slow
-def test_two_ranks(check: Check) -> None:
+def test_resident_memory(check: Check) -> None:
     run_check(check, 2, fresh=True)
 
 

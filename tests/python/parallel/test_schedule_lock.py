@@ -29,7 +29,7 @@ def test_schedule_lock(np: int, check: Check) -> None:
 
 
 @pytest.mark.slow
-def test_without(check: Check) -> None:
+def test_without_a_schedule_lock(check: Check) -> None:
     run_check(check, 2, env={"ROUNDELAY_SCHEDULE_LOCK": "0"})
 
 

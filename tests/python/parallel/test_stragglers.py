@@ -23,7 +23,7 @@ PATIENCE_S = 60.0
 
 
 @pytest.mark.parametrize("np", NP)
-def test_ranks(np: int, check: Check) -> None:
+def test_stragglers(np: int, check: Check) -> None:
     run_check(check, np)
 
 

@@ -29,7 +29,7 @@ ON_CPUS = ("topk:density=0.3,dense_below=6",)
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_state(np: int, check: Check) -> None:
+def test_strategy_state(np: int, check: Check) -> None:
     run_check(check, np, env={"ROUNDELAY_THETA": "256"})  # several buckets
 
 

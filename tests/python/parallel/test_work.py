@@ -13,7 +13,7 @@ from small_gradients import use_pool
 CONTROL = ("messages_sent", "wakeups_sent", "wakes", "sleeps")
 
 
-def test_work(check: Check) -> None:
+def test_work_is_counted(check: Check) -> None:
     run_check(check, 2, env={"ROUNDELAY_FABRIC": "shm"})
 
 

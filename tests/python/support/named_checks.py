@@ -2,13 +2,15 @@
 
 A check is a function whose name begins with `check_`; it runs on every rank of a job. A test that has the
 parameter `check` becomes one test for each check of its file, or of the files in its mark `checks_of`:
-`test_state[2-nothing_is_lost]` runs `check_nothing_is_lost` on 2 ranks. `variant_of()` names what all checks
-of a test with the same other parameters have in common: one session of the same ranks (ranks.py).
+`test_strategy_state[2-nothing_is_lost]` runs `check_nothing_is_lost` on 2 ranks. The mark's `only` and `but`
+choose some of the checks, by names without `check_`. All checks of a test with the same other parameters are
+a session of the same ranks (ranks.py), which `variant_of()` names.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,12 +44,21 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     if "check" not in metafunc.fixturenames:
         return
     mark = metafunc.definition.get_closest_marker("checks_of")
-    checks = _of_files(mark.args) if mark is not None else _of_file(metafunc.definition.path, "")
+    if mark is None:
+        checks = _of_file(metafunc.definition.path, "")
+    else:
+        checks = _chosen(_of_files(mark.args) or _of_file(metafunc.definition.path, ""), **mark.kwargs)
     metafunc.parametrize("check", checks, ids=lambda check: check.id)
 
 
 def _of_files(files: tuple[Path, ...]) -> list[Check]:
     return [check for file in files for check in _of_file(file, f"{file.stem.removeprefix('test_')}.")]
+
+
+def _chosen(checks: list[Check], only: Sequence[str] = (), but: Sequence[str] = ()) -> list[Check]:
+    unknown = {*only, *but} - {check.id for check in checks}
+    assert not unknown, f"the mark `checks_of` names checks that are not there: {sorted(unknown)}"
+    return [check for check in checks if check.id not in but and (not only or check.id in only)]
 
 
 def _of_file(file: Path, prefix: str) -> list[Check]:

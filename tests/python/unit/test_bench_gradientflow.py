@@ -120,7 +120,7 @@ def stored() -> dict[str, Any]:
     return {"day": "2026-01-01", "machine": MACHINE, "dense_steps": {"CSC": 20}, "wires": wires}
 
 
-def test_tables() -> None:
+def test_tables_show_what_is_stored() -> None:
     said = document.tables(stored())
     assert "not measured: 20 of CSC." in said.replace("\n", " ")
     assert said.index("**100 Mbit/s, 40 steps, median of 36.**") < said.index("**1000 Mbit/s")
