@@ -47,11 +47,6 @@ def launch(
     return _run(started, limit_s, env) if NOT_STARTED in run.output else run
 
 
-def launch_without_mpi(command: Sequence[str], np: int, limit_s: float = 240.0) -> Run:
-    """Does the same as launch() with roundelayrun's own starter."""
-    return _run(_roundelayrun(np, command), limit_s, None)
-
-
 def begin(
     command: Sequence[str], np: int, env: Mapping[str, str], each: str = "", mpi: bool = True
 ) -> subprocess.Popen[str]:

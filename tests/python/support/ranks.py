@@ -10,28 +10,25 @@ hang dump their stacks and are killed. With RANKS_DEVICE, that is the default de
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 
 import standing_ranks
-from mpi_jobs import PATHS, ROOT, TESTS, launch, launch_without_mpi, mpirun
+from mpi_jobs import PATHS, ROOT, launch, mpirun
 from named_checks import Check, names_in
-from standing_ranks import Setting
+from standing_ranks import Setting, output
 
 __all__ = [
-    "CHECKS",
     "PATHS",
     "ROOT",
     "Check",
     "launch",
-    "launch_without_mpi",
     "mpirun",
+    "output",
     "run_check",
     "run_checks",
     "two_by_two",
 ]
 
-CHECKS = (sys.executable, str(TESTS / "support" / "rank_checks.py"))  # a rank's command; files follow
 LIMIT_S = 240.0
 
 

@@ -112,12 +112,20 @@ class Job:
         """Returns whether Open MPI itself failed to start, as in mpi_jobs.launch()."""
         return not self.started() and any(mpi_jobs.NOT_STARTED in line for line in self._output)
 
+    def lines(self) -> int:
+        """Returns how many lines the ranks have written."""
+        return len(self._output)
+
+    def output(self, begin: int) -> str:
+        """Returns what the ranks have written from this line on. What they write arrives after a while."""
+        return "".join(self._output[begin:])
+
     def ask(self, limit_s: float, **request: Any) -> None:
         """Returns when all ranks have done it. Otherwise raises with their reports and their output.
 
         Raises TooLateError if the first complaint is that time is over, and AssertionError else.
         """
-        begin = len(self._output) if self.started() else 0  # shows why the ranks did not start
+        begin = self.lines() if self.started() else 0  # shows why the ranks did not start
         deadline = time.monotonic() + limit_s
         self.whole = False
         failures, missing = self._asked(json.dumps({**request, "limit_s": limit_s}), deadline)
@@ -128,10 +136,9 @@ class Job:
         if missing:
             self.end(1.0)
             failures.append({"failed": f"{missing} of {self.np} ranks gave no answer\n", "late": late})
-        output = f"{self.np} ranks\n{''.join(failure['failed'] for failure in failures)}"
-        raise (TooLateError if failures[0]["late"] else AssertionError)(
-            output + "".join(self._output[begin:])
-        )
+        reports = "".join(failure["failed"] for failure in failures)
+        error = TooLateError if failures[0]["late"] else AssertionError
+        raise error(f"{self.np} ranks\n{reports}{self.output(begin)}")
 
     def _asked(self, request: str, deadline: float) -> tuple[list[dict[str, Any]], int]:
         """Returns the failures, the first one first, and how many ranks have not answered."""
@@ -175,6 +182,7 @@ class Session:
 
     setting: Setting
     job: Job
+    begin: int  # the line of output
 
 
 _jobs: dict[tuple[Any, ...], Job] = {}  # those without a session; the job that was used last comes last
@@ -186,6 +194,12 @@ def run_check(setting: Setting, file: str, name: str, limit_s: float) -> None:
     job = _job_of(setting, limit_s)
     with _ended_by_errors(job):
         job.ask(limit_s, do="check", file=file, name=name)
+
+
+def output() -> str:
+    """Returns what the ranks have written in the open session. What they write arrives after a while."""
+    assert _session is not None
+    return _session.job.output(_session.begin)
 
 
 def _job_of(setting: Setting, limit_s: float) -> Job:
@@ -202,7 +216,7 @@ def _job_of(setting: Setting, limit_s: float) -> Job:
     if job.worth_another_try():
         job.end(10.0)
         job = Job(setting)
-    _session = Session(setting, job)
+    _session = Session(setting, job, job.lines())
     with _ended_by_errors(job):
         job.ask(limit_s, do="begin", env={name: value for name, value in setting.env if name not in at_start})
     return job
