@@ -51,12 +51,16 @@ class Server:
             self._session.run(request["file"], request["name"])
         except BaseException as error:
             self._tell_failed(error, request["name"])
+        # Optimizers that wait for the collector would have other names on this rank than on others.
+        gc.collect()
+        gc.freeze()  # the next collection is short
         hvd.barrier()
 
     def _end(self, request: dict[str, Any]) -> None:
         self._session.end()
         self._environment.stop()
         del self._session
+        gc.unfreeze()
         gc.collect()
 
     def _tell_failed(self, error: BaseException, name: str) -> None:
