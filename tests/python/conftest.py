@@ -1,7 +1,9 @@
 """Common to all Python tests.
 
-One thread, as ranks share the cores. Tests of one number of ranks come together, as these ranks stay. Of a
-test with several sets of parameters `make test` takes one, if it starts jobs: all do that are not in `unit`.
+One thread, as ranks share the cores. Tests of one number of ranks come together, as these ranks stay. A test
+with the parameter `check` becomes one for each check (named_checks.py); those with the same other parameters
+have one init() and shutdown(). Of a test with several sets of other parameters `make test` takes one, if it
+starts jobs: all do that are not in `unit`.
 Tests in `faults` judge promised seconds, and have three tries for that.
 With DRAW_FOR, a commit, some of the other sets have the mark `drawn`.
 In CI there is a limit to what may be skipped. Hypothesis measures no times: a busy machine stretches any.
@@ -16,9 +18,12 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+import named_checks
 import short_runs
 import skips
+import standing_ranks
 from in_time import three_tries
+from named_checks import variant_of
 from short_runs import Run
 
 UNIT, FAULTS = (Path(__file__).parent / folder for folder in ("unit", "faults"))
@@ -33,6 +38,19 @@ hypothesis.settings.load_profile("untimed")
 def pytest_configure(config: pytest.Config) -> None:
     """Before the first test."""
     skips.register(config)
+
+
+@pytest.hookimpl(trylast=True)  # other parameters come first in a test's name and in the order of tests
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each check is a test."""
+    named_checks.parametrize(metafunc)
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures' ends
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """After the last check of a test with the same other parameters: shuts Roundelay down on the ranks."""
+    if nextitem is None or variant_of(nextitem) != variant_of(item):
+        standing_ranks.end_session()
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
@@ -58,12 +76,18 @@ def _ranks_of(item: pytest.Item) -> int:
 
 def _is_drawn(item: pytest.Item) -> bool:
     slow = item.get_closest_marker("slow") and not item.get_closest_marker("nightly")
-    return bool(slow) and short_runs.is_drawn(item.nodeid, os.environ["DRAW_FOR"])
+    return bool(slow) and short_runs.is_drawn(variant_of(item), os.environ["DRAW_FOR"])
 
 
 def _run_of(item: pytest.Item) -> Run:
     left_out = any(item.get_closest_marker(mark) for mark in ("slow", "nightly"))
-    return Run(item.nodeid.partition("[")[0], _ranks_of(item), left_out)
+    return Run(item.nodeid.partition("[")[0], variant_of(item), _ranks_of(item), left_out)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for a file's tests: ranks whose variables name it have these from check to check."""
+    return tmp_path_factory.mktemp("folder")
 
 
 @pytest.fixture

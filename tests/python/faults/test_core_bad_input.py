@@ -13,7 +13,7 @@ import torch
 import roundelay.torch as hvd
 from core_job import INIT, PRELUDE, CoreJob, core_job
 from in_time import expect_within
-from ranks import mpirun, run_checks
+from ranks import Check, mpirun, run_check
 
 __all__ = ["core_job"]
 
@@ -27,8 +27,8 @@ LAUNCHERS = ["roundelayrun", "mpirun"]
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_wrong_calls(np: int) -> None:
-    run_checks(__file__, np)
+def test_wrong_calls(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def last() -> bool:

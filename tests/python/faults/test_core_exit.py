@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import roundelay.torch as hvd
 from core_job import INIT, PRELUDE, CoreJob, core_job
 from idleness import expect_idle
-from ranks import mpirun, run_checks
+from ranks import Check, mpirun, run_check
 
 __all__ = ["core_job"]
 
@@ -179,8 +179,8 @@ def test_the_interpreters_own_hook_is_kept(core_job: CoreJob) -> None:
 
 
 @pytest.mark.parametrize("np", [pytest.param(1, marks=pytest.mark.nightly), 2, 3])
-def test_lives(np: int) -> None:
-    run_checks(__file__, np, fresh=True)
+def test_init_again_after_shutdown(np: int, check: Check) -> None:
+    run_check(check, np, fresh=True)
 
 
 def threads() -> int:
@@ -199,7 +199,7 @@ def settled(count: int) -> int:
     return threads()
 
 
-def check_twenty_lives_leave_no_thread_and_no_file() -> None:
+def check_twenty_inits_and_shutdowns_leave_no_thread_and_no_file() -> None:
     def live() -> None:
         hvd.init()
         assert hvd.allreduce(torch.ones(5), op=hvd.Sum, name="alive").sum() == 5 * hvd.size()

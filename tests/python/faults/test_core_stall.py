@@ -41,7 +41,9 @@ stamp()
 
 
 @pytest.mark.parametrize(("np", "late"), [pytest.param(2, 0, marks=pytest.mark.nightly), (2, 1), (4, 2)])
-def test_given_up_and_on_it_goes(core_job: CoreJob, np: int, late: int) -> None:
+def test_an_operation_is_given_up_on_all_ranks_and_the_next_one_works(
+    core_job: CoreJob, np: int, late: int
+) -> None:
     prelude = PRELUDE + SETTINGS.format(abort=3) + INIT
     end = core_job.ended(core_job.begin(np, LATE.format(late=late), prelude=prelude))
     assert end.status == 0, end.err

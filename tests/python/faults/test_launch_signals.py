@@ -115,7 +115,7 @@ def under_shell(redirections: str, program: str, **variables: str) -> tuple[int,
         ("<&- >&- 2>&-", "", ""),
     ],
 )
-def test_closed_descriptors(redirections: str, out: str, err: str) -> None:
+def test_ranks_run_where_a_descriptor_is_closed(redirections: str, out: str, err: str) -> None:
     assert under_shell(redirections, "cat; echo out; echo err >&2") == (0, out, err)
 
 

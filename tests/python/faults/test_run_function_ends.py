@@ -295,7 +295,7 @@ asyncio.run(main())
 '''
 
 
-def test_a_notebook(job: Job) -> None:
+def test_run_works_in_a_notebook(job: Job) -> None:
     script = job.folder / "kernel.py"
     script.write_text(NOTEBOOK)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}

@@ -6,15 +6,15 @@ import pytest
 import torch
 
 import gpu_device
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.algorithms import Algorithm, run
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("np", "seed"), [(3, 2)])
-def test_algorithms_on_gpu(np: int, seed: int) -> None:
-    run_checks(__file__, np, env={"RANKS_DEVICE": gpu_device.NAME, "FAKE_GPU_SEED": str(seed)}, fresh=True)
+def test_algorithms_on_gpu(np: int, seed: int, check: Check) -> None:
+    run_check(check, np, env={"RANKS_DEVICE": gpu_device.NAME, "FAKE_GPU_SEED": str(seed)}, fresh=True)
 
 
 def check_the_same_file_runs_on_a_gpu() -> None:

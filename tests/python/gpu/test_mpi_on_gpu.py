@@ -7,15 +7,15 @@ import torch
 
 import gpu_device
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 GPU = gpu_device.NAME
 ENVIRONMENT = {"RANKS_DEVICE": GPU, "ROUNDELAY_GPU_FABRIC": "mpi", "HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
 
 
 @pytest.mark.slow
-def test_mpi_moves_gpus_memory() -> None:
-    run_checks(__file__, 3, env=ENVIRONMENT, fresh=True)
+def test_mpi_moves_gpus_memory(check: Check) -> None:
+    run_check(check, 3, env=ENVIRONMENT, fresh=True)
 
 
 def check_sums_on_the_device_are_counted() -> None:

@@ -6,14 +6,14 @@ import torch
 
 import gpu_device
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch._internal.mstopk import Select
 
 _SELECTS: tuple[Select, ...] = ("mstopk", "radix", "auto")
 
 
-def test_mstopk_on_gpu() -> None:
-    run_checks(__file__, 1, env={"RANKS_DEVICE": gpu_device.NAME}, fresh=True)
+def test_mstopk_on_gpu(check: Check) -> None:
+    run_check(check, 1, env={"RANKS_DEVICE": gpu_device.NAME}, fresh=True)
 
 
 def check_a_gpu_selects_what_the_cpu_selects() -> None:

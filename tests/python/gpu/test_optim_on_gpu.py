@@ -12,7 +12,7 @@ from torch import nn
 
 import gpu_device
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch.optim import LAMB, LARS
 from roundelay.torch.optim.trial import PAIRS, Trial
 
@@ -23,8 +23,8 @@ HELD_S = 0.5  # the device starts no work for so long
 
 
 @pytest.mark.parametrize(("np", "seed"), [(2, 1)])
-def test_optim_on_gpu(np: int, seed: int) -> None:
-    run_checks(__file__, np, env={"RANKS_DEVICE": gpu_device.NAME, "FAKE_GPU_SEED": str(seed)}, fresh=True)
+def test_optim_on_gpu(np: int, seed: int, check: Check) -> None:
+    run_check(check, np, env={"RANKS_DEVICE": gpu_device.NAME, "FAKE_GPU_SEED": str(seed)}, fresh=True)
 
 
 def _layers(device: str) -> list[nn.Parameter]:

@@ -25,7 +25,7 @@ from parallel.test_gradient_pool import (  # noqa: F401  on a GPU, too
     check_unused_ones_keep_what_they_have,
     check_what_nobody_holds_is_not_moved_out,
 )
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
@@ -37,12 +37,12 @@ STEPS = 6
 
 
 @pytest.mark.parametrize(("np", "seed"), [(1, 1), (2, 2), (4, 3)])
-def test_gradient_pool_on_gpu(np: int, seed: int) -> None:
-    run_checks(__file__, np, env={**ON_GPU, "FAKE_GPU_SEED": str(seed)}, fresh=True)
+def test_gradient_pool_on_gpu(np: int, seed: int, check: Check) -> None:
+    run_check(check, np, env={**ON_GPU, "FAKE_GPU_SEED": str(seed)}, fresh=True)
 
 
-def test_in_small_buckets() -> None:
-    run_checks(__file__, 2, env={**ON_GPU, "ROUNDELAY_THETA": "64"}, fresh=True)
+def test_in_small_buckets(check: Check) -> None:
+    run_check(check, 2, env={**ON_GPU, "ROUNDELAY_THETA": "64"}, fresh=True)
 
 
 def _buckets(optimizer: torch.optim.Optimizer) -> int:

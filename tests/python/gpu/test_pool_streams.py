@@ -11,7 +11,7 @@ import torch
 import gpu_device
 import roundelay.torch as hvd
 from gpu_device import on
-from ranks import run_checks
+from ranks import Check, run_check
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
 pytestmark = pytest.mark.slow
@@ -22,8 +22,8 @@ ON_GPU = {"RANKS_DEVICE": gpu_device.NAME, "FAKE_GPU_DELAY_US": "5000"}
 
 
 @pytest.mark.parametrize(("np", "seed"), [(1, 1), (2, 2), (2, 3), (4, 4)])
-def test_pool_streams(np: int, seed: int) -> None:
-    run_checks(__file__, np, env={**ON_GPU, "FAKE_GPU_SEED": str(seed)}, fresh=True)
+def test_pool_streams(np: int, seed: int, check: Check) -> None:
+    run_check(check, np, env={**ON_GPU, "FAKE_GPU_SEED": str(seed)}, fresh=True)
 
 
 def _pooled(number: int) -> tuple[list[torch.nn.Parameter], torch.optim.SGD]:

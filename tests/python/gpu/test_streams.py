@@ -8,7 +8,7 @@ import torch
 import gpu_device
 import roundelay.torch as hvd
 from gpu_device import on
-from ranks import run_checks
+from ranks import Check, run_check, run_checks
 
 pytestmark = pytest.mark.slow
 
@@ -18,8 +18,8 @@ ON_GPU = {"RANKS_DEVICE": "fakegpu"}
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
-def test_streams(np: int) -> None:
-    run_checks(__file__, np, env=ON_GPU, fresh=True)
+def test_streams(np: int, check: Check) -> None:
+    run_check(check, np, env=ON_GPU, fresh=True)
 
 
 def test_an_event_that_nobody_waits_for_is_noticed() -> None:

@@ -16,15 +16,15 @@ from parallel.test_bucket_techniques import (  # noqa: F401  on a GPU, too
     check_state_is_kept_until_a_flush,
     check_texts,
 )
-from ranks import run_checks
+from ranks import Check, run_check
 from technique_libraries import CYCLIC
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("np", "seed"), [(1, 1), (3, 2)])
-def test_techniques_on_gpu(np: int, seed: int) -> None:
-    run_checks(__file__, np, env={"RANKS_DEVICE": gpu_device.NAME, "FAKE_GPU_SEED": str(seed)}, fresh=True)
+def test_techniques_on_gpu(np: int, seed: int, check: Check) -> None:
+    run_check(check, np, env={"RANKS_DEVICE": gpu_device.NAME, "FAKE_GPU_SEED": str(seed)}, fresh=True)
 
 
 def check_state_lies_on_the_gpu() -> None:

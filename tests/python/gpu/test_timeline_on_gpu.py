@@ -10,7 +10,7 @@ import torch
 
 import gpu_device
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.timeline import analysis, events
 from roundelay.timeline.intervals import total
 
@@ -18,9 +18,9 @@ ROUNDS = 100
 
 
 @pytest.mark.slow
-def test_timeline_on_gpu(tmp_path: Path) -> None:
-    where = {"ROUNDELAY_TIMELINE": "DYNAMIC", "TRACE": str(tmp_path / "trace.json")}
-    run_checks(__file__, 2, env={"RANKS_DEVICE": gpu_device.NAME, **where}, fresh=True)
+def test_timeline_on_gpu(check: Check, folder: Path) -> None:
+    where = {"ROUNDELAY_TIMELINE": "DYNAMIC", "TRACE": str(folder / "trace.json")}
+    run_check(check, 2, env={"RANKS_DEVICE": gpu_device.NAME, **where}, fresh=True)
 
 
 def check_the_device_is_in_the_timeline() -> None:

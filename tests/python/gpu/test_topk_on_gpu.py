@@ -23,21 +23,20 @@ from parallel.test_topk import (  # noqa: F401  on a GPU, too
     check_what_is_sent_and_kept_is_what_came,
     levels_here,
 )
-from ranks import run_checks, run_checks_on_pairs
+from ranks import Check, run_check, two_by_two
 
 pytestmark = pytest.mark.slow
+ON_GPU = {"RANKS_DEVICE": gpu_device.NAME, "ROUNDELAY_THETA": "512"}
 
 
 @pytest.mark.parametrize(("np", "seed"), [(2, 1), pytest.param(3, 2, marks=pytest.mark.nightly)])
-def test_topk_on_gpu(np: int, seed: int) -> None:
-    env = {"RANKS_DEVICE": gpu_device.NAME, "FAKE_GPU_SEED": str(seed), "ROUNDELAY_THETA": "512"}
-    run_checks(__file__, np, env=env, fresh=True)
+def test_topk_on_gpu(np: int, seed: int, check: Check) -> None:
+    run_check(check, np, env={**ON_GPU, "FAKE_GPU_SEED": str(seed)}, fresh=True)
 
 
 @pytest.mark.nightly
-def test_topk_on_gpus_of_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANKS_DEVICE", gpu_device.NAME)
-    run_checks_on_pairs(__file__, 4, "512")
+def test_topk_on_gpus_of_two_nodes(check: Check) -> None:
+    run_check(check, 4, env=ON_GPU, each=two_by_two(), mpi=False)
 
 
 def check_the_levels_are_those_of_the_gpus() -> None:

@@ -11,7 +11,7 @@ import torch
 
 import gpu_device
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 STEPS = 3
 BATCH = 4  # of one rank
@@ -20,8 +20,8 @@ Model = torch.nn.Module
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
-def test_training(np: int) -> None:
-    run_checks(__file__, np, env={"RANKS_DEVICE": gpu_device.NAME}, fresh=True)
+def test_training(np: int, check: Check) -> None:
+    run_check(check, np, env={"RANKS_DEVICE": gpu_device.NAME}, fresh=True)
 
 
 class _Mixed(torch.nn.Module):

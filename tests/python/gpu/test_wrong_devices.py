@@ -9,7 +9,7 @@ import torch
 
 import gpu_device
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 CPU, GPU = "cpu", gpu_device.NAME
 
@@ -20,8 +20,8 @@ def _one_gpu() -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("np", [1, 2, 4])
-def test_devices(np: int) -> None:
-    run_checks(__file__, np, env={"RANKS_DEVICE": GPU, "FAKE_GPU_DEVICES": "2"}, fresh=True)
+def test_devices(np: int, check: Check) -> None:
+    run_check(check, np, env={"RANKS_DEVICE": GPU, "FAKE_GPU_DEVICES": "2"}, fresh=True)
 
 
 def _goes_on() -> None:

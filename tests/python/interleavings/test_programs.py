@@ -15,7 +15,7 @@ import torch
 import roundelay.torch as hvd
 from exact_cells import Call, Cell
 from interleavings.program import Program, Step, make_program, order_on
-from ranks import mpirun, run_checks
+from ranks import Check, mpirun, run_check
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
@@ -32,15 +32,15 @@ ENVIRONMENT = {
 
 @pytest.mark.timeout(LIMIT_S + 30)
 @pytest.mark.parametrize("np", [2, 3, 4])
-def test_programs(np: int) -> None:
-    run_checks(__file__, np, limit_s=LIMIT_S, env=ENVIRONMENT)
+def test_programs(np: int, check: Check) -> None:
+    run_check(check, np, limit_s=LIMIT_S, env=ENVIRONMENT)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S + 30)
-def test_without_fusion_and_with_a_cache_that_evicts() -> None:
+def test_without_fusion_and_with_a_cache_that_evicts(check: Check) -> None:
     settings = {"HOROVOD_FUSION_THRESHOLD": "0", "HOROVOD_CACHE_CAPACITY": "3"}
-    run_checks(__file__, 3, limit_s=LIMIT_S, env={**ENVIRONMENT, **settings})
+    run_check(check, 3, limit_s=LIMIT_S, env={**ENVIRONMENT, **settings})
 
 
 class WrongCall(Call):

@@ -33,7 +33,7 @@ PROGRAMS = {
         ("ludwig", "--mpi"),
     ],
 )
-def test_client(client: str, way: str) -> None:
+def test_a_client_of_horovods_trains(client: str, way: str) -> None:
     script, *words = PROGRAMS[client]
     path = os.pathsep.join([str(get_clients.get(client)), str(ROOT / "python")])
     command = [sys.executable, "-m", "roundelay.run.cli", "-np", "2", "--as-horovod", *way.split()]

@@ -37,7 +37,7 @@ if hvd.rank() == 0:
         (["--strategy", "csc:keep=0.1,chunk_elements=10,dense_below=0"], "", {}, "rounded csc:"),
     ],
 )
-def test_what_wins(
+def test_which_strategy_is_taken(
     flags: list[str], variable: str, arguments: dict[str, str], result: str, tmp_path: Path
 ) -> None:
     script = tmp_path / "train.py"

@@ -34,7 +34,7 @@ def _as_parameter(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [_as_parameter(name) for name in LAUNCHERS])
-def test_same_result(name: str, tmp_path: Path) -> None:
+def test_every_launcher_gives_the_same_weights(name: str, tmp_path: Path) -> None:
     launcher, size, bootstraps = LAUNCHERS[name]
     if bootstraps == ["mpi"] and mpirun() is None:
         pytest.skip("no mpirun")

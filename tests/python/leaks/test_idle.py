@@ -9,7 +9,7 @@ import torch
 
 import roundelay.torch as hvd
 from idleness import TRIES, expect_idle
-from ranks import mpirun, run_checks
+from ranks import Check, mpirun, run_check
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(mpirun() is None, reason="no mpirun")]
 
@@ -17,10 +17,8 @@ IDLE_S = float(os.environ.get("IDLE_S", "10"))
 
 
 @pytest.mark.timeout(TRIES * IDLE_S + 60)
-def test_idle_ranks_cost_nothing() -> None:
-    run_checks(
-        __file__, 4, limit_s=TRIES * IDLE_S + 50, env={"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}, fresh=True
-    )
+def test_idle_ranks_cost_nothing(check: Check) -> None:
+    run_check(check, 4, limit_s=TRIES * IDLE_S + 50, env={"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}, fresh=True)
 
 
 def check_an_idle_rank_costs_nothing() -> None:

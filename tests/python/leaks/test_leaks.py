@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import mpirun, run_checks
+from ranks import Check, mpirun, run_check
 from roundelay.torch._internal.operations import handles
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(mpirun() is None, reason="no mpirun")]
@@ -24,8 +24,8 @@ GROWTH_BYTES = 4 << 20  # 90,000 operations that leak 50 bytes each are more
 ENVIRONMENT = {"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
 
 
-def test_nothing_grows() -> None:
-    run_checks(__file__, 2, env=ENVIRONMENT, fresh=True)
+def test_nothing_grows(check: Check) -> None:
+    run_check(check, 2, env=ENVIRONMENT, fresh=True)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import mpirun, run_checks
+from ranks import Check, mpirun, run_check
 
 pytestmark = pytest.mark.slow
 
@@ -22,10 +22,10 @@ def available_gb() -> float:
 
 
 @pytest.mark.skipif(mpirun() is None, reason="no mpirun")
-def test_more_elements_than_an_int32_counts() -> None:
+def test_more_elements_than_an_int32_counts(check: Check) -> None:
     if available_gb() < NEEDED_GB:
         pytest.skip(f"needs {NEEDED_GB} GB of free memory, there are {available_gb():.0f} GB")
-    run_checks(__file__, 2, fresh=True)
+    run_check(check, 2, fresh=True)
 
 
 def check_sum_in_place() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import shlex
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 
 import roundelay.torch as hvd
 from exact_cells import DTYPES, FLOATS, FORMS, LAYOUTS, Call, Cell
-from ranks import CHECKS, launch, mpirun, run_checks
+from ranks import Check, mpirun, run_check
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
@@ -29,19 +28,15 @@ FEW_LAYOUTS = ["scalar", "empty", "vector", "transposed", "sliced", "expanded"]
 
 
 @pytest.mark.parametrize("np", [1, 2, pytest.param(3, marks=pytest.mark.nightly), 4])
-def test_matrix(np: int) -> None:
-    run_checks(__file__, np)
+def test_matrix(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 @pytest.mark.slow
-def test_on_nodes_of_their_own() -> None:
+def test_on_nodes_of_their_own(check: Check) -> None:
     """Three ranks that take each other for other nodes: what goes between nodes, with part of the cells."""
-    node = "ROUNDELAY_NODE_ID=$OMPI_COMM_WORLD_RANK"
-    command = [*CHECKS, __file__]
     env = {"HOROVOD_DYNAMIC_PROCESS_SETS": "1", "MATRIX_CELL": os.environ.get("MATRIX_CELL", "*async-*")}
-    run = launch(["sh", "-c", f"{node} exec {shlex.join(command)}"], 3, env=env)
-    assert run.returncode == 0, run.output
-    assert run.output.count("all checks passed on rank ") == 3, run.output
+    run_check(check, 3, env=env, each="ROUNDELAY_NODE_ID=$OMPI_COMM_WORLD_RANK")
 
 
 def test_the_matrix_is_large() -> None:

@@ -11,7 +11,7 @@ import torch
 
 import roundelay.torch as hvd
 from exact_cells import FLOATS, INTEGERS, expect_equal
-from ranks import mpirun, run_checks
+from ranks import Check, mpirun, run_check
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
@@ -26,8 +26,8 @@ AVERAGES: dict[str, Callable[[torch.Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("np", [2, 3, 4])
-def test_rounding(np: int) -> None:
-    run_checks(__file__, np)
+def test_rounding(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:

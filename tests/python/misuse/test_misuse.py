@@ -11,7 +11,7 @@ import torch
 import roundelay.torch as hvd
 from misuse.expect import Faults, error_of, expect_parts, expect_the_next_works
 from misuse.table import OPERATIONS, Mistake, disagreements, mistakes, rows
-from ranks import mpirun, run_checks
+from ranks import Check, mpirun, run_check
 from roundelay.errors import MismatchError
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
@@ -24,8 +24,8 @@ ENVIRONMENT = {
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_misuse(np: int) -> None:
-    run_checks(__file__, np, env=ENVIRONMENT)
+def test_misuse(np: int, check: Check) -> None:
+    run_check(check, np, env=ENVIRONMENT)
 
 
 def last() -> bool:

@@ -12,7 +12,7 @@ import torch
 import roundelay.torch as hvd
 from misuse.expect import Faults, error_of, expect_parts, expect_the_next_works
 from misuse.table import OPERATIONS
-from ranks import mpirun, run_checks
+from ranks import Check, mpirun, run_check
 from roundelay.errors import MismatchError
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
@@ -25,8 +25,8 @@ ENVIRONMENT = {
 
 
 @pytest.mark.parametrize("np", [2, 3, 4])
-def test_sets(np: int) -> None:
-    run_checks(__file__, np, env=ENVIRONMENT)
+def test_sets(np: int, check: Check) -> None:
+    run_check(check, np, env=ENVIRONMENT)
 
 
 def uses_of(process_set: Any) -> dict[str, Callable[[], object]]:

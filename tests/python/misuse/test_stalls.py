@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import time
 
 import pytest
 import torch
 
 import roundelay.torch as hvd
-from in_time import expect_within
+from in_time import expect_within, wait_until
 from meeting import Meeting, meeting
 from misuse.expect import expect_parts, expect_the_next_works
 from misuse.table import rows
-from ranks import CHECKS, launch, mpirun
+from ranks import Check, mpirun, output, run_check
 from roundelay.errors import MismatchError
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
@@ -29,15 +30,35 @@ ASYNCHRONOUS = [
 ]
 
 
+IN_A_SET = "one_stays_away_from_a_set"  # of two of three ranks
+WARNED_OF = {
+    "other_names": ("allgather.of.0", "of.1"),
+    "one_stays_away": ("away.",),
+    IN_A_SET: ("of.the.tail",),
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("np", [2, 3])
-def test_stalls(np: int) -> None:
-    run = launch([*CHECKS, __file__], np, env=ENVIRONMENT)
-    assert run.returncode == 0, run.output
-    assert run.output.count("all checks passed on rank ") == np, run.output
-    warnings = [line for line in run.output.splitlines() if "did not submit" in line]
-    for what in ("allgather.of.0", "of.1", "away.", "of.the.tail" if np > 2 else "away."):
-        assert any(what in line for line in warnings), f"no warning names {what}\n{run.output}"
+@pytest.mark.checks_of(but=(IN_A_SET,))
+def test_stalls(np: int, check: Check) -> None:
+    run_and_expect_warnings(check, np)
+
+
+@pytest.mark.slow
+@pytest.mark.checks_of(only=(IN_A_SET,))
+def test_stall_in_a_set(check: Check) -> None:
+    run_and_expect_warnings(check, 3)
+
+
+def run_and_expect_warnings(check: Check, np: int) -> None:
+    run_check(check, np, env=ENVIRONMENT)
+    for what in WARNED_OF.get(check.id, ()):
+        wait_until(functools.partial(is_warned_of, what), LATEST_S, f"no warning names {what}", output)
+
+
+def is_warned_of(what: str) -> bool:
+    return any("did not submit" in line and what in line for line in output().splitlines())
 
 
 def begin(operation: str, name: str, process_set: object = None) -> int:
@@ -111,8 +132,6 @@ def check_one_stays_away() -> None:
 
 def check_one_stays_away_from_a_set() -> None:
     """The world's operations go on meanwhile."""
-    if hvd.size() < 3:
-        return
     tail = hvd.add_process_set(list(range(1, hvd.size())))
     with meeting() as ranks:
         since = time.monotonic()

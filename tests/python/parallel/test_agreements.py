@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay import _core
 from roundelay._core import Merge
 from roundelay.errors import HorovodInternalError, MismatchError
@@ -20,13 +20,13 @@ Fields = list[tuple[Merge, bytes]]
 
 
 @pytest.mark.parametrize("np", [1, 2, 3])
-def test_agreements(np: int) -> None:
-    run_checks(__file__, np)
+def test_agreements(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 @pytest.mark.slow
-def test_without_a_lock() -> None:
-    run_checks(__file__, 2, env={"ROUNDELAY_SCHEDULE_LOCK": "0"})
+def test_without_a_schedule_lock(check: Check) -> None:
+    run_check(check, 2, env={"ROUNDELAY_SCHEDULE_LOCK": "0"})
 
 
 class _Agreed(NamedTuple):

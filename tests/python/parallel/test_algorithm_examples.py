@@ -11,7 +11,7 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 
-from ranks import ROOT, run_checks
+from ranks import ROOT, Check, run_check
 from roundelay.algorithms import Algorithm, run
 from roundelay.algorithms.trees import digest
 from sequential import divided, last_state
@@ -21,8 +21,8 @@ LONGEST = 60  # lines
 
 
 @pytest.mark.parametrize("np", [2, *(pytest.param(np, marks=pytest.mark.nightly) for np in (1, 3, 4))])
-def test_examples(np: int) -> None:
-    run_checks(__file__, np)
+def test_examples(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def test_examples_are_short() -> None:

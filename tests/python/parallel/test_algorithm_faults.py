@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.algorithms import Algorithm, AlgorithmError, run
 from roundelay.errors import MismatchError
 
 
 @pytest.mark.parametrize("np", [1, 2, 3])
-def test_faults(np: int) -> None:
-    run_checks(__file__, np)
+def test_algorithm_faults(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 ROWS = torch.arange(24.0).reshape(12, 2)

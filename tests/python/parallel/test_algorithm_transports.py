@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay import config
 from roundelay.algorithms import Algorithm, run
 from roundelay.algorithms.transport import TRANSPORTS
@@ -19,8 +19,8 @@ SHARDS = 11
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_over_mpi(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_FABRIC": "mpi"}, fresh=True)
+def test_over_mpi(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_FABRIC": "mpi"}, fresh=True)
 
 
 def _rows() -> torch.Tensor:

@@ -20,20 +20,20 @@ import torch
 from torch.utils.data import Dataset, TensorDataset
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.algorithms import Algorithm, Result, add, run, say
 from roundelay.algorithms.trees import digest
 from sequential import divided, last_state
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_same_bits(np: int) -> None:
-    run_checks(__file__, np)
+def test_same_bits(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 @pytest.mark.parametrize("np", [2, 3])
-def test_same_bits_over_mpi(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_FABRIC": "mpi"})
+def test_same_bits_over_mpi(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_FABRIC": "mpi"})
 
 
 class Total(NamedTuple):

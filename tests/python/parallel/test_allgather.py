@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 anything: Any = hvd  # for calls that a type checker refuses
 
@@ -19,8 +19,8 @@ DTYPES = [
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_allgather(np: int) -> None:
-    run_checks(__file__, np)
+def test_allgather(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def part(rank: int, rows: int, *rest: int) -> torch.Tensor:

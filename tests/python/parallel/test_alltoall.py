@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 try:
     import numpy
@@ -17,8 +17,8 @@ except ImportError:
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_alltoall(np: int) -> None:
-    run_checks(__file__, np)
+def test_alltoall(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 class Count:

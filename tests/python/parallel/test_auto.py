@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.timeline import events
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.tuning import pool_tuner
@@ -25,38 +25,54 @@ from small_gradients import add_gradients, make_parameters, use_pool
 BUCKETS = 4
 LOG = "ROUNDELAY_AUTOTUNE_LOG"
 TRACE = "AUTO_TRACE"
-TUNING = "ROUNDELAY_AUTOTUNE" in os.environ
-ALGORITHMS = os.environ.get("ROUNDELAY_FABRIC") == "mpi"  # the one check where they are different ways
+ALGORITHMS = os.environ.get("ROUNDELAY_FABRIC") == "mpi"  # they are different ways, unlike over shm
+REPORT = ("the_answer_is_in_the_log_the_timeline_and_the_stats",)
+JOINED = ("algorithms_join_a_search_with_autotune",)
+AGAIN = (
+    "a_search_begins_again_when_steps_take_another_time",
+    "a_search_begins_again_when_gradients_come_in_another_order",
+)
+SEARCH = ("sizes_and_plans_are_searched_at_once", "lossy_candidates_are_flushed_before_sizes_change")
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_auto(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_THETA": "64"})
+@pytest.mark.checks_of(but=(*REPORT, *JOINED, *AGAIN, *SEARCH))
+def test_auto(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_THETA": "64"})
 
 
-def test_the_answer_is_in_the_log_the_timeline_and_the_stats(tmp_path: Path) -> None:
-    trace = str(tmp_path / "trace.json")
+@pytest.mark.checks_of(only=AGAIN)
+def test_a_search_begins_again(check: Check) -> None:
+    run_check(check, 2, env={"ROUNDELAY_THETA": "64"})
+
+
+@pytest.mark.checks_of(only=REPORT)
+def test_report(check: Check, folder: Path) -> None:
+    trace = str(folder / "trace.json")
     env = {"ROUNDELAY_TIMELINE": "DYNAMIC", "ROUNDELAY_LOG_LEVEL": "info", TRACE: trace}
-    run_checks(__file__, 2, env={"ROUNDELAY_THETA": "64", **env})
+    run_check(check, 2, env={"ROUNDELAY_THETA": "64", **env})
 
 
-def test_algorithms_between_nodes() -> None:
-    run_checks(__file__, 3, env={"ROUNDELAY_THETA": "64", "ROUNDELAY_FABRIC": "mpi"})
+@pytest.mark.checks_of(only=("algorithms_are_candidates",))
+def test_algorithms_between_nodes(check: Check) -> None:
+    run_check(check, 3, env={"ROUNDELAY_THETA": "64", "ROUNDELAY_FABRIC": "mpi"})
 
 
+@pytest.mark.checks_of(only=JOINED)
 @pytest.mark.parametrize("deterministic", ["0", "1"])
-def test_algorithms_join_a_search_with_autotune(deterministic: str) -> None:
+def test_algorithms_join_a_search_with_autotune(deterministic: str, check: Check) -> None:
     forbids = {"ROUNDELAY_DETERMINISTIC": deterministic}
-    run_checks(
-        __file__,
+    run_check(
+        check,
         3,
         env={"ROUNDELAY_THETA": "64", "ROUNDELAY_FABRIC": "mpi", "ROUNDELAY_AUTOTUNE": "1", **forbids},
     )
 
 
-def test_one_search_of_sizes_and_plans(tmp_path: Path) -> None:
-    log = tmp_path / "search.jsonl"
-    run_checks(__file__, 2, env={"ROUNDELAY_AUTOTUNE": "1", LOG: str(log)})
+@pytest.mark.checks_of(only=(*SEARCH, *JOINED))
+def test_one_search_of_sizes_and_plans(check: Check, folder: Path) -> None:
+    log = folder / "search.jsonl"
+    run_check(check, 2, env={"ROUNDELAY_AUTOTUNE": "1", LOG: str(log)})
 
 
 @contextmanager
@@ -97,8 +113,6 @@ def _plans(auto: hvd.strategies.Auto) -> list[list[int]]:
 
 
 def check_all_ranks_take_the_fastest() -> None:
-    if TUNING or ALGORITHMS:
-        return
     auto = hvd.strategies.Auto(("dense", "bf16"), trial_steps=3)
     optimizer = _train(auto, slow=0)
     assert _plans(auto) == [[1] * BUCKETS] * hvd.size()
@@ -110,8 +124,6 @@ def check_all_ranks_take_the_fastest() -> None:
 
 
 def check_algorithms_are_candidates() -> None:
-    if TUNING:
-        return
     auto = hvd.strategies.Auto(("dense", "ring", "halving_doubling"), trial_steps=3)
     optimizer = torch.optim.SGD(make_parameters(BUCKETS, 16), lr=1.0)
     hvd.DistributedOptimizer(optimizer, op=hvd.Sum, strategy=auto)
@@ -134,8 +146,6 @@ def check_algorithms_are_candidates() -> None:
 
 
 def check_algorithms_join_a_search_with_autotune() -> None:
-    if not TUNING:
-        return
     auto = hvd.strategies.Auto(("dense",), trial_steps=1)
     optimizer = torch.optim.SGD(make_parameters(BUCKETS, 16), lr=1.0)
     hvd.DistributedOptimizer(optimizer, op=hvd.Sum, strategy=auto)
@@ -156,8 +166,6 @@ def check_algorithms_join_a_search_with_autotune() -> None:
 
 
 def check_dense_is_kept_where_nothing_pays() -> None:
-    if TUNING or ALGORITHMS:
-        return
     for candidate in ("bf16", "fp16"):
         auto = hvd.strategies.Auto((candidate,), trial_steps=3)
         optimizer = _train(auto, slow=1)
@@ -183,8 +191,6 @@ def _stderr_in(path: Path) -> Iterator[None]:
 
 
 def check_the_answer_is_in_the_log_the_timeline_and_the_stats() -> None:
-    if TRACE not in os.environ:
-        return
     trace = Path(os.environ[TRACE])
     log = trace.with_suffix(f".{hvd.rank()}")
     for slow, answer in (
@@ -214,8 +220,6 @@ def check_the_answer_is_in_the_log_the_timeline_and_the_stats() -> None:
 
 
 def check_a_search_begins_again_when_steps_take_another_time() -> None:
-    if TUNING or ALGORITHMS or hvd.size() > 2:
-        return
     with mock.patch.multiple(Watch, STEPS=4, WINDOWS=2):
         auto = hvd.strategies.Auto(("bf16",), trial_steps=3)
         optimizer = _train(auto, slow=0)
@@ -233,8 +237,6 @@ def check_a_search_begins_again_when_steps_take_another_time() -> None:
 
 
 def check_a_search_begins_again_when_gradients_come_in_another_order() -> None:
-    if TUNING or ALGORITHMS or hvd.size() > 2:
-        return
     with mock.patch.object(pool_tuner, "PATIENCE", 5):
         auto = hvd.strategies.Auto(("bf16",), trial_steps=3)
         optimizer = _train(auto, slow=0)
@@ -250,8 +252,6 @@ def check_a_search_begins_again_when_gradients_come_in_another_order() -> None:
 
 
 def check_what_a_lossy_candidate_keeps_is_sent_when_it_is_left() -> None:
-    if TUNING or ALGORITHMS:
-        return
     csc = hvd.strategies.CSC(0.5, 4, momentum=None, dense_below=0)
     auto = hvd.strategies.Auto(("dense", csc), trial_steps=3)
     steps = 150
@@ -271,8 +271,6 @@ def check_what_a_lossy_candidate_keeps_is_sent_when_it_is_left() -> None:
 
 
 def check_a_state_has_the_plan() -> None:
-    if TUNING or ALGORITHMS:
-        return
     auto = hvd.strategies.Auto(("dense", "bf16"), trial_steps=3)
     trained = _train(auto, slow=0)
     state = auto.state_dict()
@@ -344,14 +342,10 @@ def _search(auto: hvd.strategies.Auto, best: tuple[int, int]) -> None:
 
 
 def check_sizes_and_plans_are_searched_at_once() -> None:
-    if not TUNING or ALGORITHMS:
-        return
     for theta in (1 << 18, 1 << 20):
         _search(hvd.strategies.Auto(("dense", "bf16"), trial_steps=2), (1, theta))
 
 
 def check_lossy_candidates_are_flushed_before_sizes_change() -> None:
-    if not TUNING or ALGORITHMS:
-        return
     csc = hvd.strategies.CSC(0.5, 64, momentum=None, dense_below=0)
     _search(hvd.strategies.Auto(("dense", csc), trial_steps=2), (0, 1 << 18))

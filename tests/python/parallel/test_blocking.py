@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -17,14 +16,14 @@ import torch
 import roundelay.torch as hvd
 from in_time import wait_until
 from meeting import PATIENCE_S, meeting
-from ranks import run_checks
+from ranks import Check, run_check
 
 ROUNDS = 200
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_blocking(np: int, tmp_path: Path) -> None:
-    run_checks(__file__, np)
+def test_blocking(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 class RungError(Exception):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay import _core
 from roundelay.errors import MismatchError
 from technique_libraries import CYCLIC, NEGATE, canonical
@@ -19,8 +19,8 @@ NEGATED, PARTED = canonical(NEGATE), canonical(CYCLIC)
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
-def test_bucket_techniques(np: int) -> None:
-    run_checks(__file__, np)
+def test_bucket_techniques(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 class Pooled:

@@ -12,7 +12,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from small_gradients import (
     ALONE,
     POOLED,
@@ -34,8 +34,8 @@ WAYS = {
 
 
 @pytest.mark.parametrize(("way", "np"), [("pooled", 1), *((way, np) for way in WAYS for np in (2, 4))])
-def test_captured_gradients(way: str, np: int) -> None:
-    run_checks(__file__, np, env=WAYS[way])
+def test_captured_gradients(way: str, np: int, check: Check) -> None:
+    run_check(check, np, env=WAYS[way])
 
 
 def _loss(parameters: Parameters) -> torch.Tensor:

@@ -11,12 +11,12 @@ import torch
 
 import roundelay.torch as hvd
 from compiled_training import STEPS, Training
-from ranks import run_checks
+from ranks import Check, run_check
 
 
 @pytest.mark.parametrize("np", [1, 2, pytest.param(4, marks=pytest.mark.nightly)])
-def test_compiled_autograd(np: int) -> None:
-    run_checks(__file__, np)
+def test_compiled_autograd(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def _interpreted(graph: Any) -> Any:

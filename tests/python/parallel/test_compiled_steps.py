@@ -10,7 +10,7 @@ import torch
 
 import roundelay.torch as hvd
 from compiled_training import STEPS, Backend, Training, trained
-from ranks import run_checks
+from ranks import Check, run_check
 
 BACKEND = "RANKS_BACKEND"
 PARTS = ("step", "zero_grad", "whole")
@@ -24,8 +24,8 @@ PARTS = ("step", "zero_grad", "whole")
         *(pytest.param("eager", np, marks=pytest.mark.nightly) for np in (1, 4)),
     ],
 )
-def test_compiled_steps(backend: str, np: int) -> None:
-    run_checks(__file__, np, env={BACKEND: backend})
+def test_compiled_steps(backend: str, np: int, check: Check) -> None:
+    run_check(check, np, env={BACKEND: backend})
 
 
 def _check(part: str, exact: bool = True, **arguments: Any) -> None:

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.errors import HorovodInternalError, MismatchError
 
 DTYPES = (torch.complex64, torch.complex128)
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
-def test_complex(np: int) -> None:
-    run_checks(__file__, np)
+def test_complex(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def _values(*shape: int, rank: int | None = None, dtype: torch.dtype = torch.complex64) -> torch.Tensor:

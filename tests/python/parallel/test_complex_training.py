@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch.functions import broadcast_optimizer_state, broadcast_parameters
 from roundelay.torch.strategies import DASO
@@ -21,8 +21,8 @@ STEPS = 8
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
-def test_complex_training(np: int) -> None:
-    run_checks(__file__, np)
+def test_complex_training(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 class Rotary(nn.Module):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from in_time import expect_within, three_tries
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay import _core
 
 SUM = 1
@@ -19,8 +19,8 @@ SUM = 1
 
 @three_tries
 @pytest.mark.parametrize("np", [2, 3])
-def test_waits(np: int) -> None:
-    run_checks(__file__, np, fresh=True)
+def test_core_waits(np: int, check: Check) -> None:
+    run_check(check, np, fresh=True)
 
 
 def submit(tensor: torch.Tensor, name: str) -> int:

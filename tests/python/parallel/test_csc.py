@@ -16,15 +16,15 @@ from torch import nn
 import roundelay.torch as hvd
 from csc_training import FINE, SIZES, masks, residuals, step, until_buckets
 from exact_training import Training
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.errors import MismatchError
 from roundelay.torch.strategies._lossy.sgd_steps import DECAY_KEY, runs_of
 from technique_libraries import CYCLIC
 
 
 @pytest.mark.parametrize("np", [2, pytest.param(4, marks=pytest.mark.nightly)])
-def test_csc(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_THETA": "512"})  # several buckets
+def test_csc(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_THETA": "512"})  # several buckets
 
 
 def check_what_is_sent_and_kept_is_what_came() -> None:

@@ -10,12 +10,12 @@ import torch
 import roundelay.torch as hvd
 from csc_training import FINE, SIZES, residuals, until_buckets
 from exact_training import Training
-from ranks import run_checks
+from ranks import Check, run_check
 
 
 @pytest.mark.parametrize("np", [2, pytest.param(4, marks=pytest.mark.nightly)])
-def test_csc_with_a_scaler(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_THETA": "512"})  # several buckets
+def test_csc_with_a_scaler(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_THETA": "512"})  # several buckets
 
 
 def check_the_loss_scale_changes_without_a_trace() -> None:

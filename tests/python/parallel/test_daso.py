@@ -13,7 +13,7 @@ from torch import nn
 
 import roundelay.torch as hvd
 from daso_training import Training, close, daso, layouts, nodes_of
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.errors import MismatchError
 from roundelay.torch.strategies import DASO
 from sequential_daso import Epoch, Program
@@ -26,8 +26,8 @@ _RANKS = (4, pytest.param(2, marks=_SLOW), *(pytest.param(n, marks=_NIGHTLY) for
 
 
 @pytest.mark.parametrize("np", _RANKS)
-def test_daso(np: int) -> None:
-    run_checks(__file__, np)
+def test_daso(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def _compare(program: Program, training: Training, epochs: Sequence[int], chance: random.Random) -> None:

@@ -15,7 +15,7 @@ from torch import nn
 
 import roundelay.torch as hvd
 from daso_training import Training, close, daso, layouts, nodes_of
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.errors import MismatchError
 from roundelay.torch.strategies._daso.transfer import Transfer
 from sequential_daso import Epoch, Program
@@ -28,8 +28,8 @@ _RANKS = (4, pytest.param(2, marks=_SLOW), pytest.param(6, marks=_NIGHTLY))
 
 
 @pytest.mark.parametrize("np", _RANKS)
-def test_daso_beside_the_rest(np: int) -> None:
-    run_checks(__file__, np)
+def test_daso_beside_the_rest(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def check_uneven_data_ends_the_cycle() -> None:

@@ -18,15 +18,15 @@ from torch.utils.data.distributed import DistributedSampler
 
 import roundelay.torch as hvd
 from far_source import FarSource, check
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch.data import DataCache, NodeSampler, job, sampler
 
 LENGTH, NUMBERS = 40, 100_000  # 400 kB each
 
 
 @pytest.mark.parametrize("np", [2, pytest.param(3, marks=pytest.mark.nightly)])
-def test_data_cache(np: int) -> None:
-    run_checks(__file__, np)
+def test_data_cache(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch.strategies._lossy.sgd_steps import DECAY_KEY
 
 SIZES = (70, 300, 5, 128, 33)
@@ -19,8 +19,8 @@ TOPK = f"topk:{FINE},select=radix"
 
 
 @pytest.mark.parametrize("np", [1, 2, pytest.param(4, marks=pytest.mark.nightly)])
-def test_decay(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_THETA": "512"})  # several buckets
+def test_decay(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_THETA": "512"})  # several buckets
 
 
 class Twins:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.techniques import Techniques
 from small_gradients import make_parameters
@@ -35,8 +35,8 @@ class Halving:
         return tensor.to(context) * 2
 
 
-def test_dense_beside_techniques() -> None:
-    run_checks(__file__, 2, env={"ROUNDELAY_THETA": "64"})  # several buckets
+def test_dense_beside_techniques(check: Check) -> None:
+    run_check(check, 2, env={"ROUNDELAY_THETA": "64"})  # several buckets
 
 
 class Sums:

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 RING = {"ROUNDELAY_FABRIC": "mpi", "ROUNDELAY_ALGORITHM": "ring", "ROUNDELAY_DETERMINISTIC": "1"}
 
 
 @pytest.mark.parametrize("np", [3])
-def test_ring(np: int) -> None:
-    run_checks(__file__, np, env=RING)
+def test_deterministic_ring(np: int, check: Check) -> None:
+    run_check(check, np, env=RING)
 
 
 def check_grouped_sums_have_the_bits_of_single_ones() -> None:

@@ -50,7 +50,7 @@ def values(output: str, name: str) -> list[float]:
 
 
 @pytest.mark.parametrize("example", [*LONG, "gan"])
-def test_alone(example: str) -> None:
+def test_an_example_runs_as_one_process(example: str) -> None:
     assert "(1 processes)" in output_of(example, 1, "--quick", "--epochs", "1").splitlines()[-1]
 
 

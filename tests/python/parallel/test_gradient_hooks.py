@@ -16,7 +16,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
@@ -24,8 +24,8 @@ NUMBER = 5  # in one bucket
 
 
 @pytest.mark.parametrize("np", [1, 2, 3])
-def test_gradient_hooks(np: int) -> None:
-    run_checks(__file__, np)
+def test_gradient_hooks(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def _pooled(**arguments: Any) -> tuple[list[torch.nn.Parameter], torch.optim.SGD]:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay import _core
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.join_context import join_context
@@ -23,13 +23,13 @@ from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_gradient_pool(np: int) -> None:
-    run_checks(__file__, np)
+def test_gradient_pool(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 @pytest.mark.parametrize("fabric", [pytest.param("mpi", marks=pytest.mark.slow), "shm"])
-def test_on_each_fabric_in_small_buckets(fabric: str) -> None:
-    run_checks(__file__, 3, env={"ROUNDELAY_FABRIC": fabric, "ROUNDELAY_THETA": "64"})
+def test_on_each_fabric_in_small_buckets(fabric: str, check: Check) -> None:
+    run_check(check, 3, env={"ROUNDELAY_FABRIC": fabric, "ROUNDELAY_THETA": "64"})
 
 
 def _buckets(optimizer: torch.optim.Optimizer) -> int:

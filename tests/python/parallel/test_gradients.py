@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_gradients(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_EXACT_GRADIENTS": "1"})
+def test_gradients(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_EXACT_GRADIENTS": "1"})
 
 
 def weights(rank: int, *shape: int) -> torch.Tensor:

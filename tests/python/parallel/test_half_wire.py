@@ -12,7 +12,7 @@ import torch
 
 import roundelay.torch as hvd
 from horovod_rules import expect_bits, reduced, values
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay import _core
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
@@ -25,15 +25,17 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.parametrize("np", [2, 3])
-def test_half_wire(np: int) -> None:
-    run_checks(__file__, np)
+def test_half_wire(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
-def test_users_do_with_gradients_what_they_do_without() -> None:
+@pytest.mark.checks_of(
+    *(HERE / f"test_{name}.py" for name in ("torch_optimizer", "gradient_hooks", "gradient_pool"))
+)
+def test_users_do_with_gradients_what_they_do_without(check: Check) -> None:
     """Without schedule lock: on a busy machine its ends are messages, which a check counts."""
-    files = ("test_torch_optimizer.py", "test_gradient_hooks.py", "test_gradient_pool.py")
     env = {WIRE: "bf16", POOLED: "1", "ROUNDELAY_SCHEDULE_LOCK": "0"}
-    run_checks([str(HERE / file) for file in files], 2, env=env)
+    run_check(check, 2, env=env)
 
 
 @contextlib.contextmanager

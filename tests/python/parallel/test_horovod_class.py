@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch.optimizer import _DistributedOptimizer
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
-def test_uses(np: int) -> None:
-    run_checks(__file__, np)
+def test_horovod_class(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def of_class_of(optimizer: torch.optim.Optimizer, methods: type, *arguments: Any, **named: Any) -> Any:

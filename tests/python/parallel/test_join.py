@@ -6,12 +6,12 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_join(np: int) -> None:
-    run_checks(__file__, np)
+def test_join(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def check_all_at_once() -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
+from functools import partial
 from unittest import mock
 
 import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import CHECKS, launch_without_mpi
+from in_time import wait_until
+from ranks import Check, output, run_check
 from roundelay.torch._internal.tuning import pool_tuner
 from small_gradients import add_gradients, make_parameters, use_pool
 
 pytestmark = pytest.mark.slow
 
-COMMAND = shlex.join([*CHECKS, __file__])
 NODES = "ROUNDELAY_NODE_ID=n$((RANK / 2)) LOCAL_RANK=$((RANK % 2)) ROUNDELAY_TOPOLOGY=rack=2,node=2"
 STEPS = 160  # with autotune all algorithms are tried, too
 SUM = 1 + 2 + 3 + 4 + 5 + 6 + 7 + 8
@@ -78,11 +78,14 @@ def check_the_search_takes_the_fastest_plan() -> None:
         pytest.param("ROUNDELAY_AUTOTUNE=1 ROUNDELAY_STRATEGY=auto", marks=pytest.mark.nightly),
     ],
 )
-def test_plans(variables: str) -> None:
-    words = f"ROUNDELAY_LOG_LEVEL=info {NODES} {variables} exec {COMMAND}"
-    ranks = launch_without_mpi(["sh", "-c", words], 8)
-    assert ranks.output.count("all checks passed on rank ") == 8, ranks.output
-    assert "process set 0: allreduces go over 2 (shm) x 2 (c10d) x 2 (c10d), in chunks" in ranks.output
-    assert "process set 0: allreduces of a search may go over 2 (shm) x 4 (c10d), in chunks" in ranks.output
-    for name in ("levels 2x2x2", "levels 2x4"):
-        assert name in ranks.output
+def test_plans(variables: str, check: Check) -> None:
+    run_check(check, 8, env={"ROUNDELAY_LOG_LEVEL": "info"}, each=f"{NODES} {variables}", mpi=False)
+    for text in (
+        "process set 0: allreduces go over 2 (shm) x 2 (c10d) x 2 (c10d), in chunks",
+        "process set 0: allreduces of a search may go over 2 (shm) x 4 (c10d), in chunks",
+    ):
+        wait_until(partial(is_logged, text), 20.0, f"not logged: {text}", output)
+
+
+def is_logged(text: str) -> bool:
+    return text in output()

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
+from pathlib import Path
 
 import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import CHECKS, launch_without_mpi
+from in_time import wait_until
+from ranks import Check, output, run_check
 from starts import ROUNDELAYRUN, run
 
 pytestmark = pytest.mark.slow
 
-COMMAND = shlex.join([*CHECKS, __file__])
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.int64, torch.int8, torch.bool)
-# Prints the error on each rank, in one write.
-WRONG = """
-import os
-import torch
-import roundelay.torch as hvd
-try:
-    hvd.init()
-except ValueError as error:
-    os.write(1, f"refused: {error}\\n".encode())
-"""
+REFUSED = Path(__file__).parents[1] / "support" / "refused_init.py"
 
 
 def own(count: int, dtype: torch.dtype, rank: int) -> torch.Tensor:
@@ -78,34 +69,32 @@ def check_gradients_in_a_pool() -> None:
     assert torch.equal(parameter.grad, torch.full((3 << 16,), 6.0 + 4 * 5))
 
 
-def job(variables: str) -> str:
-    """Runs the checks on ranks with these variables, and returns rank 0's line about its plan."""
-    logged = f"ROUNDELAY_LOG_LEVEL=info {variables}"
-    ranks = launch_without_mpi(["sh", "-c", f"{logged} exec {COMMAND}"], 4)
-    assert ranks.output.count("all checks passed on rank ") == 4, ranks.output
-    lines = [line for line in ranks.output.splitlines() if "process set 0: allreduces" in line]
-    assert len(lines) == 1, ranks.output
-    return lines[0]
+def run_over(plan: str, check: Check, each: str) -> None:
+    """Runs the check on ranks with these variables, whose allreduces take this plan, as rank 0 logs."""
+    run_check(check, 4, env={"ROUNDELAY_LOG_LEVEL": "info"}, each=each, mpi=False)
+    wait_until(lambda: "process set 0: allreduces" in output(), 20.0, "no plan is logged", output)
+    (line,) = (line for line in output().splitlines() if "process set 0: allreduces" in line)
+    assert f"go over {plan}, in chunks" in line
 
 
-def test_uneven_nodes() -> None:
-    plan = job("ROUNDELAY_NODE_ID=n$((RANK > 0)) LOCAL_RANK=$((RANK - (RANK > 0)))")
-    assert "go over 3 (shm) x 2 (c10d), in chunks" in plan
+def test_uneven_nodes(check: Check) -> None:
+    each = "ROUNDELAY_NODE_ID=n$((RANK > 0)) LOCAL_RANK=$((RANK - (RANK > 0)))"
+    run_over("3 (shm) x 2 (c10d)", check, each)
 
 
-def test_racks_of_nodes_with_one_rank() -> None:
-    plan = job("ROUNDELAY_NODE_ID=n$RANK LOCAL_RANK=0 ROUNDELAY_TOPOLOGY=rack=2,node=2")
-    assert "go over 2 (c10d) x 2 (c10d), in chunks" in plan
+def test_racks_of_nodes_with_one_rank(check: Check) -> None:
+    each = "ROUNDELAY_NODE_ID=n$RANK LOCAL_RANK=0 ROUNDELAY_TOPOLOGY=rack=2,node=2"
+    run_over("2 (c10d) x 2 (c10d)", check, each)
 
 
 @pytest.mark.nightly
-def test_a_node_cut_in_two() -> None:
-    assert "go over 2 (shm) x 2 (shm), in chunks" in job("ROUNDELAY_FACTORS=2,2")
+def test_a_node_cut_in_two(check: Check) -> None:
+    run_over("2 (shm) x 2 (shm)", check, "ROUNDELAY_FACTORS=2,2")
 
 
 def test_factors_that_do_not_fit_are_one_error_on_all_ranks() -> None:
     variables = "ROUNDELAY_NODE_ID=$RANK LOCAL_RANK=0 ROUNDELAY_FACTORS=3"
-    words = ["sh", "-c", f'{variables} exec python -c "$0"', WRONG]
+    words = ["sh", "-c", f"{variables} exec python {REFUSED}"]
     status, output = run([*ROUNDELAYRUN, "-np", "2", "--gloo", *words])
     refused = [line.partition("refused: ")[2] for line in output.splitlines() if "refused: " in line]
     assert status == 0, output

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import shlex
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import CHECKS, launch_without_mpi, run_checks
+from ranks import Check, run_check
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
 from roundelay.torch.strategies import LocalSGD
@@ -24,17 +23,15 @@ warnings.filterwarnings("ignore", "strategy local_sgd.*all ranks are on one node
 
 
 @pytest.mark.parametrize("np", [2, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 3, 4))])
-def test_local_sgd(np: int) -> None:
-    run_checks(__file__, np)
+def test_local_sgd(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 @pytest.mark.parametrize("each", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_local_sgd_on_two_nodes(each: int) -> None:
+def test_local_sgd_on_two_nodes(each: int, check: Check) -> None:
     """Two ranks on each of two nodes; or three on one and one on the other."""
     node = f"ROUNDELAY_NODE_ID=$((RANK / {each})) LOCAL_RANK=$((RANK % {each}))"
-    run = launch_without_mpi(["sh", "-c", f"{node} exec {shlex.join([*CHECKS, __file__])}"], 4)
-    assert run.returncode == 0, run.output
-    assert run.output.count("all checks passed on rank ") == 4, run.output
+    run_check(check, 4, each=node, mpi=False)
 
 
 def _nodes() -> list[list[int]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import shlex
 from typing import Any
 
 import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import CHECKS, launch_without_mpi, run_checks
+from ranks import Check, run_check, two_by_two
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.join_context import join_context
@@ -22,17 +21,13 @@ POOL_FROM = 3  # the step from which gradients lie in a pool
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_masters(np: int) -> None:
-    run_checks(__file__, np)
+def test_master_weights(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 @pytest.mark.nightly
-def test_masters_on_two_nodes() -> None:
-    command = shlex.join([*CHECKS, __file__])
-    node = "ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"
-    run = launch_without_mpi(["sh", "-c", f"{node} exec {command}"], 4)
-    assert run.returncode == 0, run.output
-    assert run.output.count("all checks passed on rank ") == 4, run.output
+def test_master_weights_on_two_nodes(check: Check) -> None:
+    run_check(check, 4, each=two_by_two(), mpi=False)
 
 
 def _half(dtype: torch.dtype, count: int) -> torch.nn.Parameter:

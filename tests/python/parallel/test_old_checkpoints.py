@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import roundelay.torch as hvd
-from ranks import ROOT, run_checks
+from ranks import ROOT, Check, run_check
 from saved_runs import KINDS, STEPS, THETA, Run, job_of
 
 FIRST, BEFORE = "ec962a46", "79eb05d5"  # BEFORE: gradients had one protocol more
@@ -22,8 +22,8 @@ GONE = {"cyclic"}  # it was a technique of the core
 ANY_WAY_THE_SAME = ("auto",)  # what this strategy may choose has the same bits
 
 
-def test_old_checkpoints() -> None:
-    run_checks(__file__, 2, env=THETA)
+def test_old_checkpoints(check: Check) -> None:
+    run_check(check, 2, env=THETA)
 
 
 def _files(commit: str) -> dict[str, dict[str, Any]]:

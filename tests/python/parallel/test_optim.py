@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay import _core
 from roundelay.errors import HorovodInternalError, MismatchError
 from roundelay.torch.optim import LAMB, LARS, NormsReport
@@ -23,8 +23,8 @@ Model = Any  # nn.Sequential, whose items mypy takes for modules or tensors
 
 
 @pytest.mark.parametrize("np", [1, 2, pytest.param(4, marks=pytest.mark.nightly)])
-def test_optim(np: int) -> None:
-    run_checks(__file__, np)
+def test_optim(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def make_model(dtype: torch.dtype = torch.float32) -> Model:

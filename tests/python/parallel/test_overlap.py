@@ -15,7 +15,7 @@ import torch
 
 import roundelay.torch as hvd
 from in_time import wait_until
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 
 LAYERS = 6
@@ -25,9 +25,9 @@ PATIENCE_S = 60.0  # only where nothing is ever submitted
 
 
 @pytest.mark.parametrize("fabric", ["shm", "mpi"])
-def test_two_ranks(fabric: str) -> None:
+def test_overlap(fabric: str, check: Check) -> None:
     theta = str(4 * WIDTH * WIDTH)
-    run_checks(__file__, 2, env={"ROUNDELAY_FABRIC": fabric, "ROUNDELAY_THETA": theta})
+    run_check(check, 2, env={"ROUNDELAY_FABRIC": fabric, "ROUNDELAY_THETA": theta})
 
 
 class Reduced:

@@ -14,7 +14,7 @@ from torch import nn
 import roundelay.torch as hvd
 from daso_training import daso, nodes_of
 from ordered_training import FORMS, NAMES, ORDERS, Ordered, momentum, on_odd_ranks, on_one_process
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch.optim import LAMB, LARS
 from roundelay.torch.strategies import LocalSGD
 
@@ -24,8 +24,8 @@ STEPS = 9  # gradients are in buckets from the fourth on
 
 
 @pytest.mark.parametrize("np", [2, 4, 1])
-def test_order(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_THETA": "128"})  # two buckets
+def test_parameter_order(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_THETA": "128"})  # two buckets
 
 
 def check_gradients_are_those_of_one_process() -> None:

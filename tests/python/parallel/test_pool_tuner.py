@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
 from roundelay.torch._internal.tuning import calibration
@@ -22,21 +22,29 @@ from roundelay.tuning.buckets import DEFAULT, Cuts
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
 SIZE = 1 << 14  # elements: 24 parameters are 1.5 MiB
-TUNING = "HOROVOD_AUTOTUNE" in os.environ
-FIXED = "ROUNDELAY_THETA" in os.environ
+MEASURED = ("sizes_follow_from_a_measurement", "a_new_job_measures_anew", "the_same_bits_as_without_a_pool")
+FIXED = ("any_cuts_and_orders_at_any_time", "a_drift_gives_a_new_order", "the_same_bits_as_without_a_pool")
 
 
 @pytest.mark.parametrize("np", [1, 2])
-def test_sizes_by_measurement(np: int) -> None:
-    run_checks(__file__, np)
+@pytest.mark.checks_of(only=MEASURED)
+def test_sizes_by_measurement(np: int, check: Check) -> None:
+    run_check(check, np)
+
+
+@pytest.mark.checks_of(only=("ranks_that_wait_for_two_optimizers_do_not_meet",))
+def test_two_optimizers(check: Check) -> None:
+    run_check(check, 2)
 
 
 @pytest.mark.slow
-def test_other_cuts_and_orders_at_any_time() -> None:
-    run_checks(__file__, 3, env={"ROUNDELAY_THETA": "64"})
+@pytest.mark.checks_of(only=FIXED)
+def test_other_cuts_and_orders_at_any_time(check: Check) -> None:
+    run_check(check, 3, env={"ROUNDELAY_THETA": "64"})
 
 
-def test_trials(tmp_path: Path) -> None:
+@pytest.mark.checks_of(only=("trials_end_with_the_fastest",))
+def test_trials_of_sizes(check: Check, tmp_path: Path) -> None:
     log = tmp_path / "tuning.jsonl"
     env = {
         "HOROVOD_AUTOTUNE": "1",
@@ -44,7 +52,7 @@ def test_trials(tmp_path: Path) -> None:
         "ROUNDELAY_AUTOTUNE_STEPS_PER_SAMPLE": "4",
         "ROUNDELAY_FABRIC": "mpi",
     }
-    run_checks(__file__, 2, env=env)
+    run_check(check, 2, env=env)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert len({line["theta"] for line in lines}) >= 2
     assert [line["kept"] for line in lines].count(True) == 1
@@ -78,8 +86,7 @@ def _step(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], fact
 
 def check_sizes_follow_from_a_measurement() -> None:
     """Made once, when the first pool that is large enough is there; the others know its result."""
-    if TUNING or FIXED:
-        return
+    calibration.forget()
     small = wrapped_sgd(make_parameters(2))
     use_pool(small)
     assert calibration.known(hvd.global_process_set) is None
@@ -103,8 +110,6 @@ def check_sizes_follow_from_a_measurement() -> None:
 
 def check_ranks_that_wait_for_two_optimizers_do_not_meet() -> None:
     """Nothing is measured while a rank has another comparison to wait for; its pool is used all the same."""
-    if TUNING or FIXED or hvd.size() == 1:
-        return
     calibration.forget()
     both = [make_parameters(24, SIZE) for _ in range(2)]
     optimizers = [wrapped_sgd(parameters) for parameters in both]
@@ -119,8 +124,6 @@ def check_ranks_that_wait_for_two_optimizers_do_not_meet() -> None:
 
 
 def check_trials_end_with_the_fastest() -> None:
-    if not TUNING or hvd.size() == 1:
-        return
     parameters = make_parameters(24, SIZE)
     optimizer = wrapped_sgd(parameters)
     use_pool(optimizer)
@@ -159,8 +162,6 @@ def _want_something(optimizer: torch.optim.Optimizer, step: int, shuffled: rando
 
 def check_any_cuts_and_orders_at_any_time() -> None:
     """Sums are right with whatever rank 0 wants next, whatever holds the gradients meanwhile."""
-    if not FIXED:
-        return
     parameters = make_parameters(9, 5)
     optimizer = wrapped_sgd(parameters, backward_passes_per_step=2)
     use_pool(optimizer, 2)
@@ -207,8 +208,6 @@ def check_the_same_bits_as_without_a_pool() -> None:
 
 def check_a_drift_gives_a_new_order() -> None:
     """Each gradient is a bucket of its own here. Then backward brings them the other way round."""
-    if not FIXED:
-        return
     parameters = make_parameters(6, 16)
     optimizer = wrapped_sgd(parameters)
     use_pool(optimizer)
@@ -232,7 +231,8 @@ def check_a_drift_gives_a_new_order() -> None:
 
 
 def check_a_new_job_measures_anew() -> None:
-    """Last, as it starts a new job."""
+    use_pool(wrapped_sgd(make_parameters(24, SIZE)))
+    assert (calibration.known(hvd.global_process_set) is not None) is (hvd.size() > 1)
     hvd.shutdown()
     hvd.init()
     assert calibration.known(hvd.global_process_set) is None

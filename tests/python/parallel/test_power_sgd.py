@@ -11,31 +11,32 @@ from torch import nn
 
 import roundelay.torch as hvd
 from exact_training import Training, until_buckets
-from ranks import run_checks, run_checks_on_pairs
+from ranks import Check, run_check, two_by_two
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.nodes import Levels
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 
+THETA = {"ROUNDELAY_THETA": "2048"}  # several buckets
 FINE = "dense_below=6"
 SIZES = ((12, 20), (30, 8), (5,), (16, 3, 2, 2), (40,), (24, 24))
 ROWS, COLUMNS = 40, 24
 
 
 @pytest.mark.parametrize("np", [2, pytest.param(4, marks=pytest.mark.nightly)])
-def test_power_sgd(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_THETA": "2048"})  # several buckets
+def test_power_sgd(np: int, check: Check) -> None:
+    run_check(check, np, env=THETA)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [2, pytest.param(3, marks=pytest.mark.nightly)])
-def test_power_sgd_on_several_nodes(nodes: int) -> None:
-    run_checks_on_pairs(__file__, 2 * nodes, "2048")
+def test_power_sgd_on_several_nodes(nodes: int, check: Check) -> None:
+    run_check(check, 2 * nodes, env=THETA, each=two_by_two(), mpi=False)
 
 
 @pytest.mark.nightly
-def test_power_sgd_on_uneven_nodes() -> None:
+def test_power_sgd_on_uneven_nodes(check: Check) -> None:
     """Each rank then counts as a node."""
-    run_checks_on_pairs(__file__, 3, "2048")
+    run_check(check, 3, env=THETA, each=two_by_two(), mpi=False)
 
 
 def training_of(strategy: str = f"power_sgd:rank=1,{FINE}", **settings: Any) -> Training:

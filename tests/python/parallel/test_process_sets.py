@@ -14,12 +14,12 @@ import torch
 import roundelay.torch as hvd
 from in_time import wait_until
 from meeting import PATIENCE_S
-from ranks import run_checks
+from ranks import Check, run_check
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_process_sets(np: int) -> None:
-    run_checks(__file__, np)
+def test_process_sets(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def check_the_global_set() -> None:

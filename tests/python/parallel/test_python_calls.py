@@ -19,7 +19,7 @@ import torch
 
 import roundelay
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 
 OURS = str(Path(roundelay.__file__).parent)
@@ -30,13 +30,13 @@ Parameters = list[torch.nn.Parameter]
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_python_calls(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_THETA": "256"})
+def test_python_calls(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_THETA": "256"})
 
 
 @pytest.mark.slow
-def test_python_calls_on_a_gpu() -> None:
-    run_checks(__file__, 2, env={"ROUNDELAY_THETA": "256", "RANKS_DEVICE": "fakegpu"}, fresh=True)
+def test_python_calls_on_a_gpu(check: Check) -> None:
+    run_check(check, 2, env={"ROUNDELAY_THETA": "256", "RANKS_DEVICE": "fakegpu"}, fresh=True)
 
 
 class Entered:

@@ -14,7 +14,7 @@ import torch
 
 import roundelay.torch as hvd
 import starts
-from ranks import ROOT, run_checks
+from ranks import ROOT, Check, run_check
 from roundelay.plan import recorded
 from roundelay.plan.workload import Gradient
 from roundelay.timeline import events
@@ -26,9 +26,9 @@ SLEEP_S = 0.02  # between two gradients: the order of magnitude is what is check
 
 @pytest.mark.slow
 @pytest.mark.parametrize("np", [1, 2])
-def test_recorded_steps(np: int, tmp_path: Path) -> None:
-    where = {"ROUNDELAY_TIMELINE": "DYNAMIC", "TRACE": str(tmp_path / "trace.json")}
-    run_checks(__file__, np, env=where, fresh=True)
+def test_recorded_steps(np: int, check: Check, folder: Path) -> None:
+    where = {"ROUNDELAY_TIMELINE": "DYNAMIC", "TRACE": str(folder / "trace.json")}
+    run_check(check, np, env=where, fresh=True)
 
 
 @pytest.mark.slow

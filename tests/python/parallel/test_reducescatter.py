@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 anything: Any = hvd  # for calls that a type checker refuses
 
@@ -17,8 +17,8 @@ INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_reducescatter(np: int) -> None:
-    run_checks(__file__, np)
+def test_reducescatter(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def mine_of(whole: torch.Tensor) -> torch.Tensor:

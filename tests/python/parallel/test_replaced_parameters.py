@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from small_gradients import POOLED, WIRE, gradient_of, make_parameters, sum_of_ranks, wrapped_sgd
 
@@ -20,8 +20,8 @@ NUMBER = 4
 
 
 @pytest.mark.parametrize(("way", "np"), [("pooled", 1), *((way, np) for way in WAYS for np in (2, 4))])
-def test_replaced_parameters(way: str, np: int) -> None:
-    run_checks(__file__, np, env=WAYS[way])
+def test_replaced_parameters(way: str, np: int, check: Check) -> None:
+    run_check(check, np, env=WAYS[way])
 
 
 def _backward(parameters: Parameters) -> None:

@@ -10,15 +10,15 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 _SIZES = (2 << 18, 600, 9 << 16, 2 << 16, 900, 7 << 16) * 8  # elements, as of layers: some large, some small
 _STEPS = 15
 
 
 @pytest.mark.slow
-def test_two_ranks() -> None:
-    run_checks(__file__, 2, fresh=True)
+def test_resident_memory(check: Check) -> None:
+    run_check(check, 2, fresh=True)
 
 
 def _heap() -> int:

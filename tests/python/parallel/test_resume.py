@@ -12,7 +12,7 @@ import torch
 
 import roundelay.torch as hvd
 from own_strategies import Choosing
-from ranks import run_checks
+from ranks import Check, run_check
 from resumed_training import CSC, ENV, POWER_SGD, RUNS, STEPS, Training, adamw, same
 from roundelay.torch._internal.tuning import pool_tuner
 from roundelay.tuning.buckets import Cuts
@@ -20,8 +20,8 @@ from technique_libraries import CYCLIC, NEGATE
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
-def test_resume(np: int) -> None:
-    run_checks(__file__, np, env=ENV)
+def test_resume(np: int, check: Check) -> None:
+    run_check(check, np, env=ENV)
 
 
 def check_eight_and_eight_steps_are_sixteen() -> None:

@@ -11,15 +11,15 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from resumed_training import CSC, ENV, POWER_SGD, TOPK, Training, same
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.optimizer import gradient_sync
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_resume_on_some_ranks(np: int) -> None:
-    run_checks(__file__, np, env=ENV)
+def test_resume_on_some_ranks(np: int, check: Check) -> None:
+    run_check(check, np, env=ENV)
 
 
 def _differ(training: Training) -> None:

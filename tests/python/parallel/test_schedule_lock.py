@@ -17,20 +17,20 @@ import torch
 import roundelay.torch as hvd
 from in_time import wait_until
 from meeting import PATIENCE_S, meeting
-from ranks import run_checks
+from ranks import Check, run_check
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
 LOCKS = os.environ.get("ROUNDELAY_SCHEDULE_LOCK") != "0"
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_schedule_lock(np: int) -> None:
-    run_checks(__file__, np)
+def test_schedule_lock(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 @pytest.mark.slow
-def test_without() -> None:
-    run_checks(__file__, 2, env={"ROUNDELAY_SCHEDULE_LOCK": "0"})
+def test_without_a_schedule_lock(check: Check) -> None:
+    run_check(check, 2, env={"ROUNDELAY_SCHEDULE_LOCK": "0"})
 
 
 def _counts() -> dict[str, int]:

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 anything: Any = hvd  # for calls that a type checker refuses
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_sparse(np: int) -> None:
-    run_checks(__file__, np)
+def test_sparse(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def embedding_gradient(rank: int) -> torch.Tensor:

@@ -16,15 +16,15 @@ import torch
 
 import roundelay.torch as hvd
 from in_time import TooLateError
-from ranks import run_checks
+from ranks import Check, run_check
 
 NP = [2, 3]
 PATIENCE_S = 60.0
 
 
 @pytest.mark.parametrize("np", NP)
-def test_ranks(np: int) -> None:
-    run_checks(__file__, np)
+def test_stragglers(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def check_nobody_is_stranded() -> None:

@@ -11,7 +11,7 @@ from torch import nn
 
 import roundelay.torch as hvd
 from own_strategies import Choosing
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.techniques import Techniques
@@ -22,8 +22,8 @@ NEGATED = canonical(NEGATE)
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
-def test_strategies(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_THETA": "64"})  # several buckets
+def test_strategies(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_THETA": "64"})  # several buckets
 
 
 def _model() -> nn.Module:

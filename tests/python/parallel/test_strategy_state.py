@@ -19,7 +19,7 @@ import torch
 import roundelay.torch as hvd
 from exact_training import Training
 from own_strategies import Choosing
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.tuning.buckets import Cuts
 from technique_libraries import CYCLIC, NEGATE, canonical
@@ -29,12 +29,12 @@ ON_CPUS = ("topk:density=0.3,dense_below=6",)
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_state(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_THETA": "256"})  # several buckets
+def test_strategy_state(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_THETA": "256"})  # several buckets
 
 
-def test_trials_end_where_there_is_state() -> None:
-    run_checks(__file__, 2, env={"HOROVOD_AUTOTUNE": "1"})
+def test_trials_end_where_there_is_state(check: Check) -> None:
+    run_check(check, 2, env={"HOROVOD_AUTOTUNE": "1"})
 
 
 def _bytes_kept(state: dict[str, Any]) -> list[list[int]]:

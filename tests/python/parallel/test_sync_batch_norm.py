@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch.sync_batch_norm import SyncBatchNorm
 
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
@@ -20,8 +20,8 @@ CHANNELS = 5
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_sync_batch_norm(np: int) -> None:
-    run_checks(__file__, np)
+def test_sync_batch_norm(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def _plain(dims: int, **arguments: Any) -> torch.nn.Module:

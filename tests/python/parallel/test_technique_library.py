@@ -13,7 +13,7 @@ from torch import nn
 import roundelay.torch as hvd
 from exact_training import Training
 from parallel.test_bucket_techniques import SIZES, Pooled
-from ranks import ROOT, run_checks
+from ranks import ROOT, Check, run_check
 from roundelay.errors import MismatchError
 from technique_libraries import CYCLIC, EXAMPLE, canonical, compile_library
 
@@ -37,8 +37,8 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_technique_library(np: int, texts: dict[str, str]) -> None:
-    run_checks(__file__, np, env=texts)
+def test_technique_library(np: int, texts: dict[str, str], check: Check) -> None:
+    run_check(check, np, env=texts)
 
 
 def _trained(strategy: str) -> list[torch.Tensor]:

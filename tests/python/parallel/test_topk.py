@@ -14,29 +14,30 @@ from torch import nn
 
 import roundelay.torch as hvd
 from exact_training import Training, until_buckets
-from ranks import run_checks, run_checks_on_pairs
+from ranks import Check, run_check, two_by_two
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.nodes import Levels
 
+THETA = {"ROUNDELAY_THETA": "512"}  # several buckets
 SIZES = (70, 300, 5, 128, 64, 33)
 FINE = "dense_below=6"
 
 
 @pytest.mark.parametrize("np", [2, pytest.param(4, marks=pytest.mark.nightly)])
-def test_topk(np: int) -> None:
-    run_checks(__file__, np, env={"ROUNDELAY_THETA": "512"})  # several buckets
+def test_topk(np: int, check: Check) -> None:
+    run_check(check, np, env=THETA)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [2, pytest.param(3, marks=pytest.mark.nightly)])
-def test_topk_on_several_nodes(nodes: int) -> None:
-    run_checks_on_pairs(__file__, 2 * nodes, "512")
+def test_topk_on_several_nodes(nodes: int, check: Check) -> None:
+    run_check(check, 2 * nodes, env=THETA, each=two_by_two(), mpi=False)
 
 
 @pytest.mark.nightly
-def test_topk_on_uneven_nodes() -> None:
+def test_topk_on_uneven_nodes(check: Check) -> None:
     """Each rank then counts as a node."""
-    run_checks_on_pairs(__file__, 3, "512")
+    run_check(check, 3, env=THETA, each=two_by_two(), mpi=False)
 
 
 def levels_here() -> Levels:

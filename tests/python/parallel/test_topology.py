@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
+from pathlib import Path
 
 import pytest
 
 import roundelay.torch as hvd
-from ranks import CHECKS, launch, launch_without_mpi, mpirun
+from ranks import Check, mpirun, run_check
 from roundelay.torch._internal.topology import Level, Part
 from starts import ROUNDELAYRUN, run
 
 pytestmark = pytest.mark.slow
 
-COMMAND = shlex.join([*CHECKS, __file__])
-# Prints the error on each rank, in one write.
-WRONG = """
-import os
-import torch
-from roundelay import _core
-import roundelay.torch as hvd
-try:
-    hvd.init()
-except ValueError as error:
-    os.write(1, f"refused: {error}\\n".encode())
-"""
+REFUSED = Path(__file__).parents[1] / "support" / "refused_init.py"
 
 
 def check_the_levels() -> None:
@@ -46,25 +35,23 @@ def check_the_levels() -> None:
     ]
 
 
-def in_racks(rank: str, fabric: str, racks: str) -> list[str]:
-    """Returns the command that runs the checks on ranks in racks. Their fabric is flat."""
-    node = f"ROUNDELAY_NODE_ID=n$(((${rank} + 1) / 2)) LOCAL_RANK=$((${rank} == 2)) ROUNDELAY_FABRIC={fabric}"
-    return ["sh", "-c", f"{node} {racks} exec {COMMAND}"]
+def on_nodes(rank: str) -> str:
+    """Returns the variables of ranks on three nodes. rank: the launcher's variable."""
+    return f"ROUNDELAY_NODE_ID=n$(((${rank} + 1) / 2)) LOCAL_RANK=$((${rank} == 2))"
 
 
 @pytest.mark.nightly
 @pytest.mark.skipif(mpirun() is None, reason="no mpirun")
-def test_racks_under_mpirun() -> None:
+def test_racks_under_mpirun(check: Check) -> None:
     rank = "OMPI_COMM_WORLD_RANK"
-    ranks = launch(in_racks(rank, "mpi", f"ROUNDELAY_TOPOLOGY=$([ ${rank} = 3 ] && echo b || echo a)"), 4)
-    assert ranks.output.count("all checks passed on rank ") == 4, ranks.output
+    each = f"{on_nodes(rank)} ROUNDELAY_TOPOLOGY=$([ ${rank} = 3 ] && echo b || echo a)"
+    run_check(check, 4, env={"ROUNDELAY_FABRIC": "mpi"}, each=each)  # the fabric is flat
 
 
-def test_racks_that_slurm_states() -> None:
+def test_racks_that_slurm_states(check: Check) -> None:
     step = "SLURM_STEP_NODELIST=x SLURM_PROCID=$RANK SLURM_TOPOLOGY_ADDR_PATTERN=switch.node"
-    racks = f"{step} SLURM_TOPOLOGY_ADDR=s$((1 + (RANK == 3))).n"
-    ranks = launch_without_mpi(in_racks("RANK", "c10d", racks), 4)
-    assert ranks.output.count("all checks passed on rank ") == 4, ranks.output
+    each = f"{on_nodes('RANK')} {step} SLURM_TOPOLOGY_ADDR=s$((1 + (RANK == 3))).n"
+    run_check(check, 4, env={"ROUNDELAY_FABRIC": "c10d"}, each=each, mpi=False)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +68,7 @@ def test_racks_that_slurm_states() -> None:
     ],
 )
 def test_wrong_statements_are_one_error_on_all_ranks(variables: str, expected: str) -> None:
-    words = ["sh", "-c", f'{variables} exec python -c "$0"', WRONG]
+    words = ["sh", "-c", f"{variables} exec python {REFUSED}"]
     status, output = run([*ROUNDELAYRUN, "-np", "2", "--gloo", *words])
     refused = [line.partition("refused: ")[2] for line in output.splitlines() if "refused: " in line]
     assert status == 0, output

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch.functions import broadcast_optimizer_state, broadcast_parameters
 
 
 @pytest.mark.parametrize("np", [1, 2, 3])
-def test_functions(np: int) -> None:
-    run_checks(__file__, np)
+def test_functions(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def _model() -> torch.nn.Module:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from roundelay.torch.functions import (
     allgather_object,
     broadcast_object,
@@ -20,8 +20,8 @@ from roundelay.torch.sync_batch_norm import SyncBatchNorm
 
 
 @pytest.mark.parametrize("np", [1, 2, 3])
-def test_objects(np: int) -> None:
-    run_checks(__file__, np)
+def test_objects(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 class _Refuses:

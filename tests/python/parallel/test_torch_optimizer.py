@@ -9,7 +9,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from small_gradients import (
     ALONE,
     POOLED,
@@ -22,18 +22,18 @@ from small_gradients import (
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_optimizer(np: int) -> None:
-    run_checks(__file__, np)
+def test_optimizer(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_optimizer_with_gradients_in_a_pool(np: int) -> None:
-    run_checks(__file__, np, env={POOLED: "1"})
+def test_optimizer_with_gradients_in_a_pool(np: int, check: Check) -> None:
+    run_check(check, np, env={POOLED: "1"})
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_optimizer_without_a_pool(np: int) -> None:
-    run_checks(__file__, np, env=ALONE)
+def test_optimizer_without_a_pool(np: int, check: Check) -> None:
+    run_check(check, np, env=ALONE)
 
 
 def check_gradients_are_complete_after_backward() -> None:

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from small_gradients import add_gradients, make_parameters
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_adasum(np: int) -> None:
-    run_checks(__file__, np)
+def test_adasum(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def _wrapped(parameters: list[torch.nn.Parameter], **arguments: Any) -> torch.optim.SGD:

@@ -10,7 +10,7 @@ import torch
 
 import roundelay.torch as hvd
 from compiled_training import Training, trained
-from ranks import run_checks
+from ranks import Check, run_check
 
 pytestmark = pytest.mark.slow
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow
 @pytest.mark.skipif(
     not shutil.which("c++") and not shutil.which("g++"), reason="torch.compile needs a compiler"
 )
-def test_compile() -> None:
-    run_checks(__file__, 2)
+def test_compile(check: Check) -> None:
+    run_check(check, 2)
 
 
 def check_a_compiled_model() -> None:

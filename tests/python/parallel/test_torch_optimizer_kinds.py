@@ -12,13 +12,13 @@ import torch
 from torch.optim import lr_scheduler
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from small_gradients import sum_of_ranks
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_kinds(np: int) -> None:
-    run_checks(__file__, np)
+def test_kinds(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 OPTIMIZERS: list[type[torch.optim.Optimizer]] = [

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, wrapped_sgd
 
 
 @pytest.mark.parametrize("np", [1, 2, 3])
-def test_optimizer_life(np: int) -> None:
-    run_checks(__file__, np)
+def test_optimizer_life(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 def check_copies_and_unpickled_optimizers_are_plain() -> None:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from small_gradients import (
     ALONE,
     POOLED,
@@ -25,19 +25,19 @@ from small_gradients import (
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_loops(np: int) -> None:
-    run_checks(__file__, np)
+def test_loops(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_loops_with_gradients_in_a_pool(np: int) -> None:
-    run_checks(__file__, np, env={POOLED: "1"})
+def test_loops_with_gradients_in_a_pool(np: int, check: Check) -> None:
+    run_check(check, np, env={POOLED: "1"})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("np", [2, 4])
-def test_loops_without_a_pool(np: int) -> None:
-    run_checks(__file__, np, env=ALONE)
+def test_loops_without_a_pool(np: int, check: Check) -> None:
+    run_check(check, np, env=ALONE)
 
 
 def check_no_sync() -> None:

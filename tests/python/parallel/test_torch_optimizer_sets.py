@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from small_gradients import (
     ALONE,
     POOLED,
@@ -22,19 +22,19 @@ from some_ranks import all_but_the_last, process_set_of
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_sets(np: int) -> None:
-    run_checks(__file__, np)
+def test_sets(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_sets_with_gradients_in_a_pool(np: int) -> None:
-    run_checks(__file__, np, env={POOLED: "1"})
+def test_sets_with_gradients_in_a_pool(np: int, check: Check) -> None:
+    run_check(check, np, env={POOLED: "1"})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("np", [2, 4])
-def test_sets_without_a_pool(np: int) -> None:
-    run_checks(__file__, np, env=ALONE)
+def test_sets_without_a_pool(np: int, check: Check) -> None:
+    run_check(check, np, env=ALONE)
 
 
 def _sum_of(ranks: list[int]) -> float:

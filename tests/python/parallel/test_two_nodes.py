@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import CHECKS, launch, launch_without_mpi, mpirun
+from ranks import Check, mpirun, run_check, two_by_two
 from roundelay import _core
 from roundelay.timeline import analysis, events
 from small_gradients import use_pool
@@ -166,19 +165,13 @@ def check_a_rank_that_has_joined() -> None:
     hvd.join()
 
 
-COMMAND = shlex.join([*CHECKS, __file__])
+TIMELINE = {"ROUNDELAY_TIMELINE": "DYNAMIC"}
 
 
 @pytest.mark.skipif(mpirun() is None, reason="no mpirun")
-def test_two_nodes() -> None:
-    node = "ROUNDELAY_TIMELINE=DYNAMIC ROUNDELAY_NODE_ID=$((OMPI_COMM_WORLD_RANK / 2))"
-    run = launch(["sh", "-c", f"{node} exec {COMMAND}"], 4)
-    assert run.returncode == 0, run.output
-    assert run.output.count("all checks passed on rank ") == 4, run.output
+def test_two_nodes(check: Check) -> None:
+    run_check(check, 4, env=TIMELINE, each="ROUNDELAY_NODE_ID=$((OMPI_COMM_WORLD_RANK / 2))")
 
 
-def test_two_nodes_without_mpi() -> None:
-    node = "ROUNDELAY_TIMELINE=DYNAMIC ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"
-    run = launch_without_mpi(["sh", "-c", f"{node} exec {COMMAND}"], 4)
-    assert run.returncode == 0, run.output
-    assert run.output.count("all checks passed on rank ") == 4, run.output
+def test_two_nodes_without_mpi(check: Check) -> None:
+    run_check(check, 4, env=TIMELINE, each=two_by_two(), mpi=False)

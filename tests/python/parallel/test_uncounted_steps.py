@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 LOCAL = "local_sgd:period=3,within_node=period"
 COUNTING = (
@@ -24,8 +24,8 @@ ALL = (*COUNTING, "adasum")
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
-def test_uncounted_steps(np: int) -> None:
-    run_checks(__file__, np)
+def test_uncounted_steps(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 class SAM(torch.optim.Optimizer):

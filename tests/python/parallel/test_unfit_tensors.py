@@ -19,12 +19,12 @@ from torch.distributed.tensor import Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 
 @pytest.mark.parametrize("np", [1, 2, 4])
-def test_unfit_tensors(np: int) -> None:
-    run_checks(__file__, np)
+def test_unfit_tensors(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 OPERATIONS: dict[str, Callable[[torch.Tensor], object]] = {

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 import roundelay.torch as hvd
-from ranks import CHECKS, ROOT, launch, launch_without_mpi, mpirun
+from ranks import ROOT, Check, launch, mpirun, run_check
 from roundelay import _core
 
-COMMAND = [*CHECKS, __file__]
 NO_MPI = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 COMPILER = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
 NO_COMPILER = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
@@ -31,14 +30,12 @@ print(json.dumps({name: getattr(hvd, name)() for name in names}))
 
 @pytest.mark.slow
 @NO_MPI
-def test_under_mpirun() -> None:
-    run = launch(COMMAND, 2)
-    assert run.output.count("all checks passed on rank ") == 2, run.output
+def test_under_mpirun(check: Check) -> None:
+    run_check(check, 2, fresh=True)
 
 
-def test_without_mpi() -> None:
-    run = launch_without_mpi(COMMAND, 2)
-    assert run.output.count("all checks passed on rank ") == 2, run.output
+def test_without_mpi(check: Check) -> None:
+    run_check(check, 2, mpi=False)
 
 
 def check_what_is_enabled_is_in_use() -> None:

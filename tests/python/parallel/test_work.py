@@ -7,14 +7,14 @@ import time
 import torch
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 from small_gradients import use_pool
 
 CONTROL = ("messages_sent", "wakeups_sent", "wakes", "sleeps")
 
 
-def test_work() -> None:
-    run_checks(__file__, 2, env={"ROUNDELAY_FABRIC": "shm"})
+def test_work_is_counted(check: Check) -> None:
+    run_check(check, 2, env={"ROUNDELAY_FABRIC": "shm"})
 
 
 class Work:

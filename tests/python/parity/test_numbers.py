@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ranks import run_checks
+from ranks import Check, run_check
 
 FAMILIES = ["allreduce", "gathering", "reducescatter", "optimizer"]  # in one job, as a start costs seconds
-FILES = [str(Path(__file__).with_name(f"{family}.py")) for family in FAMILIES]
+FILES = [Path(__file__).with_name(f"{family}.py") for family in FAMILIES]
 
 
-@pytest.mark.timeout(330)
+@pytest.mark.checks_of(*FILES)
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-def test_horovods_numbers(np: int) -> None:
-    run_checks(FILES, np, limit_s=300)
+def test_horovods_numbers(np: int, check: Check) -> None:
+    run_check(check, np)

@@ -11,15 +11,15 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import run_checks
+from ranks import Check, run_check
 
 STEPS = 10
 BATCH = 8  # over all ranks
 
 
 @pytest.mark.parametrize("np", [2, 4])
-def test_parity(np: int) -> None:
-    run_checks(__file__, np)
+def test_parity(np: int, check: Check) -> None:
+    run_check(check, np)
 
 
 class Transformer(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -46,14 +47,19 @@ def launch(
     return _run(started, limit_s, env) if NOT_STARTED in run.output else run
 
 
-def launch_without_mpi(command: Sequence[str], np: int) -> Run:
-    """Does the same as launch() with roundelayrun's own starter."""
-    return _run([sys.executable, "-m", "roundelay.run.cli", "-np", str(np), "--gloo", *command], 240.0, None)
+def begin(
+    command: Sequence[str], np: int, env: Mapping[str, str], each: str = "", mpi: bool = True
+) -> subprocess.Popen[str]:
+    """Starts `command` on `np` ranks with stdout and stderr in one pipe, under mpirun or without MPI.
+
+    each: assignments of variables that each rank's shell makes before.
+    """
+    command = ["sh", "-c", f"{each} exec {shlex.join(command)}"] if each else command
+    return _started(_mpirun(np, command) if mpi else _roundelayrun(np, command), env)
 
 
-def begin(command: Sequence[str], np: int, env: Mapping[str, str]) -> subprocess.Popen[str]:
-    """Starts `command` on `np` ranks under mpirun, with stdout and stderr in one pipe."""
-    return _started(_mpirun(np, command), env)
+def _roundelayrun(np: int, command: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "roundelay.run.cli", "-np", str(np), "--gloo", *command]
 
 
 def _mpirun(np: int, command: Sequence[str]) -> list[str]:

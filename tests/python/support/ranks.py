@@ -1,66 +1,79 @@
-"""Runs the checks of a test file on several ranks.
+"""Runs the checks of test files on several ranks.
 
-`run_checks(file, np)` makes `np` ranks under mpirun import the file and run all its functions whose names
-begin with `check_`, in order, with a barrier after each. A start costs each rank two seconds of a core, so
-ranks stay (standing_ranks.py) and run one file after the other, each with its own init() and shutdown(). A
-file therefore has many checks, and one test for each number of ranks. Ranks that hang dump their stacks and
-are killed. With RANKS_DEVICE, that is the default device of tensors (gpu_device.py).
+`run_check(check, np)` makes `np` ranks run one check, a function whose name begins with `check_`, with a
+barrier after it. `check` is a test's parameter (named_checks.py): each check is a test of its own. A start
+costs each rank two seconds of a core, so ranks stay (standing_ranks.py) and run one check after the other,
+with one init(), shutdown() and import for all checks of a test with the same other parameters. Ranks that
+hang dump their stacks and are killed. With RANKS_DEVICE, that is the default device of tensors
+(gpu_device.py).
 """
 
 from __future__ import annotations
 
-import re
-import shlex
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import standing_ranks
-from in_time import TooLateError
-from mpi_jobs import PATHS, ROOT, TESTS, launch, launch_without_mpi, mpirun
+from mpi_jobs import PATHS, ROOT, launch, mpirun
+from named_checks import Check, names_in
+from standing_ranks import Setting, output
 
-__all__ = ["CHECKS", "PATHS", "ROOT", "launch", "launch_without_mpi", "mpirun", "run_checks"]
+__all__ = [
+    "PATHS",
+    "ROOT",
+    "Check",
+    "launch",
+    "mpirun",
+    "output",
+    "run_check",
+    "run_checks",
+    "two_by_two",
+]
 
-_RANKS_TIMED_OUT = "Timeout ("  # faulthandler's first word
-CHECKS = (sys.executable, str(TESTS / "support" / "rank_checks.py"))  # a rank's command; files follow
+LIMIT_S = 240.0
+
+
+def run_check(
+    check: Check,
+    np: int,
+    limit_s: float = LIMIT_S,
+    env: Mapping[str, str] | None = None,
+    fresh: bool = False,
+    each: str = "",
+    mpi: bool = True,
+) -> None:
+    """Runs `check` on `np` ranks. Fails with the ranks' reports and output if it fails on one.
+
+    Args:
+        check: the test's parameter.
+        np: the number of ranks.
+        limit_s: the time in seconds after which ranks dump their stacks and end.
+        env: variables of the ranks. Other ones than those of the check before mean another init().
+        fresh: starts new processes for this test's checks with the same parameters: some look at memory, at
+            threads or at the first init().
+        each: assignments of variables by each rank's shell, with new processes.
+        mpi: whether mpirun starts the ranks. Otherwise they are new processes under roundelayrun.
+
+    """
+    setting = Setting(np, tuple(sorted((env or {}).items())), fresh, each, mpi)
+    standing_ranks.run_check(setting, check.file, check.name, limit_s)
 
 
 def run_checks(
-    file: str | Sequence[str],
+    file: str,
     np: int,
-    limit_s: float = 240.0,
+    limit_s: float = LIMIT_S,
     env: Mapping[str, str] | None = None,
     fresh: bool = False,
 ) -> None:
-    """Runs the checks of `file` on `np` ranks. Fails with the ranks' output if a check fails.
+    """Runs all checks of `file` as run_check() does: for a test that looks at what they leave behind."""
+    for name in names_in(file):
+        run_check(Check(file, name, name), np, limit_s, env, fresh)
+    standing_ranks.end_session()
 
-    `fresh` starts new processes, for checks that look at memory, threads or the first init().
+
+def two_by_two() -> str:
+    """Returns `each` for ranks without MPI that take themselves, two by two, for nodes.
+
+    With an odd number the last node has one rank.
     """
-    files = [file] if isinstance(file, str) else list(file)
-    if not fresh:
-        answer = standing_ranks.run(files, np, limit_s, env or {})
-        _judge(answer.passed, answer.timed_out, np, answer.output)
-        return
-    run = launch([*CHECKS, *files], np, limit_s, env)
-    passed = run.returncode == 0 and run.output.count("all checks passed on rank ") == np
-    _judge(passed, run.timed_out or _RANKS_TIMED_OUT in run.output, np, run.output)
-
-
-def _judge(passed: bool, timed_out: bool, np: int, output: str) -> None:
-    """Raises what fits the first complaint: a rank's own, because the others' may follow from it."""
-    if passed:
-        return
-    first = re.search(r"^rank \S+ (failed|was too late) in ", output, re.MULTILINE)
-    if first[1] == "was too late" if first is not None else timed_out:
-        raise TooLateError(f"{np} ranks\n{output}")
-    raise AssertionError(f"{np} ranks\n{output}")
-
-
-def run_checks_on_pairs(file: str, np: int, theta: str) -> None:
-    """Runs the checks of `file` on ranks that take themselves, two by two, for nodes; without MPI.
-
-    theta: ROUNDELAY_THETA. With an odd `np` the last node has one rank.
-    """
-    node = f"ROUNDELAY_THETA={theta} ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"
-    run = launch_without_mpi(["sh", "-c", f"{node} exec {shlex.join([*CHECKS, file])}"], np)
-    assert run.returncode == 0, run.output
-    assert run.output.count("all checks passed on rank ") == np, run.output
+    return "ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"

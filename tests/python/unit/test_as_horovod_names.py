@@ -103,7 +103,7 @@ def test_frameworks_that_are_not_there(horovod: ModuleType, monkeypatch: pytest.
     assert not util.gpu_available("torch", verbose=True)
 
 
-def test_helpers(horovod: ModuleType) -> None:
+def test_horovods_helpers(horovod: ModuleType) -> None:
     util: Any = importlib.import_module("horovod.common.util")
     assert util.split_list([1, 2, 3, 4, 5], 2) == [[1, 2], [3, 4, 5]]
     assert util.split_list([1], 1) == [[1]]

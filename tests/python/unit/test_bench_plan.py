@@ -69,7 +69,7 @@ def test_errors_have_signs_and_a_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_tasks(task: str) -> None:
+def test_a_task_has_its_elements_and_times(task: str) -> None:
     step = workload(Cell(2, 1, 100, task, "dense", 1.0, alone(task), 0.0, CORES))
     assert step.bytes == 4 * sum(TASKS[task].elements)
     assert len(TASKS[task].backward) == len(TASKS[task].elements)

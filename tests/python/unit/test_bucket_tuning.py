@@ -222,7 +222,9 @@ def test_load_makes_neither_one_bucket_nor_techniques_worthless() -> None:
         (1, 8, 8, 16, False),
     ],
 )
-def test_crowded(threads: int, ranks: int, allowed: int, cores: int, full: bool) -> None:
+def test_cores_are_crowded_by_threads_of_all_ranks(
+    threads: int, ranks: int, allowed: int, cores: int, full: bool
+) -> None:
     assert crowded(threads, ranks, allowed, cores) is full
 
 

@@ -296,7 +296,7 @@ def test_threads_submit_and_wait_together(core: None) -> None:
     assert wrong == []
 
 
-def test_life() -> None:
+def test_calls_need_init_and_init_may_come_again() -> None:
     assert not _core.is_initialized()
     for call in (_core.rank, _core.size, _core.config, _core.stats, _core.end_linger):
         with pytest.raises(ValueError, match=r"^Horovod has not been initialized; use hvd.init\(\)\.$"):

@@ -61,7 +61,7 @@ def settings(strategy: CSC, one: Bucket, step: int = 0) -> dict[str, str] | None
         ),
     ],
 )
-def test_texts(strategy: CSC, text: str) -> None:
+def test_texts_are_read_and_written_back(strategy: CSC, text: str) -> None:
     assert strategy.text == text
     again = parse(text)
     assert type(again) is CSC

@@ -84,7 +84,7 @@ def test_batches() -> None:
         ),
     ],
 )
-def test_texts(text: str, canonical: str) -> None:
+def test_texts_are_read_and_written_back(text: str, canonical: str) -> None:
     strategy = parse(text)
     assert isinstance(strategy, DASO)
     parts = strategy.text.removeprefix("daso:").split(",")

@@ -110,7 +110,7 @@ def test_algorithms_are_refused_where_sums_must_not_change(monkeypatch: pytest.M
         auto.accept(optimizer, hvd.Sum)
 
 
-def test_texts() -> None:
+def test_texts_are_read_and_written_back() -> None:
     auto = strategies.parse("auto:candidates=dense+bf16,trial_steps=3")
     assert isinstance(auto, strategies.Auto)
     assert auto.text == "auto:candidates=dense+bf16,trial_steps=3"

@@ -47,7 +47,7 @@ def settings(strategy: PowerSGD, *tensors: torch.Tensor, step: int = 0) -> dict[
         ),
     ],
 )
-def test_texts(strategy: PowerSGD, text: str) -> None:
+def test_texts_are_read_and_written_back(strategy: PowerSGD, text: str) -> None:
     assert strategy.text == text
     again = parse(text)
     assert type(again) is PowerSGD

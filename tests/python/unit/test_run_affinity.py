@@ -83,5 +83,5 @@ def test_reads_what_the_system_says(tmp_path: Path) -> None:
     assert affinity.read_nodes({0})
 
 
-def test_shown() -> None:
+def test_cores_are_shown_as_ranges() -> None:
     assert shown({0, 1, 2, 5, 7, 8}) == "0-2,5,7-8"

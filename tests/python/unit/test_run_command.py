@@ -55,7 +55,9 @@ def line(flavour: mpi.Flavour, version: str, job: mpi.MpirunJob) -> str:
         (INTEL, mpi.Flavour.INTEL, "2021.11", 2021),
     ],
 )
-def test_identifies(tmp_path: Path, says: str, flavour: mpi.Flavour, version: str, major: int) -> None:
+def test_an_mpirun_is_known_by_its_version_text(
+    tmp_path: Path, says: str, flavour: mpi.Flavour, version: str, major: int
+) -> None:
     found = mpi.identify(str(make_mpirun(tmp_path, says)), "here")
     assert (found.flavour, found.version, found.major) == (flavour, version, major)
 

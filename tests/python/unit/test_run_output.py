@@ -108,7 +108,7 @@ def test_the_time_stands_before_each_line() -> None:
     ("returncode", "words"),
     [(3, "exit code 3"), (-9, "killed by SIGKILL (signal 9)"), (-63, "killed by signal 63")],
 )
-def test_how(returncode: int, words: str) -> None:
+def test_exit_codes_in_words(returncode: int, words: str) -> None:
     assert how(returncode) == words
 
 

@@ -48,7 +48,7 @@ def test_as_many_as_allowed(pytester: pytest.Pytester) -> None:
     assert result.ret == pytest.ExitCode.OK, result.stdout.str()
 
 
-def test_one_more(pytester: pytest.Pytester) -> None:
+def test_one_skip_more_than_allowed_fails(pytester: pytest.Pytester) -> None:
     result = run(pytester, TESTS % 3)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["3 tests skipped, 2 allowed (tests/python/support/skips.py): needs 3 GPUs"])

@@ -57,7 +57,9 @@ def test_text_of_another_form_is_refused(text: str) -> None:
         (f"{CYCLIC}:wire=fp16,parts=2", Fixed, f"{CYCLED}:parts=2,wire=fp16", torch.float16),
     ],
 )
-def test_texts(text: str, kind: type[Strategy], canonical: str, wire: torch.dtype | None) -> None:
+def test_texts_make_strategies(
+    text: str, kind: type[Strategy], canonical: str, wire: torch.dtype | None
+) -> None:
     strategy = parse(text)
     assert type(strategy) is kind
     assert strategy.wire == wire

@@ -105,7 +105,9 @@ def test_a_truncated_file_still_opens(file: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("text", "why"), [("hello", "no trace"), ("[]", "has no spans"), ("[\n", "has no spans")]
 )
-def test_no_trace(file: Path, capsys: pytest.CaptureFixture[str], text: str, why: str) -> None:
+def test_a_file_that_is_no_trace_is_refused(
+    file: Path, capsys: pytest.CaptureFixture[str], text: str, why: str
+) -> None:
     file.write_text(text)
     assert main([str(file)]) == 1
     error = capsys.readouterr().err

@@ -53,7 +53,7 @@ def settings(strategy: TopK, one: Bucket, step: int = 0) -> dict[str, str] | Non
         ),
     ],
 )
-def test_texts(strategy: TopK, text: str) -> None:
+def test_texts_are_read_and_written_back(strategy: TopK, text: str) -> None:
     assert strategy.text == text
     again = parse(text)
     assert type(again) is TopK
