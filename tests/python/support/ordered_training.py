@@ -42,10 +42,11 @@ class Ordered:
         order: Sequence[str],
         form: str = FORMS[0],
         make: Callable[[Any], torch.optim.Optimizer] = momentum,
+        shape: tuple[int, ...] = (3,),
         groups: Any = None,
         **arguments: Any,
     ) -> None:
-        self.parameters = {name: nn.Parameter(torch.ones(3)) for name in NAMES}
+        self.parameters = {name: nn.Parameter(torch.ones(shape)) for name in NAMES}
         pairs = [(name, self.parameters[name]) for name in order]
         plain = make(pairs if form == "param_names" else [parameter for _, parameter in pairs])
         if isinstance(groups, tuple):
