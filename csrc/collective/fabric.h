@@ -6,9 +6,8 @@
 // - The caller owns a call's memory. It neither frees nor writes it until a test() says true.
 // - A call ends by its deadline, and when its abort token (base/abort.h) is raised.
 // - After an error, or when a PendingCall is destroyed before its end, the fabric is poisoned: all other
-// calls
-//   fail with the first cause. The medium may still write to the buffers of unfinished calls, so that the
-//   caller must leak them (Fabric::poisoned()).
+//   calls fail with the first cause. The medium may still write to the buffers of unfinished calls, so that
+//   the caller must leak them (Fabric::poisoned()).
 #pragma once
 
 #include <atomic>

@@ -5,7 +5,6 @@ Users set some of MPI's, such as OMPI_MCA_*, themselves: those are none of these
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 Names = tuple[str, ...]
@@ -84,10 +83,6 @@ TORCH = LauncherVariables(
 
 def names(field: str, mpi_only: bool = False) -> Names:
     """Returns the variables of one field of all launchers but torchrun, in the order of the rows."""
-    return tuple(_names(field, mpi_only))
-
-
-def _names(field: str, mpi_only: bool) -> Iterator[str]:
-    for launcher in LAUNCHERS:
-        if launcher.is_mpi or not mpi_only:
-            yield from getattr(launcher, field)
+    return tuple(
+        name for launcher in LAUNCHERS if launcher.is_mpi or not mpi_only for name in getattr(launcher, field)
+    )
