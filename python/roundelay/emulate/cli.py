@@ -24,7 +24,7 @@ from roundelay.run.system import signals, standard_files
 _PROG = "roundelay emulate"
 _EPILOG = """examples:
   roundelay emulate --nodes 2 --ranks-per-node 2 --rate 100mbit -- python train.py
-  roundelay emulate --nodes 2 --rate 1gbit --strategy dense:wire=bf16 --timeline-filename j.json -- python train.py"""
+  roundelay emulate --nodes 2 --rate 1gbit --delay 1ms --timeline-filename job.json -- python train.py"""
 # roundelayrun's flags that say what this command decides itself.
 _DECIDED = {
     "num_proc": "-np: give --nodes and --ranks-per-node",
