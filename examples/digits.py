@@ -11,16 +11,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 
 import roundelay
 import roundelay.torch as hvd  # 1: the library
 from roundelay.timeline.overlap import hidden_share
+
+try:
+    from sklearn.datasets import load_digits
+except ImportError:
+    sys.exit("this example needs scikit-learn: pip install 'roundelay[examples]'")
 
 CLASSES = 10
 

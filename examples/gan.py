@@ -9,14 +9,19 @@ the drawn and the real images as they are (64 pixels): 0 where mean and covarian
 from __future__ import annotations
 
 import argparse
+import sys
 
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import roundelay.torch as hvd
+
+try:
+    from sklearn.datasets import load_digits
+except ImportError:
+    sys.exit("this example needs scikit-learn: pip install 'roundelay[examples]'")
 
 SIDE = 8
 NOISE = 16

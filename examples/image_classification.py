@@ -12,16 +12,21 @@ the batch over all ranks.
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
 from torch.utils.data.distributed import DistributedSampler
 
 import roundelay.torch as hvd
 from roundelay.torch.data import DataCache, NodeSampler
+
+try:
+    from sklearn.datasets import load_digits
+except ImportError:
+    sys.exit("this example needs scikit-learn: pip install 'roundelay[examples]'")
 
 CLASSES = 10
 TEST_IMAGES = 360

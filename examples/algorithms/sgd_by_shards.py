@@ -7,13 +7,18 @@ A batch has some images of each shard. The step's number says which: no generato
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import torch
-from sklearn.datasets import load_digits
 from torch.utils.data import TensorDataset
 
 from roundelay.algorithms import Algorithm, Result, run, say
+
+try:
+    from sklearn.datasets import load_digits
+except ImportError:
+    sys.exit("this example needs scikit-learn: pip install 'roundelay[examples]'")
 
 RATE, MOMENTUM, SHARDS, OF_A_SHARD = 0.1, 0.9, 16, 4
 

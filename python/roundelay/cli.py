@@ -27,6 +27,9 @@ COMMANDS = {
     ),
     "timeline": Command("sum up and draw a job's timeline", "roundelay.timeline.cli"),
     "plan": Command("predict training on other machines, and what pays there", "roundelay.plan.cli"),
+    "emulate": Command(
+        "run a job on nodes and a slow network that are emulated here", "roundelay.emulate.cli"
+    ),
     "doctor": Command("check this installation, and say how to cure what is wrong", "roundelay.doctor.cli"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from roundelay.emulate import Link
 from tests.rig.rig import Rig
 
 _CORE = "core"  # the switch that connects the racks
@@ -44,7 +45,7 @@ class RackRig(Rig):
 
     @property
     def _counters(self) -> Path:
-        return Path(self._folder.name) / "switches"
+        return self._path / "switches"
 
     def _switch_of(self, node: int) -> str:
         return f"rack{self.rack_of(node)}"
@@ -61,4 +62,4 @@ class RackRig(Rig):
             self._text([*self._machine, *cable])
             for end, switch in zip(ends, (f"rack{rack}", _CORE), strict=True):
                 self._text([*self._machine, "ip", "link", "set", end, "master", switch, "up"])
-                self._shape(self._machine, end, self.uplink_mbit)
+                self._shape(self._machine, end, Link(self.uplink_mbit * 1e6))

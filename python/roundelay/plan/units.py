@@ -8,6 +8,7 @@ import re
 
 _QUANTITY = re.compile(r"([0-9.eE+-]+)\s*([A-Za-z/]*)")
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_AS_TC = {"m": 1e6, "g": 1e9, "t": 1e12}  # nobody means a thousandth of a bit
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
@@ -36,12 +37,12 @@ def seconds(text: str, *, zero: bool = False) -> float:
 
 
 def bandwidth(text: str) -> float:
-    """Read bytes a second: ``10Gbit``, ``1.2GB/s``. PlanError: another form, or it is not positive."""
+    """Read bytes a second: ``10Gbit``, ``100mbit``, ``1.2GB/s``. PlanError: another form, or not positive."""
     number, unit = _split(text, "10Gbit or 1.2GB/s")
     unit = unit.removesuffix("/s").removesuffix("ps")
     for name, factor in (("bit", 1 / 8), ("B", 1.0)):
         prefix = unit.removesuffix(name)
-        scale = {**_PREFIXES, **_BINARY}.get(prefix)
+        scale = {**_PREFIXES, **_AS_TC, **_BINARY}.get(prefix)
         if prefix != unit and scale is not None:
             return _positive(number * scale * factor, text)
     raise PlanError(f"{text!r} has no unit of bandwidth: write it like 10Gbit, 300Gbit/s or 1.2GB/s")

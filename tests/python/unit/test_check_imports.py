@@ -72,8 +72,9 @@ def test_what_is_declared_for_nothing(tmp_path: Path, unused: str) -> None:
 
 
 EXAMPLE = {"digits.py": "import torch\nfrom sklearn import datasets\nimport data\n", "data.py": ""}
+EXTRAS = ['roundelay[plan,timeline]; extra == "examples"', 'scikit-learn; extra == "plan"']
 BUILD = ["ninja", "torch==2.13.0"]
-TRAIN = ["torch==2.13.0", "numpy", "pyyaml", "rich>=13", "ninja", "matplotlib", "scikit-learn"]
+TRAIN = ["torch==2.13.0", "numpy", "pyyaml", "rich>=13", "ninja"]
 
 
 @pytest.mark.parametrize(
@@ -81,28 +82,41 @@ TRAIN = ["torch==2.13.0", "numpy", "pyyaml", "rich>=13", "ninja", "matplotlib", 
     [
         (TRAIN, []),
         ([one for one in TRAIN if one != "pyyaml"], ["the package needs pyyaml, which"]),
-        ([one for one in TRAIN if one != "matplotlib"], ["the package needs matplotlib, which"]),
         ([one for one in TRAIN if one != "ninja"], ["the build needs ninja, which"]),
-        (
-            [one for one in TRAIN if one != "scikit-learn"],
-            ["examples/digits.py:2 needs scikit-learn, which"],
-        ),
         ([*TRAIN, "flask"], ["tools/requirements-train.txt has flask, which nothing needs"]),
         (["torch==2.12.0", *TRAIN[1:]], ["pyproject.toml builds with torch==2.13.0, tools/requirements-tr"]),
     ],
 )
-def test_what_training_needs(tmp_path: Path, train: list[str], wrong: list[str]) -> None:
-    examples = _tree(tmp_path, "examples", EXAMPLE)
-    found = list(check_imports.wrong_in_train(examples, DECLARED, BUILD, train))
+def test_what_training_needs(train: list[str], wrong: list[str]) -> None:
+    found = list(check_imports.wrong_in_train(DECLARED, BUILD, train))
     assert len(found) == len(wrong), found
     assert all(line.startswith(start) for line, start in zip(found, wrong, strict=True)), found
+
+
+@pytest.mark.parametrize(
+    ("declared", "wrong"),
+    [
+        ([*DECLARED, *EXTRAS], []),
+        ([*DECLARED, 'scikit-learn; extra == "examples"'], []),
+        (
+            [*DECLARED, EXTRAS[1]],
+            ["examples/digits.py:2 needs scikit-learn, which the extra `examples` lacks"] * 2,
+        ),
+        (
+            [*DECLARED, EXTRAS[0]],
+            ["examples/digits.py:2 needs scikit-learn, which the extra `examples` lacks"] * 2,
+        ),
+    ],
+)
+def test_what_examples_need(tmp_path: Path, declared: list[str], wrong: list[str]) -> None:
+    examples = _tree(tmp_path, "examples", EXAMPLE)
+    assert list(check_imports.wrong_in_examples(examples, declared)) == wrong
 
 
 def test_files_that_include_others(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("# all\n-r b.txt\ntorch==2.13.0  # the one\n\n")
     (tmp_path / "b.txt").write_text("numpy\n")
     assert check_imports.lines_of(tmp_path / "a.txt") == ["numpy", "torch==2.13.0"]
-    assert check_imports.build_requirements('[a]\nrequires = ["x>=1", "y"]\nb = ["z"]\n') == ["x>=1", "y"]
 
 
 def test_this_repository(capsys: pytest.CaptureFixture[str]) -> None:
