@@ -16,6 +16,7 @@ from typing import NoReturn, TypeVar
 from rich.console import Console
 
 from roundelay._internal import output_file
+from roundelay._internal.spelling.form import cut_list
 from roundelay.plan import learned, machines, outlook, recorded, report, shapes, study, units, ways
 from roundelay.plan.machines import Machines
 from roundelay.plan.shapes import Shape
@@ -229,9 +230,9 @@ def _study(given: argparse.Namespace, subject: Subject, jitter: float, console: 
 
 
 def _strategies(given: argparse.Namespace) -> list[str]:
-    strategies = ways.split(given.strategies)
+    strategies = cut_list(given.strategies)
     if not strategies:
-        raise PlanError("--strategies is empty: give dense,bf16 for example")
+        raise PlanError("--strategies is empty: give dense,csc:keep=0.1 for example")
     return strategies
 
 

@@ -7,12 +7,13 @@ import math
 from collections.abc import Sequence
 from statistics import NormalDist
 
+from roundelay._internal.spelling.table import Loss
 from roundelay.plan import ways
 from roundelay.plan.machines import Machines
 from roundelay.plan.prediction import Choice, Prediction, predict
 from roundelay.plan.workload import Workload
 
-MODEL_ERROR = 0.058  # relative; 90th percentile of predicted steps on the rig: error_90 in docs/plan.json
+MODEL_ERROR = 0.057  # relative; 90th percentile of predicted steps on the rig: error_90 in docs/plan.json
 _LIKELY = 0.9  # the share of the steps that lie in the interval
 _EXPOSED = 0.05  # share of a step; with less exposed communication, compute limits the step
 _MOST = 0.5  # share of the exposed time; a cost limits the step if more than this goes when it is taken away
@@ -24,7 +25,8 @@ class Row:
 
     machines: Machines
     strategy: str
-    lossless: bool
+    loss: Loss
+    measured: bool  # MODEL_ERROR was measured with such a strategy
     seconds: float
     low: float  # 90 % of the steps are likely between low and high
     high: float
@@ -104,7 +106,8 @@ def look(workload: Workload, machines: Machines, choice: Choice, jitter: float) 
     return Row(
         machines=machines,
         strategy=choice.text,
-        lossless=ways.is_lossless(choice),
+        loss=choice.loss,
+        measured=choice.measured,
         seconds=seconds,
         low=min(ends[0], seconds),
         high=max(ends[1], seconds),
@@ -145,18 +148,51 @@ def advice(rows: Sequence[Row]) -> str:
     if best.seconds > 0.98 * plain.seconds:
         return f"On {where} stay with {plain.strategy}: nothing saves 2 % of its step."
     gain = 1 - best.seconds / plain.seconds
-    wrong = f"with the model's own error of {MODEL_ERROR:.1%}"
-    sure = (
-        f"sure: the intervals do not overlap, {wrong} too"
-        if best.high * (1 + MODEL_ERROR) < plain.low / (1 + MODEL_ERROR)
-        else f"not sure: {wrong} the intervals overlap, so measure both"
+    text = (
+        f"On {where} take {best.strategy}: a step takes {gain:.0%} less than {plain.strategy} "
+        f"({_sureness(best, plain)}).{_CONSEQUENCES[best.loss]}"
     )
-    text = f"On {where} take {best.strategy}: a step takes {gain:.0%} less than {plain.strategy} ({sure})."
-    if best.lossless:
+    if best.loss is not Loss.PARTS:
         return text
-    text += " It changes what is learned: compare losses first."
-    free = min((row for row in there if row.lossless), key=lambda row: row.seconds, default=best)
+    whole = (row for row in there if row.loss is not Loss.PARTS)
+    free = min(whole, key=lambda row: row.seconds, default=best)
     saved = 1 - free.seconds / plain.seconds
     if free is best or saved < 0.005:
         return text
-    return f"{text} Of the lossless ones {free.strategy} is the fastest, {saved:.0%} less."
+    word = free.loss.value
+    return f"{text} Of those that are not lossy {free.strategy} ({word}) is the fastest, {saved:.0%} less."
+
+
+_CONSEQUENCES = {
+    Loss.NONE: "",
+    Loss.ROUNDING: " It is rounding: gradients travel in a half type, so compare losses.",
+    Loss.PARTS: " It is lossy: it changes what is learned, so compare losses first.",
+}
+
+
+def _sureness(best: Row, plain: Row) -> str:
+    """Return how sure it is that one strategy is faster than the other, and why."""
+    unknown = [row.strategy for row in (best, plain) if not row.measured]
+    if unknown:
+        return (
+            f"not sure: the model's own error was not measured for {' and '.join(unknown)}, so measure both"
+        )
+    wrong = f"with the model's own error of {MODEL_ERROR:.1%}"
+    if best.high * (1 + MODEL_ERROR) < plain.low / (1 + MODEL_ERROR):
+        return f"sure: the intervals do not overlap, {wrong} too"
+    return f"not sure: {wrong} the intervals overlap, so measure both"
+
+
+def errors_known(rows: Sequence[Row]) -> list[str]:
+    """Return lines that say for which strategies the model's own error was measured, and for which not."""
+    unknown = dict.fromkeys(row.strategy for row in rows if not row.measured)
+    known = (
+        f"error: 9 of 10 predicted steps were within {MODEL_ERROR:.1%} on one emulated rig, for "
+        f"{', '.join(ways.MEASURED)}"
+    )
+    if not unknown:
+        return [known]
+    return [
+        known,
+        f"note: the model's own error was not measured for {', '.join(unknown)}: measure a step first",
+    ]

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 
 from roundelay import _model
+from roundelay._internal.spelling.table import Loss
 from roundelay.plan.workload import Workload
 from roundelay.tuning.buckets import DEFAULT, Cuts, Extent, cut
 
@@ -50,6 +51,8 @@ class Choice:
     every: int = 0  # steps between two transfers of parameters; 0: none
     wait: int = 0  # steps that may begin before a transfer must be back
     transfer: Way | None = None
+    loss: Loss = Loss.NONE
+    measured: bool = True  # the model's error was measured with such a strategy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

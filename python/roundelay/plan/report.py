@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
-from roundelay.plan.outlook import Row
+from roundelay._internal.spelling.reading import read
+from roundelay.plan.outlook import Row, errors_known
 from roundelay.plan.study import Study
 from roundelay.plan.units import bytes_text, time_text
 from roundelay.plan.workload import Workload
@@ -68,14 +69,28 @@ def inputs(workload: Workload, rows: Sequence[Row]) -> list[str]:
         "model: a step's buckets are simulated; a stage of a collective takes the time of its formula",
     ]
     outside = dict.fromkeys(text for text in (workload.outside, *(row.outside for row in rows)) if text)
-    return [*lines, *(f"note: {text}" for text in outside)]
+    return [*lines, *errors_known(rows), *(f"note: {text}" for text in [*outside, *_missing(rows)])]
+
+
+def _missing(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield what a text still needs to train with it, which does not change a step's time."""
+    for text in dict.fromkeys(row.strategy for row in rows):
+        try:
+            read(text).check_complete()
+        except ValueError as error:
+            yield f"{error}: add it to train with it"
 
 
 def row_json(row: Row, epoch: float | None) -> dict[str, Any]:
     """Give a row's numbers. Times are seconds, sizes bytes."""
     fields = [field.name for field in dataclasses.fields(row) if field.name != "machines"]
     numbers = {name: getattr(row, name) for name in fields}
-    return {"nodes": row.nodes, **numbers, "cost": row.cost(_cost_samples(row, epoch))}
+    return {
+        "nodes": row.nodes,
+        **numbers,
+        "loss": row.loss.value,
+        "cost": row.cost(_cost_samples(row, epoch)),
+    }
 
 
 def as_json(

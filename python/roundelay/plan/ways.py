@@ -2,119 +2,57 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 
 from roundelay import _model
+from roundelay._internal.spelling.reading import Reading, read
 from roundelay.plan.prediction import Choice, Way, dense, in_chunks
 from roundelay.plan.units import PlanError
 from roundelay.plan.workload import Workload
 
-_WIRES = {"none": None, "fp16": 2, "bf16": 2}
+DEFAULT = "dense,dense:wire=bf16,csc:keep=0.1,local_sgd:period=8"
+# The strategies of the rig's measurements (docs/plan.md#how-true-it-is).
+MEASURED = ("dense", "dense:wire=bf16", "csc", "topk", "local_sgd")
+
+_BYTES = {"none": None, "fp16": 2, "bf16": 2}  # of an element while it travels; None: those of its type
 _LEAST_GAIN = 2  # a matrix is sent as factors if it has at least so many times as many elements as they
-_DASO = {"global_skip": 4, "batches_to_wait": 1}
-
-# The parameters of each strategy: those that change its speed, then those that do not.
-_KEYS: dict[str, tuple[str, str]] = {
-    "dense": ("wire", ""),
-    "bf16": ("", ""),
-    "fp16": ("", ""),
-    "half": ("wire", ""),
-    "csc": ("keep chunk_elements wire", "norms momentum warmup dense_below dense_parameters"),
-    "topk": (
-        "density index_bits wire samplings",
-        "select seed momentum warmup dense_below dense_parameters",
-    ),
-    "power_sgd": ("rank", "seed momentum warmup wire dense_below dense_parameters"),
-    "local_sgd": ("period within_node", "post_local_after"),
-    "daso": (
-        "global_skip batches_to_wait",
-        "local_skip warmup_epochs cooldown_epochs total_epochs batches_per_epoch blocking_wire "
-        "merge_momentum",
-    ),
-}
 
 
-class _Parameters:
-    """The parameters of one text."""
-
-    def __init__(self, text: str, given: Mapping[str, str]) -> None:
-        self._text, self._given = text, given
-
-    def number(self, key: str, default: float, least: float, most: float = math.inf) -> float:
-        """Return a number between two limits."""
-        value = self._given.get(key)
-        if value is None:
-            return default
-        try:
-            found = float(value)
-        except ValueError:
-            raise PlanError(f"strategy {self._text!r}: {key}={value} is no number") from None
-        if not least <= found <= most:
-            limits = f"at least {least:g}" if math.isinf(most) else f"from {least:g} to {most:g}"
-            raise PlanError(f"strategy {self._text!r}: {key} must be {limits}")
-        return found
-
-    def whole(self, key: str, default: int, least: int = 1) -> int:
-        """Return a whole number."""
-        found = self.number(key, default, least)
-        if found != int(found):
-            raise PlanError(f"strategy {self._text!r}: {key} must be a whole number")
-        return int(found)
-
-    def word(self, key: str, default: str, words: tuple[str, ...]) -> str:
-        """Return one of some words."""
-        value = self._given.get(key, default)
-        if value not in words:
-            raise PlanError(f"strategy {self._text!r}: {key} must be one of {', '.join(words)}")
-        return value
-
-    def wire(self, default: str = "none") -> int | None:
-        """Return the bytes of an element while it travels; None: those of the gradient's type."""
-        return _WIRES[self.word("wire", default, tuple(_WIRES))]
+def _dense(reading: Reading, workload: Workload) -> Way:
+    return dense(_BYTES[reading.value("wire")])
 
 
-def _dense(text: str, parameters: _Parameters, workload: Workload) -> Choice:
-    return Choice(text, dense(parameters.wire()))
-
-
-def _half(text: str, parameters: _Parameters, workload: Workload) -> Choice:
-    return Choice(text, dense(parameters.wire("bf16")))
-
-
-def _csc(text: str, parameters: _Parameters, workload: Workload) -> Choice:
-    keep = parameters.number("keep", 0.1, 1e-6, 1.0)
-    chunk = parameters.whole("chunk_elements", 32768)
-    wire = parameters.wire()
+def _csc(reading: Reading, workload: Workload) -> Way:
+    keep, chunk, wire = reading.value("keep"), reading.value("chunk_elements"), _BYTES[reading.value("wire")]
 
     def way(cluster: _model.Cluster, size: float, element: int) -> _model.Program:
         return _model.csc(cluster, size, element, keep, chunk, wire or element)
 
-    return Choice(text, way)
+    return way
 
 
-def _top_k(text: str, parameters: _Parameters, workload: Workload) -> Choice:
-    density = parameters.number("density", 0.01, 1e-6, 1.0)
-    bits = int(parameters.word("index_bits", "32", ("16", "32")))
-    passes = parameters.whole("samplings", 20) / 8  # the selection counts for 8 thresholds in one pass
-    wire = parameters.wire()
+def _top_k(reading: Reading, workload: Workload) -> Way:
+    density, wire = reading.value("density"), _BYTES[reading.value("wire")]
+    index_bytes = reading.value("index_bits") / 8
+    passes = reading.value("samplings") / 8  # the selection counts for 8 thresholds in one pass
 
     def way(cluster: _model.Cluster, size: float, element: int) -> _model.Program:
-        return _model.top_k(cluster, size, element, density, wire or element, bits / 8, passes)
+        return _model.top_k(cluster, size, element, density, wire or element, index_bytes, passes)
 
-    return Choice(text, way)
+    return way
 
 
-def _power_sgd(text: str, parameters: _Parameters, workload: Workload) -> Choice:
+def _power_sgd(reading: Reading, workload: Workload) -> Way:
     """Return PowerSGD's way. It spreads the factors' elements evenly over the bytes of all gradients."""
-    rank = parameters.whole("rank", 2)
+    rank = reading.value("rank")
     rows, columns = factors(workload, rank)
 
     def way(cluster: _model.Cluster, size: float, element: int) -> _model.Program:
         part = size / workload.bytes
         return _model.power_sgd(cluster, size, element, rank, rows * part, columns * part)
 
-    return Choice(text, way)
+    return way
 
 
 def factors(workload: Workload, rank: int) -> tuple[float, float]:
@@ -145,64 +83,52 @@ def _daso_transfer(cluster: _model.Cluster, size: float, element: int) -> _model
     return _model.daso_transfer(cluster, size)
 
 
-def _local_sgd(text: str, parameters: _Parameters, workload: Workload) -> Choice:
-    period = parameters.whole("period", 8)
-    inside = parameters.word("within_node", "period", ("period", "every_step")) == "every_step"
-    return Choice(text, _in_node if inside else _nothing, every=period, transfer=_average)
+def _local_sgd(reading: Reading, choice: Choice) -> Choice:
+    pairs = reading.value("period")
+    if len(pairs) > 1:
+        raise PlanError(f"strategy {choice.text!r}: the model knows one period, not a schedule: give one")
+    way = _in_node if reading.value("within_node") == "every_step" else _nothing
+    return replace(choice, way=way, every=pairs[0][1], transfer=_average)
 
 
-def _daso(text: str, parameters: _Parameters, workload: Workload) -> Choice:
-    every = parameters.whole("global_skip", _DASO["global_skip"], 0)
-    wait = parameters.whole("batches_to_wait", _DASO["batches_to_wait"], 0)
+def _daso(reading: Reading, choice: Choice) -> Choice:
+    every, wait = reading.value("global_skip"), reading.value("batches_to_wait")
     if every == 0:
-        return Choice(text, _in_node, every=1, transfer=_average)
-    return Choice(text, _in_node, every=every, wait=min(wait, every - 1), transfer=_daso_transfer)
+        return replace(choice, way=_in_node, every=1, transfer=_average)
+    return replace(choice, way=_in_node, every=every, wait=min(wait, every - 1), transfer=_daso_transfer)
 
 
-_MAKERS: dict[str, Callable[[str, _Parameters, Workload], Choice]] = {
+# Strategies that send gradients, and those that send parameters.
+_GRADIENTS: dict[str, Callable[[Reading, Workload], Way]] = {
     "dense": _dense,
-    "bf16": _half,
-    "fp16": _half,
-    "half": _half,
     "csc": _csc,
     "topk": _top_k,
     "power_sgd": _power_sgd,
-    "local_sgd": _local_sgd,
-    "daso": _daso,
 }
-LOSSLESS = ("dense", "bf16", "fp16", "half")
-DEFAULT = "dense,bf16,csc:keep=0.1,local_sgd:period=8"
-
-
-def split(text: str) -> list[str]:
-    """Cut a list of strategies at the commas that begin a new one: ``csc:keep=0.1,wire=bf16,dense``."""
-    found: list[str] = []
-    for part in text.split(","):
-        name = part.strip().partition(":")[0]
-        if found and "=" in name:
-            found[-1] += f",{part.strip()}"
-        elif part.strip():
-            found.append(part.strip())
-    return found
+_PARAMETERS: dict[str, Callable[[Reading, Choice], Choice]] = {"local_sgd": _local_sgd, "daso": _daso}
 
 
 def parse(text: str, workload: Workload) -> Choice:
     """Return the strategy that a text means. PlanError: the model does not know it, or a parameter."""
-    name, _, rest = text.partition(":")
-    if name not in _MAKERS:
-        raise PlanError(f"the model knows no strategy {name!r}; it knows {', '.join(_MAKERS)}")
-    pairs = [pair.partition("=") for pair in rest.split(",") if pair]
-    given = {key: value for key, _, value in pairs}
-    known = " ".join(_KEYS[name]).split()
-    wrong = next((key for key, equals, value in pairs if not equals or not value or key not in known), None)
-    if wrong is not None:
-        raise PlanError(f"strategy {text!r} has no {wrong!r}; it knows {', '.join(known) or 'nothing'}")
-    return _MAKERS[name](text, _Parameters(text, given), workload)
+    try:
+        reading = read(text)
+    except ValueError as error:
+        raise PlanError(str(error)) from None
+    if reading.name not in {*_GRADIENTS, *_PARAMETERS} or reading.loss is None:
+        known = ", ".join((*_GRADIENTS, *_PARAMETERS))
+        raise PlanError(f"the model knows no strategy {reading.name!r}; it knows {known}")
+    choice = Choice(reading.text, loss=reading.loss, measured=_is_measured(reading))
+    if reading.name in _PARAMETERS:
+        return _PARAMETERS[reading.name](reading, choice)
+    return replace(choice, way=_GRADIENTS[reading.name](reading, workload))
 
 
-def is_lossless(choice: Choice) -> bool:
-    """Tell whether all of every gradient reaches all ranks in its step, but for rounding."""
-    return choice.text.partition(":")[0] in LOSSLESS
+def _is_measured(reading: Reading) -> bool:
+    """Return whether the rig's measurements had this strategy, with such a wire if it has one."""
+    return any(
+        reading.name == one.name and reading.values.get("wire", "none") == one.values.get("wire", "none")
+        for one in map(read, MEASURED)
+    )
 
 
-__all__ = ["DEFAULT", "Way", "factors", "is_lossless", "parse", "split"]
+__all__ = ["DEFAULT", "MEASURED", "Way", "factors", "parse"]

@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from roundelay._internal.spelling.techniques import for_users
 from roundelay.timeline import overlap
 from roundelay.timeline.events import Event, Trace
 from roundelay.timeline.intervals import Interval, clip, intersect, subtract, total, union
@@ -194,15 +195,20 @@ def levels(trace: Trace, begin: float = -math.inf, end: float = math.inf) -> lis
     return found
 
 
-def techniques(trace: Trace) -> list[TechniqueUse]:
-    """Sum up the first rank's operations by technique; empty if all of them were dense."""
+def techniques(trace: Trace, verbose: bool = False) -> list[TechniqueUse]:
+    """Sum up the first rank's operations by technique; empty if all of them were dense.
+
+    A technique has the text of a strategy. verbose: it has the core's, with what was computed for a bucket.
+    """
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for row in _OPERATIONS if trace.ranks else ():
         for event in trace.spans(trace.ranks[0], row):
             if "technique" in event.args:
                 size, called = int(event.args["bytes"]), int(event.args["called_bytes"])
+                core = str(event.args["technique"])
+                own = sums[core if verbose else for_users(core)]
                 for index, number in enumerate((1, size, called)):
-                    sums[str(event.args["technique"])][index] += number
+                    own[index] += number
     return [TechniqueUse(text, *numbers) for text, numbers in sorted(sums.items())]
 
 

@@ -51,6 +51,9 @@ def _parser() -> argparse.ArgumentParser:
         type=_steps,
         help=f"only these steps (default: all; the picture: {_SHOWN} of the middle)",
     )
+    parser.add_argument(
+        "--verbose", action="store_true", help="show all parameters of techniques, as the core has them"
+    )
     return parser
 
 
@@ -99,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         drawn = _middle(len(indices))
     console = Console()
-    report.print_report(trace, steps, console if console.is_terminal else Console(width=_WIDTH))
+    console = console if console.is_terminal else Console(width=_WIDTH)
+    report.print_report(trace, steps, console, arguments.verbose)
     path = arguments.output or arguments.file.with_name(arguments.file.name + ".png")
     problem = _draw(trace, steps, drawn, path)
     if problem is None:

@@ -79,12 +79,12 @@ def levels_line(trace: Trace) -> str:
     )
 
 
-def technique_lines(trace: Trace) -> list[str]:
+def technique_lines(trace: Trace, verbose: bool) -> list[str]:
     """Describe each technique on the first rank."""
     return [
         f"technique {use.technique}: {use.operations} operations, {bytes_text(use.bytes)} of gradients, "
         f"{bytes_text(use.called_bytes)} sent"
-        for use in analysis.techniques(trace)
+        for use in analysis.techniques(trace, verbose)
     ]
 
 
@@ -130,8 +130,8 @@ def _step_table(steps: Sequence[Step]) -> Table:
     return table
 
 
-def print_report(trace: Trace, steps: Sequence[Step], console: Console) -> None:
-    """Print the summary of a job: headline, warnings, fusion, ranks, steps."""
+def print_report(trace: Trace, steps: Sequence[Step], console: Console, verbose: bool) -> None:
+    """Print the summary of a job: headline, warnings, fusion, ranks, steps. verbose: as in techniques()."""
     console.print(headline(trace, steps), highlight=False)
     if trace.truncated:
         console.print(
@@ -144,7 +144,7 @@ def print_report(trace: Trace, steps: Sequence[Step], console: Console) -> None:
     console.print(fusion_line(trace, steps), highlight=False)
     if line := levels_line(trace):
         console.print(line, highlight=False)
-    for text in [*technique_lines(trace), *analysis.pools(trace)]:
+    for text in [*technique_lines(trace, verbose), *analysis.pools(trace)]:
         console.print(text, highlight=False, markup=False)
     console.print(_rank_table(trace, steps))
     console.print(_step_table(steps))

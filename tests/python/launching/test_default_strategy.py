@@ -51,6 +51,6 @@ def test_a_wrong_text_starts_no_rank() -> None:
     flags = ["--strategy", "dens:wire=bf16"]
     status, output = run([*ROUNDELAYRUN, "-np", "2", *flags, "python", "-c", "print('started')"])
     assert status == 2
-    reason = "'dens:wire=bf16' is not valid: there is no strategy 'dens'; known are dense, "
+    reason = "'dens:wire=bf16' is not valid: there is no strategy 'dens': did you mean dense?; known are "
     assert output.startswith(f"roundelayrun: error: --strategy {reason}")
     assert "started" not in output

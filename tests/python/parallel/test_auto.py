@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_a_search_begins_again(check: Check) -> None:
 @pytest.mark.checks_of(only=REPORT)
 def test_report(check: Check, folder: Path) -> None:
     trace = str(folder / "trace.json")
-    env = {"ROUNDELAY_TIMELINE": "DYNAMIC", "ROUNDELAY_LOG_LEVEL": "info", TRACE: trace}
+    env = {"ROUNDELAY_TIMELINE": "DYNAMIC", TRACE: trace}  # the log's level is the default
     run_check(check, 2, env={"ROUNDELAY_THETA": "64", **env})
 
 
@@ -118,9 +119,10 @@ def check_all_ranks_take_the_fastest() -> None:
     assert _plans(auto) == [[1] * BUCKETS] * hvd.size()
     assert hvd.strategies.of(optimizer) is auto
     if hvd.rank() == 0:
-        assert auto.choice.startswith("bf16 (dense ")
+        assert auto.choice.startswith("dense:wire=bf16 (dense ")
         assert " ms a step)" in auto.choice
-    assert "half:wire=bf16" in hvd.report()
+    assert "dense:wire=bf16" in hvd.report()
+    assert "half:wire=bf16" in hvd.report(verbose=True)
 
 
 def check_algorithms_are_candidates() -> None:
@@ -140,7 +142,7 @@ def check_algorithms_are_candidates() -> None:
     assert _plans(auto) == [[2] * BUCKETS] * hvd.size()
     assert {float(-p.detach()[0]) for p in parameters} == {60 * hvd.size() * (hvd.size() + 1) / 2}
     if hvd.rank() == 0:
-        assert auto.choice.startswith("halving_doubling (dense ")
+        assert auto.choice.startswith("allreduce:algorithm=halving_doubling (dense ")
     for name in ("ring", "halving_doubling"):
         assert f"allreduce:algorithm={name}" in hvd.report()
 
@@ -156,13 +158,14 @@ def check_algorithms_join_a_search_with_autotune() -> None:
     assert len(auto.choices.costs) == 8
     parameters = optimizer.param_groups[0]["params"]
     use_pool(optimizer)
-    with _clock(lambda: 1.0 if auto.plan and auto.choices.named(auto.plan) == "halving_doubling" else 2.0):
+    best = "allreduce:algorithm=halving_doubling"
+    with _clock(lambda: 1.0 if auto.plan and auto.choices.named(auto.plan) == best else 2.0):
         for _ in range(100):
             _step(parameters, optimizer)
-    assert hvd.allgather_object(auto.choices.named(auto.plan)) == ["halving_doubling"] * hvd.size()
+    assert hvd.allgather_object(auto.choices.named(auto.plan)) == [best] * hvd.size()
     assert {float(-p.detach()[0]) for p in parameters} == {100 * hvd.size() * (hvd.size() + 1) / 2}
     assert auto.state_dict()["plan"] == [0] * BUCKETS  # a job without autotune can take it
-    assert auto.text == "auto:candidates=dense,trial_steps=1"
+    assert auto.text == "auto:candidates=[dense],trial_steps=1"
 
 
 def check_dense_is_kept_where_nothing_pays() -> None:
@@ -172,7 +175,7 @@ def check_dense_is_kept_where_nothing_pays() -> None:
         assert _plans(auto) == [[0] * BUCKETS] * hvd.size()
         if hvd.rank() == 0:
             assert auto.choice.startswith("dense: nothing pays here (dense ")
-        assert f"half:wire={candidate}" in hvd.report()
+        assert f"dense:wire={candidate}" in hvd.report()
         del optimizer
 
 
@@ -194,8 +197,8 @@ def check_the_answer_is_in_the_log_the_timeline_and_the_stats() -> None:
     trace = Path(os.environ[TRACE])
     log = trace.with_suffix(f".{hvd.rank()}")
     for slow, answer in (
-        (1, "dense: nothing pays here (dense 1000.0 ms, bf16 2000.0 ms a step)"),
-        (0, "bf16 ("),
+        (1, "dense: nothing pays here (dense 1000.0 ms, dense:wire=bf16 2000.0 ms a step)"),
+        (0, "dense:wire=bf16 ("),
     ):
         before = hvd.stats()
         hvd.start_timeline(str(trace))
@@ -264,10 +267,32 @@ def check_what_a_lossy_candidate_keeps_is_sent_when_it_is_left() -> None:
         for _ in range(steps):
             _step(parameters, optimizer)
     assert _plans(auto) == [[0] * BUCKETS] * hvd.size()
-    assert "csc:" in hvd.report()
+    assert "csc:chunk_elements=4,keep=0.5" in hvd.report()
+    assert "before=" not in hvd.report()
+    assert "csc:before=" in hvd.report(verbose=True)
     size = hvd.size()
     moved = sum(float((b - p).detach().sum()) for p, b in zip(parameters, begin, strict=True))
     assert moved == steps * BUCKETS * 16 * size * (size + 1) / 2
+
+
+def check_a_lossy_candidate_begins_with_auto() -> None:
+    """It is first used in a trial, when the optimizer has a state: that is no reason to warn."""
+    for loaded in (False, True):
+        csc = hvd.strategies.CSC(0.5, 4, momentum=None, dense_below=0)
+        parameters = make_parameters(BUCKETS, 16)
+        optimizer = torch.optim.SGD(parameters, lr=1.0, momentum=0.5)
+        if loaded:  # from a checkpoint without the strategy's state, of which rank 0 warns
+            optimizer.state[parameters[0]]["momentum_buffer"] = torch.zeros(16)
+        auto = hvd.strategies.Auto(("dense", csc), trial_steps=3)
+        hvd.DistributedOptimizer(optimizer, op=hvd.Sum, strategy=auto)
+        with warnings.catch_warnings(record=True) as found, _clock(lambda: 2.0):
+            warnings.simplefilter("always")
+            use_pool(optimizer)
+            for _ in range(60):
+                _step(parameters, optimizer)
+        assert "csc:" in hvd.report()
+        said = [str(one.message) for one in found if "nothing kept back" in str(one.message)]
+        assert len(said) == int(loaded and hvd.rank() == 0), said
 
 
 def check_a_state_has_the_plan() -> None:

@@ -187,10 +187,9 @@ def check_what_cannot_take_them_says_so() -> None:
         "daso:total_epochs=9",
         "adasum",
         CYCLIC,
-        "half",
     ):
         _refused(f"strategy {hvd.strategies.parse(strategy).text.partition(':')[0]}", strategy=strategy)
-    for strategy in ("dense:wire=bf16", "dense:wire=fp16"):
+    for strategy in ("dense:wire=bf16", "dense:wire=fp16", "half"):
         _refused("half type", strategy=strategy)
     for compression in (hvd.Compression.fp16, hvd.Compression.bf16):
         _refused("half type", compression=compression)

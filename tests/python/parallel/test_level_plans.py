@@ -61,8 +61,8 @@ def check_the_search_takes_the_fastest_plan() -> None:
     assert hvd.allgather_object(auto.plan) == [auto.plan] * 8
     assert {float(-p.detach()[0]) for p in parameters} == {float(STEPS * SUM)}
     if hvd.rank() == 0:
-        assert auto.choice.startswith("2x4 (dense ")
-    assert "allreduce:algorithm=auto,factors=2+4" in hvd.report()
+        assert auto.choice.startswith("allreduce:factors=2+4 (dense ")
+    assert "allreduce:factors=2+4" in hvd.report()
     small = hvd.add_process_set([0, 1, 2, 3])
     if small.included():
         other = hvd.strategies.Auto(("dense",))

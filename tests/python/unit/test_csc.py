@@ -124,7 +124,7 @@ def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
         ("csc:chunk_elements=0.5", "chunk_elements is '0.5', but must be a whole number"),
         ("csc:warmup=3/1+x/1", "a step of warmup is 'x'"),
         ("csc:warmup=3/1+4", "a keep of warmup is ''"),
-        ("csc:momentum=local,masking=no", "masking is 'no', but must be a whole number"),
+        ("csc:momentum=local,masking=no", "masking is 'no', but must be 1 or 0"),
         ("csc:masking=0", "masking=False is for momentum='local'"),
         ("csc:parts=4", "strategy 'csc' has no 'parts', only keep, chunk_elements, norms, momentum"),
     ],

@@ -106,19 +106,23 @@ def test_algorithms_are_refused_where_sums_must_not_change(monkeypatch: pytest.M
     auto.accept(optimizer, hvd.Sum)
     monkeypatch.setattr(_core, "config", lambda: SimpleNamespace(deterministic=True))
     strategies.Auto(("dense", "bf16")).accept(optimizer, hvd.Sum)
-    with pytest.raises(ValueError, match="'ring' adds in another order"):
+    with pytest.raises(ValueError, match="'allreduce:algorithm=ring' adds in another order"):
         auto.accept(optimizer, hvd.Sum)
 
 
 def test_texts_are_read_and_written_back() -> None:
     auto = strategies.parse("auto:candidates=dense+bf16,trial_steps=3")
     assert isinstance(auto, strategies.Auto)
-    assert auto.text == "auto:candidates=dense+bf16,trial_steps=3"
+    assert auto.text == "auto:trial_steps=3"
     assert strategies.parse(auto.text).text == auto.text
-    assert strategies.parse("auto:candidates=dense+ring").text == "auto:candidates=dense+ring,trial_steps=5"
-    assert strategies.Auto().text == "auto:candidates=dense+bf16,trial_steps=5"
-    lossy = strategies.Auto(("bf16", strategies.CSC(keep=0.2)))
-    assert "csc:keep=0.2" in lossy.text
+    ring = strategies.parse("auto:candidates=dense+ring")
+    assert ring.text == "auto:candidates=[dense,allreduce:algorithm=ring]"
+    assert strategies.parse(ring.text).text == ring.text
+    assert strategies.Auto().text == strategies.Auto("dense,bf16").text == "auto"
+    lossy = strategies.Auto(("bf16", strategies.CSC(keep=0.2, warmup=[(2, 1), (6, 0.5)]), "topk"))
+    csc = "csc:keep=0.2,warmup=2/1+6/0.5"
+    assert lossy.text == f"auto:candidates=[dense,dense:wire=bf16,{csc},topk:density=0.01]"
+    assert strategies.parse(lossy.text).text == lossy.text
     assert not lossy.takes_sparse
     assert strategies.Auto().takes_sparse
     assert "auto" in strategies.known()
@@ -134,6 +138,7 @@ def test_a_short_warmup_is_over_before_a_trial_is_measured() -> None:
         (("dense", "bf32"), 5, "no strategy 'bf32'"),
         (("local_sgd:period=8",), 5, "cannot be switched on and off"),
         (("bf16", "bf16"), 5, "more than once"),
+        (("bf16", "half"), 5, "more than once"),
         ((7,), 5, "no strategy and no text"),
         (("bf16",), 0, "trial_steps"),
         (("csc:keep=2",), 5, "keep"),

@@ -199,8 +199,12 @@ def test_advice_says_when_nothing_pays_and_how_sure_it_is() -> None:
     slow = machines.changed(machines.Machines(), "inter=1Gbit")
     text = outlook.advice(outlook.table(STEP, slow, [4], ["dense", "bf16", "csc:keep=0.1"]))
     assert "On 4 nodes take csc:keep=0.1" in text
-    assert "(sure: the intervals do not overlap, with the model's own error of 5.8% too)" in text
-    assert "Of the lossless ones bf16" in text
+    assert "(sure: the intervals do not overlap, with the model's own error of 5.7% too)" in text
+    assert "It is lossy: it changes what is learned, so compare losses first." in text
+    assert "Of those that are not lossy dense:wire=bf16 (rounding) is the fastest" in text
+    half = outlook.advice(outlook.table(STEP, slow, [4], ["dense", "bf16"]))
+    assert "On 4 nodes take dense:wire=bf16" in half
+    assert half.endswith("It is rounding: gradients travel in a half type, so compare losses.")
     unsure = dataclasses.replace(slow, error=3.0)
     assert "not sure" in outlook.advice(outlook.table(STEP, unsure, [4], ["dense", "bf16"]))
 
@@ -213,10 +217,36 @@ def test_advice_is_not_sure_of_a_gain_that_the_models_own_error_may_have_made() 
         fast = dataclasses.replace(plain, strategy="bf16", seconds=seconds, low=seconds, high=seconds)
         return outlook.advice([plain, fast])
 
-    assert "not sure: with the model's own error of 5.8% the intervals overlap" in advice(0.94)
+    assert "not sure: with the model's own error of 5.7% the intervals overlap" in advice(0.94)
     assert "(sure" in advice(0.85)
     measured = json.loads((ROOT / "docs" / "plan.json").read_text())["error_90"]
     assert pytest.approx(measured, abs=5e-4) == outlook.MODEL_ERROR
+
+
+def test_the_error_is_said_of_what_it_was_measured_for(capsys: pytest.CaptureFixture[str]) -> None:
+    slow = ["--nodes", "4", "--inter", "100Mbit", "--strategies"]
+    assert main([*RESNET, *slow, "dense,power_sgd:rank=1,csc:keep=0.5"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "within 5.7% on one emulated rig, for dense, dense:wire=bf16, csc, topk, local_sgd" in out
+    assert "note: the model's own error was not measured for power_sgd:rank=1: measure a step first" in out
+    assert "not sure: the model's own error was not measured for power_sgd:rank=1, so measure both" in out
+    assert main([*RESNET, *slow, "daso"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "note: strategy 'daso' needs total_epochs, the number of epochs of the whole training: add" in out
+    assert main([*RESNET, *slow, "dense,csc:keep=0.5"]) == 0
+    out = capsys.readouterr().out
+    assert "error was not measured" not in out
+    assert "(sure: " in out
+
+
+def test_the_measured_strategies_are_those_of_the_page() -> None:
+    stored = json.loads((ROOT / "docs" / "plan.json").read_text())
+    every = {cell["strategy"] for half in ("fitted", "tested") for cell in stored[half]}
+    assert all(ways.parse(text, STEP).measured for text in every)
+    names = {text if text.startswith("dense") else text.partition(":")[0] for text in every}
+    assert names == set(ways.MEASURED)
+    for text in ("power_sgd:rank=2", "daso", "csc:keep=0.1,wire=bf16", "dense:wire=fp16"):
+        assert not ways.parse(text, STEP).measured
 
 
 def test_one_rank_is_not_more_efficient_than_its_computing() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import roundelay.torch as hvd
+from roundelay._internal.spelling.form import Written
 from roundelay.torch.strategies import Adasum, Dense, Fixed, Spec, Strategy, known, parse
 from technique_libraries import CYCLIC, NEGATE, canonical
 
@@ -25,15 +26,21 @@ def wrapped(**arguments: Any) -> torch.optim.SGD:
 
 @given(WORD, st.dictionaries(st.from_regex("[a-z_]{1,6}", fullmatch=True), WORD, max_size=4))
 def test_text_reads_back(name: str, parameters: dict[str, str]) -> None:
-    spec = Spec(name, **parameters)
-    assert Spec.parse(spec.text) == spec
-    assert Spec(name, **dict(reversed(parameters.items()))).text == spec.text
+    written = Written.of(name, parameters)
+    assert Written.read(written.text) == written
+    assert Written.of(name, dict(reversed(parameters.items()))).text == written.text
 
 
 def test_values_have_their_shortest_form() -> None:
-    spec = Spec("x", a=1, b=0.1, c=2.0, d=True, e=["p", "q"], f="text")
-    assert spec.text == "x:a=1,b=0.1,c=2,d=1,e=p+q,f=text"
+    written = Written.of("x", {"a": 1, "b": 0.1, "c": 2.0, "d": True, "e": ["p", "q"], "f": "text"})
+    assert written.text == "x:a=1,b=0.1,c=2,d=1,e=p+q,f=text"
+
+
+def test_a_technique_is_equal_to_its_text() -> None:
+    spec = Spec("csc", keep=0.5, chunk_elements=64, dense=["0", "2"])
+    assert spec == Spec.parse(spec.text)
     assert hash(spec) == hash(Spec.parse(spec.text))
+    assert spec == Spec("csc:keep=0.5", chunk_elements=64, dense=["0", "2"])
 
 
 @pytest.mark.parametrize(
@@ -41,7 +48,7 @@ def test_values_have_their_shortest_form() -> None:
 )
 def test_text_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="form|once|no name"):
-        Spec.parse(text)
+        Written.read(text)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +76,7 @@ def test_texts_make_strategies(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("greedy:candidates=dense+bf16", "no strategy 'greedy'; known are dense, adasum, "),
+        ("greedy:candidates=dense+bf16", "no strategy 'greedy'; known are dense, dense:wire=fp16, "),
         ("dense:keep=0.1", "strategy 'dense' has no 'keep', only wire"),
         ("dense:wire=fp8", "wire is 'fp8', but must be one of none, fp16, bf16"),
         (f"{CYCLIC}:parts=0", "parts=0 is not a whole number from 1"),
@@ -84,7 +91,7 @@ def test_errors_say_what_there_is(text: str, words: str) -> None:
 
 
 def test_known_ones_can_be_made() -> None:
-    assert {"dense", "adasum", "half", "topk"} <= known().keys()
+    assert {"dense", "dense:wire=bf16", "dense:wire=fp16", "adasum", "topk"} <= known().keys()
     for name, description in known().items():
         needed = ":total_epochs=9" if name == "daso" else ""
         assert parse(f"{name}{needed}").text.startswith(name)

@@ -301,7 +301,7 @@ def test_what_a_strategy_must_not_choose() -> None:
     with pytest.raises(ValueError, match="chose 'negate', which is no Spec"):
         rank.use(1)
     rank.strategy.choice = lambda bucket, step: Spec("absent")
-    with pytest.raises(ValueError, match="no technique 'absent'"):
+    with pytest.raises(ValueError, match="no strategy 'absent'"):
         rank.use(1)
     largest = Rank(0, 1, Max)
     largest.strategy.choice = lambda bucket, step: NEGATE

@@ -159,6 +159,19 @@ def test_techniques(trace: Trace) -> None:
     ]
 
 
+def test_techniques_are_named_as_users_write_them(trace: Trace) -> None:
+    cores = [f"csc:before={before},chunk=64,dense=0+1,keep=0.1,momentum=0" for before in (0, 7)]
+    cores.append("half:wire=bf16 flush")
+    for at, text in enumerate(cores):
+        args = {"tensors": 1, "bytes": 400, "technique": text, "called_bytes": 40}
+        trace.events.append(span(0, COLLECTIVE, "allreduce", at, at + 1, **args))
+    assert analysis.techniques(trace) == [
+        TechniqueUse("csc:chunk_elements=64,keep=0.1", 2, 800, 80),
+        TechniqueUse("dense:wire=bf16 flush", 1, 400, 40),
+    ]
+    assert [one.technique for one in analysis.techniques(trace, verbose=True)] == sorted(cores)
+
+
 def test_stragglers() -> None:
     events = [ready(1, 10), ready(3, 40), ready(3, 20), ready(3, 90), ready(0, 5)]
     assert analysis.stragglers(Trace(events)) == [

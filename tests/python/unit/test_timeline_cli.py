@@ -73,6 +73,19 @@ def test_a_technique_has_a_line(file: Path, capsys: pytest.CaptureFixture[str]) 
     assert "technique cyclic:parts=4: 5 operations, 15.0 MiB of gradients, 3.8 MiB sent" in out
 
 
+@pytest.mark.parametrize(("flags", "technique"), [([], "dense:wire=bf16"), (["--verbose"], "half:wire=bf16")])
+def test_a_technique_has_the_users_text(
+    flags: list[str], technique: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = job(2, 5)
+    for event in events:
+        if event["name"] == "allreduce":
+            event["args"] |= {"technique": "half:wire=bf16", "called_bytes": 3 << 18}
+    file.write_text(json.dumps(events))
+    assert main([str(file), *flags]) == 0
+    assert f"technique {technique}: 5 operations" in capsys.readouterr().out
+
+
 def test_what_became_of_pools(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = ["pool of g: cut into 9", "pool of g: autotune keeps theta [16] MiB", "pool of g: cut into 7"]
     where = {"ph": "X", "pid": 0, "tid": 1, "dur": 1}

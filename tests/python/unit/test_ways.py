@@ -80,9 +80,13 @@ def tried(ways: Ways, *names: str) -> set[str]:
 
 def test_what_the_links_make_slow_is_not_tried() -> None:
     names = ("ring", "recursive_doubling", "halving_doubling")
-    assert tried(of_nodes(8, alpha=1e-2), *names) == {"dense", "recursive_doubling", "halving_doubling"}
-    assert tried(of_nodes(8, alpha=1e-7), *names) == {"dense", "ring", "halving_doubling"}
-    assert tried(of_nodes(8), "pairwise", "bf16") == {"dense", "bf16"}  # pairwise is what dense is
+    few_messages, ring, halving = (
+        candidate(name).text for name in ("recursive_doubling", "ring", "halving_doubling")
+    )
+    assert tried(of_nodes(8, alpha=1e-2), *names) == {"dense", few_messages, halving}
+    assert tried(of_nodes(8, alpha=1e-7), *names) == {"dense", ring, halving}
+    half = {"dense", "dense:wire=bf16"}
+    assert tried(of_nodes(8), "pairwise", "bf16") == half  # pairwise is what dense is
 
 
 def test_other_ranks_than_all_try_everything() -> None:
@@ -93,9 +97,9 @@ def test_other_ranks_than_all_try_everything() -> None:
 def test_candidates_of_plans() -> None:
     ways = in_racks(W, [(2, 0, 0), (4, 1, 2)], [(2, 0, 0), (2, 1, 1), (2, 2, 2)])
     (found,) = plan_candidates(ways)
-    assert found.text == "2x2x2"
+    assert found.text == "allreduce:factors=2+2+2"
     assert found.spec is not None
-    assert found.spec.text == "allreduce:algorithm=auto,factors=2+2+2"
+    assert found.spec.core == "allreduce:algorithm=auto,factors=2+2+2"
     assert found.cost(ways) == ways.cost(Way(OWN, (2, 2, 2)))
 
 

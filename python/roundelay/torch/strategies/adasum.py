@@ -11,6 +11,7 @@ from typing import ClassVar
 import torch
 
 from roundelay import _core
+from roundelay._internal.spelling.reading import write
 from roundelay.torch._internal import operations
 from roundelay.torch._internal.operations import Average
 from roundelay.torch._internal.operations.common import by_device
@@ -37,7 +38,7 @@ class Adasum(Strategy):
     @property
     def text(self) -> str:
         """Returns ``adasum`` or ``adasum:wire=bf16``."""
-        return "adasum" if self.wire is None else f"adasum:wire={wire_text(self.wire)}"
+        return write("adasum", {"wire": wire_text(self.wire)})
 
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
         """Refuses an op that was given and is not Adasum."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from roundelay import _core
+from roundelay._internal.spelling.form import cut_list
+from roundelay._internal.spelling.reading import write
+from roundelay._internal.spelling.table import kind_of
 from roundelay.torch._internal.operations import LINEAR_OPS
 from roundelay.torch._internal.strategy.bucket import Bucket
 from roundelay.torch._internal.strategy.context import Context
@@ -16,20 +19,17 @@ from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.tuning.choices import Choices
 from roundelay.torch._internal.tuning.gate import Plan
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies._auto.candidates import DENSE_CANDIDATE, candidate
+from roundelay.torch.strategies._auto.candidates import DENSE_CANDIDATE, candidate, former_name
 from roundelay.torch.strategies._auto.plans import Plans, ways_of
 from roundelay.torch.strategies._lossy.kept_back import KeepsBack
 from roundelay.torch.strategies._lossy.lossy import Lossy
-from roundelay.torch.strategies._shared.numbers import int_from, whole_number
-
-KEYS = ("candidates", "trial_steps")
 
 
 class Auto(Strategy):
     """Tries candidates for a few steps each, and keeps the fastest; bucket by bucket if they lose nothing.
 
-    candidates: names, texts or objects: "dense" (always one of them), "bf16", "fp16", the algorithms of a
-    dense allreduce ("ring", "halving_doubling" ...), and lossy strategies: "csc:keep=0.1" or ``CSC(0.1)``.
+    candidates: texts or objects: "dense" (always one of them), "dense:wire=bf16" or fp16, a dense allreduce
+    by one algorithm ("allreduce:algorithm=ring" ...), and lossy strategies: "csc:keep=0.1" or ``CSC(0.1)``.
     Lossy ones are tried only if they are named. Further plans over levels that the job has made
     (ROUNDELAY_FACTORS) join them, and with ROUNDELAY_AUTOTUNE=1 all algorithms, unless
     ROUNDELAY_DETERMINISTIC=1 forbids them. trial_steps: each setting is measured twice, for so many steps.
@@ -40,10 +40,12 @@ class Auto(Strategy):
     """
 
     def __init__(
-        self, candidates: Iterable[str | Strategy] = ("dense", "bf16"), trial_steps: int = 5
+        self, candidates: Iterable[str | Strategy] = ("dense", "dense:wire=bf16"), trial_steps: int = 5
     ) -> None:
-        self.trial_steps = whole_number("trial_steps", trial_steps, 1)
-        given = [candidates] if isinstance(candidates, str | Strategy) else list(candidates)
+        self.trial_steps: int = kind_of("auto", "trial_steps").checked("trial_steps", trial_steps)
+        if isinstance(candidates, str):
+            candidates = cut_list(candidates)
+        given = [candidates] if isinstance(candidates, Strategy) else list(candidates)
         others = [candidate(each) for each in given]
         every = [DENSE_CANDIDATE, *(each for each in others if each != DENSE_CANDIDATE)]
         if len({each.text for each in every}) != len(every):
@@ -51,24 +53,23 @@ class Auto(Strategy):
         if any(each.lossy is not None for each in every):
             self.takes_sparse = False
         self._plans = Plans(every, self.trial_steps)
-
-    @classmethod
-    def from_text(cls, **given: str) -> Auto:
-        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
-        arguments: dict[str, Any] = {}
-        if "candidates" in given:
-            arguments["candidates"] = given["candidates"].split("+")
-        if "trial_steps" in given:
-            arguments["trial_steps"] = int_from("trial_steps", given["trial_steps"])
-        return cls(**arguments)
+        self._began = False  # the first step of the optimizer, or the first one after attach(), was taken
 
     @property
     def text(self) -> str:
-        """Returns a text such as ``auto of dense, bf16``; --strategy takes it if candidates are names."""
-        names = [each.text for each in self._plans.candidates[: self._plans.given]]
-        if any(mark in name for name in names for mark in ":,="):
-            return f"auto of {', '.join(names)} with {self.trial_steps} trial steps"
-        return Spec("auto", candidates=names, trial_steps=self.trial_steps).text
+        """Returns a text such as ``auto:candidates=[dense,csc:keep=0.1]``: what is not the default."""
+        texts = [each.text for each in self._plans.candidates[: self._plans.given]]
+        return write("auto", {"candidates": texts, "trial_steps": self.trial_steps})
+
+    def has_saved(self, text: str) -> bool:
+        """Returns whether a state has its text, or the one of versions with other names of candidates."""
+        return text in (self.text, *self._former_texts())
+
+    def _former_texts(self) -> Iterator[str]:
+        """Yields the texts that states had before texts of strategies could stand in lists."""
+        names = [former_name(each) for each in self._plans.candidates[: self._plans.given]]
+        yield f"auto of {', '.join(names)} with {self.trial_steps} trial steps"
+        yield f"auto:candidates={'+'.join(names)},trial_steps={self.trial_steps}"
 
     # -- checks and answers for DistributedOptimizer
 
@@ -96,6 +97,7 @@ class Auto(Strategy):
         for lossy in self._plans.lossy():
             lossy.accept_set(process_set)
         found = ways_of(process_set)
+        self._plans.check_ways(found)
         if found is not None and found.factors[1:] and _core.config().deterministic:
             raise ValueError(
                 f"the plans of ROUNDELAY_FACTORS for strategy {self.text} add in different orders, which "
@@ -154,6 +156,10 @@ class Auto(Strategy):
 
         Before there is one, a masked candidate tells the momentum of decay apart.
         """
+        if not self._began:
+            self._began = True
+            for lossy in self._plans.lossy():
+                lossy.begin(optimizer)
         if self._steps_as is not None:
             self._steps_as.before_step(optimizer)
 
@@ -187,6 +193,7 @@ class Auto(Strategy):
             lossy.detach()
         super().detach()
         self._plans.forget()
+        self._began = False
 
     # -- checkpoints
 

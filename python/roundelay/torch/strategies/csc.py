@@ -6,18 +6,14 @@ Source: GradientFlow (arXiv 1902.06855), section 5; csrc/compress/csc has the te
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import torch
 
+from roundelay._internal.spelling.table import kind_of
 from roundelay.torch._internal.strategy.bucket import Bucket
-from roundelay.torch._internal.strategy.spec import Spec, Value
-from roundelay.torch.strategies._lossy.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
-from roundelay.torch.strategies._shared.numbers import int_from, whole_number
-
-NORMS = ("same", "previous")
-KEYS = ("keep", "chunk_elements", "norms", *COMMON_KEYS)
-_CHUNK_ELEMENTS = 32768
-_MOST_CHUNK_ELEMENTS = 1 << 31  # the core's limit; a chunk is never larger than its bucket
+from roundelay.torch._internal.strategy.spec import Spec
+from roundelay.torch.strategies._lossy.lossy import Lossy, Schedule
 
 
 class CSC(Lossy):
@@ -32,7 +28,7 @@ class CSC(Lossy):
     def __init__(
         self,
         keep: float = 0.1,
-        chunk_elements: int = _CHUNK_ELEMENTS,
+        chunk_elements: int = 32768,
         norms: str = "same",
         *,
         momentum: str | None = "masked",
@@ -51,29 +47,16 @@ class CSC(Lossy):
             dense_below=dense_below,
             dense_parameters=dense_parameters,
         )
-        self.chunk_elements = whole_number("chunk_elements", chunk_elements, 1, _MOST_CHUNK_ELEMENTS)
-        if norms not in NORMS:
-            raise ValueError(f"norms is {norms!r}, but must be one of {', '.join(NORMS)}")
-        self.norms = norms
+        self.chunk_elements: int = kind_of(self.kind, "chunk_elements").checked(
+            "chunk_elements", chunk_elements
+        )
+        self.norms: str = kind_of(self.kind, "norms").checked("norms", norms)
         self._before: dict[int, int] = {}  # the number of chunks before each bucket in its pool
 
-    @classmethod
-    def from_text(cls, **given: str) -> CSC:
-        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
-        own: dict[str, str | int] = {"norms": given["norms"]} if "norms" in given else {}
-        if "chunk_elements" in given:
-            own["chunk_elements"] = int_from("chunk_elements", given["chunk_elements"])
-        return cls(**{**from_texts(given, cls.share), **own})
-
     @property
-    def own_settings(self) -> dict[str, Value]:
-        """The chunks' size and the choice of norms, if they are not the default."""
-        settings: dict[str, Value] = {}
-        if self.chunk_elements != _CHUNK_ELEMENTS:
-            settings["chunk_elements"] = self.chunk_elements
-        if self.norms != "same":
-            settings["norms"] = self.norms
-        return settings
+    def own_settings(self) -> dict[str, Any]:
+        """The chunks' size and the choice of norms."""
+        return {"chunk_elements": self.chunk_elements, "norms": self.norms}
 
     def accept_gradients(self, names: Collection[str], passes: int) -> None:
         """Refuses several passes with norms of the step before: they would be those of fewer gradients."""

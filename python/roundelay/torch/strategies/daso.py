@@ -25,7 +25,7 @@ from roundelay.torch.strategies._daso.carried import State
 from roundelay.torch.strategies._daso.exchange import Exchange
 from roundelay.torch.strategies._daso.flat_copy import FlatCopy
 from roundelay.torch.strategies._daso.loss import checked_loss, mean_loss
-from roundelay.torch.strategies._daso.settings import Settings, arguments_from_texts
+from roundelay.torch.strategies._daso.settings import Settings
 from roundelay.torch.strategies._daso.skips import (
     Schedule,
     Skips,
@@ -86,11 +86,6 @@ class DASO(Averaging):
         self._schedule = Schedule(self._settings.start, *self._settings.epochs)
         self._batch = 0  # the number of this epoch's batches that have ended
         self._before: FlatCopy | None = None  # the parameters before a step, which all ranks had
-
-    @classmethod
-    def from_text(cls, **given: str) -> DASO:
-        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
-        return cls(**arguments_from_texts(given))
 
     @property
     def text(self) -> str:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import torch
 
+from roundelay._internal.spelling.reading import write
 from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.strategy.wires import checked_wire, wire_text
 
@@ -24,4 +25,4 @@ class Dense(Strategy):
     @property
     def text(self) -> str:
         """Returns ``dense`` or ``dense:wire=bf16``."""
-        return "dense" if self.wire is None else f"dense:wire={wire_text(self.wire)}"
+        return write("dense", {"wire": wire_text(self.wire)})

@@ -11,21 +11,19 @@ from typing import Any, ClassVar
 
 import torch
 
+from roundelay._internal.spelling.form import Written
+from roundelay._internal.spelling.reading import write
+from roundelay._internal.spelling.table import kind_of
 from roundelay.torch._internal.measure import count
 from roundelay.torch._internal.nodes import inside, nodes_of
 from roundelay.torch._internal.operations import allgather
 from roundelay.torch._internal.operations.common import row_of_this_rank
 from roundelay.torch._internal.strategy.context import Context
-from roundelay.torch._internal.strategy.spec import Spec, Value
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies._averaging.averages import Cycle, average
 from roundelay.torch.strategies._averaging.base import Averaging, trainable
 from roundelay.torch.strategies._averaging.outer_optimizer import MakeOuter, Outer
 from roundelay.torch.strategies._averaging.periods import Period, Periods
-from roundelay.torch.strategies._shared.numbers import int_from, whole_number
-
-WITHIN_NODE = ("every_step", "period")
-KEYS = ("period", "post_local_after", "within_node")
 
 
 class LocalSGD(Averaging):
@@ -50,15 +48,15 @@ class LocalSGD(Averaging):
         within_node: str = "every_step",
     ) -> None:
         self.period = period if isinstance(period, Periods) else Periods(period)
-        self.post_local_after = whole_number("post_local_after", post_local_after, 0)
+        self.post_local_after: int = kind_of(self.kind, "post_local_after").checked(
+            "post_local_after", post_local_after
+        )
         if outer is not None and not callable(outer):
             raise ValueError(
                 f"outer is {outer!r:.60}, but must be a function that makes an optimizer, such as "
                 "lambda tensors: torch.optim.SGD(tensors, lr=0.7, momentum=0.9, nesterov=True)"
             )
-        if within_node not in WITHIN_NODE:
-            raise ValueError(f"within_node is {within_node!r}, but must be one of {', '.join(WITHIN_NODE)}")
-        self.within_node = within_node
+        self.within_node: str = kind_of(self.kind, "within_node").checked("within_node", within_node)
         self._make_outer = outer
         self._begin()
 
@@ -72,29 +70,18 @@ class LocalSGD(Averaging):
         # first steps, and the canonical one among those of one step.
         self._changed: dict[torch.Tensor, str] = {}
 
-    @classmethod
-    def from_text(cls, **given: str) -> LocalSGD:
-        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
-        arguments: dict[str, Any] = {}
-        if "period" in given:
-            arguments["period"] = Periods.from_text(given["period"])
-        if "post_local_after" in given:
-            arguments["post_local_after"] = int_from("post_local_after", given["post_local_after"])
-        if "within_node" in given:
-            arguments["within_node"] = given["within_node"]
-        return cls(**arguments)
-
     @property
     def text(self) -> str:
-        """Returns a text such as ``local_sgd:period=8``: the period, and what is not the default."""
-        settings: dict[str, Value] = {"period": self.period.text}
-        if self.post_local_after:
-            settings["post_local_after"] = self.post_local_after
-        if self.within_node != "every_step":
-            settings["within_node"] = self.within_node
+        """Returns a text such as ``local_sgd:period=8``: the period, and what is not the default.
+
+        If the period or ``outer`` is a function, the text has its name, and cannot be read.
+        """
+        given = {"post_local_after": self.post_local_after, "within_node": self.within_node}
+        parameters = dict(Written.read(write(self.kind, given)).parameters)
+        parameters["period"] = self.period.text
         if self._make_outer is not None:
-            settings["outer"] = getattr(self._make_outer, "__name__", type(self._make_outer).__name__)
-        return Spec(self.kind, **settings).text
+            parameters["outer"] = getattr(self._make_outer, "__name__", type(self._make_outer).__name__)
+        return Written.of(self.kind, parameters).text
 
     # -- checks and answers for DistributedOptimizer
 

@@ -11,14 +11,12 @@ from typing import Any
 
 import torch
 
+from roundelay._internal.spelling.table import kind_of
 from roundelay.torch._internal.strategy.bucket import Bucket, Shape
-from roundelay.torch._internal.strategy.spec import Spec, Value
-from roundelay.torch.strategies._lossy.kept_back import KeepsBack, kept_back_from_texts
+from roundelay.torch._internal.strategy.spec import Spec
+from roundelay.torch.strategies._lossy.kept_back import KeepsBack
 from roundelay.torch.strategies._lossy.node_shards import NodeShards
-from roundelay.torch.strategies._shared.numbers import int_from, whole_number
 
-KEYS = ("rank", "seed", "momentum", "warmup", "wire", "dense_below", "dense_parameters")
-_RANK = 2
 _LEAST_GAIN = 2  # so many times as many elements as its factors has a matrix that is sent by them
 
 
@@ -38,7 +36,7 @@ class PowerSGD(NodeShards, KeepsBack):
 
     def __init__(
         self,
-        rank: int = _RANK,
+        rank: int = 2,
         seed: int = 0,
         *,
         momentum: str | None = None,
@@ -48,36 +46,17 @@ class PowerSGD(NodeShards, KeepsBack):
         dense_parameters: Iterable[str] = (),
     ) -> None:
         super().__init__(wire, dense_below, dense_parameters)
-        self.rank = whole_number("rank", rank, 1)
-        self.seed = whole_number("seed", seed, 0)
-        if momentum not in (None, "none"):
-            raise ValueError(
-                f"momentum is {momentum!r}, but power_sgd takes none: it sends a part of every element, and "
-                "the optimizer's own momentum works on that"
-            )
+        self.rank: int = kind_of(self.kind, "rank").checked("rank", rank)
+        self.seed: int = kind_of(self.kind, "seed").checked("seed", seed)
+        kind_of(self.kind, "momentum").checked("momentum", momentum)
         if not isinstance(warmup, int) or isinstance(warmup, bool) or warmup < 0:
             raise ValueError(f"warmup is {warmup!r}, but must be the number of first steps that are dense")
         self.warmup = warmup
 
-    @classmethod
-    def from_text(cls, **given: str) -> PowerSGD:
-        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
-        own: dict[str, Any] = {
-            key: int_from(key, given[key]) for key in ("rank", "seed", "warmup") if key in given
-        }
-        if "momentum" in given:
-            own["momentum"] = given["momentum"]
-        return cls(**{**kept_back_from_texts(given), **own})
-
     @property
-    def own_settings(self) -> dict[str, Value]:
-        """The rank, and the seed and the warm-up if they are not 0."""
-        settings: dict[str, Value] = {"rank": self.rank}
-        if self.seed:
-            settings["seed"] = self.seed
-        if self.warmup:
-            settings["warmup"] = self.warmup
-        return settings
+    def own_settings(self) -> dict[str, Any]:
+        """The rank, the seed and the warm-up."""
+        return {"rank": self.rank, "seed": self.seed, "warmup": self.warmup}
 
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
         """Refuses parameters on a GPU: the kernels are the CPU's."""

@@ -11,18 +11,11 @@ from typing import Any, ClassVar
 
 import torch
 
+from roundelay._internal.spelling.table import kind_of
 from roundelay.torch._internal.strategy.bucket import Bucket
-from roundelay.torch._internal.strategy.spec import Spec, Value
-from roundelay.torch.strategies._lossy.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
+from roundelay.torch._internal.strategy.spec import Spec
+from roundelay.torch.strategies._lossy.lossy import Lossy, Schedule
 from roundelay.torch.strategies._lossy.node_shards import NodeShards
-from roundelay.torch.strategies._shared.numbers import int_from, whole_number
-
-SELECTS = ("mstopk", "radix", "auto")
-INDEX_BITS = (32, 16)
-_SAMPLINGS = 20
-_MOST_SAMPLINGS, _MOST_SEED = 1 << 30, 1 << 62  # the core's limits
-_WHOLE = {"samplings": _SAMPLINGS, "index_bits": INDEX_BITS[0], "seed": 0}  # and their defaults
-KEYS = ("density", "select", *_WHOLE, *COMMON_KEYS)
 
 
 def break_even(nodes: int, dense_bytes: float, pair_bytes: float) -> float:
@@ -45,13 +38,13 @@ class TopK(NodeShards, Lossy):
 
     kind = "topk"
     share: ClassVar[str] = "density"
-    momenta: ClassVar[tuple[str, ...]] = ("local", "none")
+    momenta: ClassVar[tuple[str, ...]] = kind_of("topk", "momentum").words
 
     def __init__(
         self,
         density: float = 0.01,
         select: str = "mstopk",
-        samplings: int = _SAMPLINGS,
+        samplings: int = 20,
         index_bits: int = 32,
         seed: int = 0,
         *,
@@ -71,35 +64,18 @@ class TopK(NodeShards, Lossy):
             dense_below=dense_below,
             dense_parameters=dense_parameters,
         )
-        if select not in SELECTS:
-            raise ValueError(f"select is {select!r}, but must be one of {', '.join(SELECTS)}")
-        if index_bits not in INDEX_BITS:
-            raise ValueError(f"index_bits is {index_bits!r}, but must be 32 or 16")
-        self.select = select
-        self.samplings = whole_number("samplings", samplings, 1, _MOST_SAMPLINGS)
-        self.index_bits = index_bits
-        self.seed = whole_number("seed", seed, 0, _MOST_SEED)
+        self.select: str = kind_of(self.kind, "select").checked("select", select)
+        self.samplings: int = kind_of(self.kind, "samplings").checked("samplings", samplings)
+        self.index_bits: int = kind_of(self.kind, "index_bits").checked("index_bits", index_bits)
+        self.seed: int = kind_of(self.kind, "seed").checked("seed", seed)
         self._before: dict[int, int] = {}  # lossy elements before each bucket in its pool
         self._compared = False  # True: the bytes were compared with those of a dense allreduce
         self._momentum_changed = False
 
-    @classmethod
-    def from_text(cls, **given: str) -> TopK:
-        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
-        own: dict[str, Any] = {key: int_from(key, given[key]) for key in _WHOLE if key in given}
-        if "select" in given:
-            own["select"] = given["select"]
-        return cls(**{**from_texts(given, cls.share), **own})
-
     @property
-    def own_settings(self) -> dict[str, Value]:
-        """The selection and the form of indices, if they are not the default."""
-        settings: dict[str, Value] = {
-            key: value for key, value in self._numbers().items() if value != _WHOLE[key]
-        }
-        if self.select != SELECTS[0]:
-            settings["select"] = self.select
-        return settings
+    def own_settings(self) -> dict[str, Any]:
+        """The selection and the form of indices."""
+        return {**self._numbers(), "select": self.select}
 
     def _numbers(self) -> dict[str, int]:
         return {"samplings": self.samplings, "index_bits": self.index_bits, "seed": self.seed}

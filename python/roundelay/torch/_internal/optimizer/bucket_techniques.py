@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from roundelay import _core
+from roundelay._internal.spelling.techniques import for_users
 from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.operations import LINEAR_OPS
 from roundelay.torch._internal.strategy import bucket as views
@@ -29,7 +29,7 @@ class BucketTechniques:
         self._views: list[views.Bucket] = []  # the buckets as the strategy sees them
         self._texts: list[str | None] = []  # the techniques that they have
         self._keeps: list[bool] = []  # True: the technique has state
-        self._canonical: dict[str, str] = {}  # forms of the strategy's answers
+        self._files: dict[str, str] = {}  # the user's texts of libraries' techniques, by the core's
 
     def use(self, buckets: Sequence[PoolBucket]) -> None:
         """Begins to use new buckets, without techniques; the last ones are not used any more."""
@@ -76,9 +76,13 @@ class BucketTechniques:
                 f"strategy {self._strategy.text} chose technique {spec.text}, which needs op=hvd.Average or "
                 "op=hvd.Sum"
             )
-        if spec.text not in self._canonical:
-            self._canonical[spec.text] = _core.technique_text(spec.text)
-        return self._canonical[spec.text]
+        if spec.of_library:
+            self._files[spec.core] = spec.text
+        return None if spec.core == "dense" else spec.core
+
+    def for_users(self, technique: str) -> str:
+        """Returns the text that a user writes for a technique; a library has its file there."""
+        return self._files.get(technique) or for_users(technique)
 
     def refresh(self) -> None:
         """Takes note of the techniques and states that the buckets have got from a checkpoint."""

@@ -17,6 +17,7 @@ from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.gradients.pool_state import PoolState
 from roundelay.torch._internal.optimizer.equality import NO_DIGEST, digest_of
 from roundelay.torch._internal.strategy.state_format import is_of_former_format
+from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.tuning.buckets import Cuts
 
@@ -92,10 +93,11 @@ class KeptState:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"this state of a strategy is incomplete: {error!r}") from error
 
-    def check(self, strategy: str, process_set: ProcessSet, parameters: Parameters) -> None:
+    def check(self, strategy: Strategy, process_set: ProcessSet, parameters: Parameters) -> None:
         """Raises ValueError if it is the state of another strategy, world size, rank or model."""
+        theirs = strategy.text if strategy.has_saved(self.strategy) else self.strategy
         pairs = (
-            ("strategy", f"strategy {self.strategy!r}", f"strategy {strategy!r}"),
+            ("strategy", f"strategy {theirs!r}", f"strategy {strategy.text!r}"),
             ("world size", f"a job of {self.size} ranks", f"a job of {process_set.size()}"),
             ("rank", f"rank {self.rank}", f"rank {process_set.rank()}"),
         )

@@ -64,7 +64,7 @@ class TechniqueStates:
                 "and take a step, give the optimizer to DistributedOptimizer again, and load then"
             )
         kept = KeptState.from_dict(state)
-        kept.check(text, techniques.process_set, self._parameters())
+        kept.check(techniques.strategy, techniques.process_set, self._parameters())
         owner = self._pool_owner()
         if owner is not None and owner.in_step():
             raise ValueError("gradients of this step were reduced already: load a state between two steps")

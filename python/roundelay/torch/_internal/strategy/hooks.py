@@ -35,6 +35,15 @@ class Hooks:
         return type(self).__name__
 
     @property
+    def shown(self) -> str:
+        """The same for this rank's user, who can write it again: a library has its file's name."""
+        return self.text
+
+    def has_saved(self, text: str) -> bool:
+        """Returns whether a state of this strategy has this text, now or in an earlier version."""
+        return text == self.text
+
+    @property
     def context(self) -> Context:
         """The context that attach() was given. RuntimeError: DistributedOptimizer has not called it yet."""
         if self._context is None:

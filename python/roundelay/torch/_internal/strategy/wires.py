@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import torch
 
-WIRES = {"none": None, "fp16": torch.float16, "bf16": torch.bfloat16}
-_NAMES = {dtype: name for name, dtype in WIRES.items()}
+from roundelay._internal.spelling.values import WIRE
+
+_TYPES = {"none": None, "fp16": torch.float16, "bf16": torch.bfloat16}
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
 
 
 def checked_wire(wire: torch.dtype | str | None) -> torch.dtype | None:
     """Returns the type that gradients have on the wire; None: their own. ValueError for other types."""
-    found = WIRES.get(wire, wire) if isinstance(wire, str) else wire
-    if isinstance(found, torch.dtype | None) and found in _NAMES:
-        return found
-    raise ValueError(f"wire is {wire!r}, but must be one of {', '.join(WIRES)}")
+    if isinstance(wire, torch.dtype | None) and wire in _NAMES:
+        return wire
+    return _TYPES[WIRE.checked("wire", wire)]
 
 
 def wire_text(wire: torch.dtype | None) -> str:

@@ -5,6 +5,7 @@ Rank 0 of the process set decides at the end of each step. All ranks do what it 
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Hashable, Mapping
@@ -231,11 +232,16 @@ class PoolTuner:
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _answer(self, choices: Choices, choice: str, dense: bool) -> None:
-        """Reports the choice of a search among a strategy's candidates. dense: it is all buckets dense."""
+        """Reports the choice of a search among a strategy's candidates. dense: it is all buckets dense.
+
+        The user has asked for a choice, so that it is on stderr whatever the log's level is.
+        """
         choices.choice = choice
         count("gate_searches")
         count("gate_kept_dense", int(dense))
-        _tell(f"strategy auto keeps {choice}")
+        said = f"strategy auto keeps {choice}"
+        print(f"[roundelay] {said}", file=sys.stderr, flush=True)
+        Span(said).end()
 
     def _named(self, setting: Setting, search: Search) -> str:
         """Names what differs between the settings of a search: plan, sizes or both."""

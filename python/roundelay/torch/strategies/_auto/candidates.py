@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from roundelay._internal.spelling.reading import read, write
+from roundelay._internal.spelling.table import CHOICES, allreduce_algorithms
 from roundelay.torch._internal.strategy.spec import Spec
 from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.strategy.text import parse
-from roundelay.torch._internal.strategy.wires import WIRES
 from roundelay.torch._internal.tuning.gate import DENSE_COST, Cost
 from roundelay.torch._internal.tuning.trial_steps import UNCOUNTED_LOSSY
-from roundelay.torch._internal.tuning.ways import OWN, Way, Ways
+from roundelay.torch._internal.tuning.ways import Way, Ways
 from roundelay.torch.strategies._lossy.kept_back import KeepsBack
 from roundelay.torch.strategies.csc import CSC
-from roundelay.tuning.file import ALGORITHMS
+from roundelay.torch.strategies.dense import Dense
+from roundelay.torch.strategies.fixed import Fixed
 
+_ALLREDUCE = "allreduce"
 _HALF = Cost(1, 0.5, 1.5)  # reads four bytes and writes two, and the reverse: three quarters of a copy each
 _CSC_PASSES = 3  # gradient and residual, norms; gather and scatter of the chosen
 
@@ -39,21 +42,19 @@ DENSE_CANDIDATE = Candidate("dense", None, None, DENSE_COST)
 
 def candidate(given: str | Strategy) -> Candidate:
     """Returns the candidate of a name, a text or an object. ValueError: it is none."""
-    if isinstance(given, str):
-        if WIRES.get(given) is not None:
-            return Candidate(given, Spec("half", wire=given), None, _HALF)
-        if given in ALGORITHMS["allreduce"]:
-            return Candidate(given, Spec("allreduce", algorithm=given), None, None, Way(given))
     strategy = parse(given) if isinstance(given, str) else given
     if not isinstance(strategy, Strategy):
         raise ValueError(f"candidate {given!r} is no strategy and no text of one")
-    if strategy.text == DENSE_CANDIDATE.text:
-        return DENSE_CANDIDATE
+    if type(strategy) is Dense:
+        half = Candidate(strategy.text, Spec(strategy.text), None, _HALF)
+        return DENSE_CANDIDATE if strategy.wire is None else half
+    if type(strategy) is Fixed and strategy.wire is None and strategy.text.startswith(_ALLREDUCE):
+        return _of_way(strategy.text)
     if not isinstance(strategy, KeepsBack):
         raise ValueError(
-            f"candidate {strategy.text!r} cannot be switched on and off: candidates are dense, "
-            f"{', '.join(name for name, wire in WIRES.items() if wire is not None)}, algorithms and lossy "
-            "strategies"
+            f"candidate {strategy.text!r} cannot be switched on and off: candidates are "
+            f"{', '.join(text for text in CHOICES if text.startswith('dense'))}, {_ALLREDUCE}:algorithm=... "
+            "and lossy strategies"
         )
     if strategy.warmup_steps > UNCOUNTED_LOSSY:
         raise ValueError(
@@ -65,22 +66,28 @@ def candidate(given: str | Strategy) -> Candidate:
 
 def plan_candidates(ways: Ways) -> list[Candidate]:
     """Returns those of the plans over levels that a search may try, beside the job's own one: ``2x4``."""
-    return [
-        Candidate(
-            "x".join(map(str, factors)),
-            Spec("allreduce", algorithm=OWN, factors=list(map(str, factors))),
-            None,
-            None,
-            Way(OWN, factors),
-        )
-        for factors in ways.factors[1:]
-    ]
+    return [_of_way(write(_ALLREDUCE, {"factors": factors})) for factors in ways.factors[1:]]
 
 
 def algorithm_candidates(ways: Ways, named: Collection[str]) -> list[Candidate]:
     """Returns those of the algorithms that are not named yet; none on a single node, which has one way."""
-    others = [name for name in ALGORITHMS["allreduce"] if name not in named] if ways.algorithm else []
-    return [candidate(name) for name in others]
+    every = (
+        [write(_ALLREDUCE, {"algorithm": name}) for name in allreduce_algorithms()] if ways.algorithm else []
+    )
+    return [_of_way(text) for text in every if text not in named]
+
+
+def _of_way(text: str) -> Candidate:
+    """Returns a dense allreduce by one algorithm, or by one plan over levels."""
+    found = read(text)
+    way = Way(found.value("algorithm"), found.value("factors"))
+    return Candidate(found.text, Spec(found.text), None, None, way)
+
+
+def former_name(one: Candidate) -> str:
+    """Returns the candidate's name in states of earlier versions."""
+    values = dict(one.spec.parameters) if one.spec is not None else {}
+    return values.get("wire") or values.get("algorithm") or one.text
 
 
 def _cost(strategy: KeepsBack) -> Cost | None:

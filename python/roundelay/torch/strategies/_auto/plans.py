@@ -41,12 +41,23 @@ class Plans:
         """Returns the strategies of the lossy candidates."""
         return [each.lossy for each in self.candidates if each.lossy is not None]
 
+    def check_ways(self, found: ways.Ways | None) -> None:
+        """Raises ValueError if a candidate is a plan over levels that the job has not made."""
+        made = [] if found is None else found.factors
+        for each in self.candidates[: self.given]:
+            if each.way is not None and each.way.factors and each.way.factors not in made:
+                raise ValueError(
+                    f"candidate {each.text!r} is no plan over levels of this job: name it in "
+                    "ROUNDELAY_FACTORS"
+                )
+
     def add_ways(self, process_set: ProcessSet) -> None:
         """Makes the further ways of these ranks candidates, in place of those of other ranks."""
         self._ways = ways_of(process_set)
         self.candidates = self.candidates[: self.given]
         if self._ways is not None:
-            self.candidates += plan_candidates(self._ways)
+            named = [each.text for each in self.candidates]
+            self.candidates += [each for each in plan_candidates(self._ways) if each.text not in named]
             if _core.config().autotune and not _core.config().deterministic:
                 self.candidates += algorithm_candidates(self._ways, [each.text for each in self.candidates])
 

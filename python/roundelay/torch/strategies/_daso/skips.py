@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from roundelay.torch.strategies._shared.numbers import whole_number
+from roundelay._internal.spelling.numbers import whole_number
 
 IMPROVEMENT = 0.05  # the part by which a loss must fall to count as better
 PATIENCE = 2  # so many epochs in a row may be no better

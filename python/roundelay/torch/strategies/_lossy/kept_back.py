@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 
 import torch
 
+from roundelay._internal.spelling.form import Value
+from roundelay._internal.spelling.reading import write
+from roundelay._internal.spelling.values import Names, Whole
 from roundelay.torch._internal.operations import LINEAR_OPS
 from roundelay.torch._internal.strategy.bucket import Bucket
-from roundelay.torch._internal.strategy.spec import Spec, Value
 from roundelay.torch._internal.strategy.state_format import is_of_former_format
 from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.strategy.wires import checked_wire, wire_text
-from roundelay.torch.strategies._shared.numbers import int_from, whole_number
 
 
 class KeepsBack(Strategy):
@@ -38,15 +39,15 @@ class KeepsBack(Strategy):
         self, wire: torch.dtype | str | None, dense_below: int, dense_parameters: Iterable[str]
     ) -> None:
         self.message_wire = checked_wire(wire)
-        self.dense_below = whole_number("dense_below", dense_below, 0)
-        self.dense_parameters = checked_names(dense_parameters)
+        self.dense_below = Whole().checked("dense_below", dense_below)
+        self.dense_parameters = Names().checked("dense_parameters", dense_parameters)
         self._stepped = self._loaded = False
 
     # -- to override
 
     @property
-    def own_settings(self) -> dict[str, Value]:
-        """The settings that this strategy alone has and that are not their defaults."""
+    def own_settings(self) -> dict[str, Any]:
+        """The settings that this strategy alone has."""
         return {}
 
     @property
@@ -57,21 +58,19 @@ class KeepsBack(Strategy):
     # -- its form
 
     @property
-    def settings(self) -> dict[str, Value]:
-        """The settings in the strategy's text, but for those that all strategies of this base have."""
-        return self.own_settings
+    def settings(self) -> dict[str, Any]:
+        """The strategy's settings. Its text has those that are not the default."""
+        return {
+            **self.own_settings,
+            "wire": wire_text(self.message_wire),
+            "dense_below": self.dense_below,
+            "dense_parameters": self.dense_parameters,
+        }
 
     @property
     def text(self) -> str:
         """Returns a text such as ``csc:keep=0.1,momentum=local``: keep, and what is not the default."""
-        settings = dict(self.settings)
-        if self.message_wire is not None:
-            settings["wire"] = wire_text(self.message_wire)
-        if self.dense_below != 4096:
-            settings["dense_below"] = self.dense_below
-        if self.dense_parameters:
-            settings["dense_parameters"] = self.dense_parameters
-        return Spec(self.kind, **settings).text
+        return write(self.kind, self.settings)
 
     def technique_settings(self) -> dict[str, Value]:
         """Returns the settings that every such technique of the core has."""
@@ -114,12 +113,17 @@ class KeepsBack(Strategy):
     # -- around the step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Warns before the first step, if an optimizer with a state begins with nothing kept back."""
-        if not self._stepped:
-            self._stepped = True
-            self._say_how_it_begins(optimizer)
+        """Begins, before the first step."""
+        self.begin(optimizer)
 
-    def _say_how_it_begins(self, optimizer: torch.optim.Optimizer) -> None:
+    def begin(self, optimizer: torch.optim.Optimizer) -> None:
+        """Warns once if an optimizer with a state begins with nothing kept back.
+
+        A strategy that steps as this one later calls it before the optimizer's first step.
+        """
+        if self._stepped:
+            return
+        self._stepped = True
         if optimizer.state and not self._loaded and self.context.process_set.rank() == 0:
             text = (
                 f"strategy {self.text} begins with nothing kept back and at step 0 of its warm-up: the "
@@ -162,26 +166,3 @@ class KeepsBack(Strategy):
         """Stops being an optimizer's strategy."""
         super().detach()
         self._stepped = self._loaded = False
-
-
-def checked_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Returns the names, each once. ValueError: they are no names, or have marks that texts need."""
-    found = (
-        tuple(dict.fromkeys(names)) if isinstance(names, Iterable) and not isinstance(names, str) else None
-    )
-    if found is None:
-        raise ValueError(f"dense_parameters is {names!r}, but must be a list of names")
-    for name in found:
-        if not isinstance(name, str) or not name or any(mark in name for mark in ":,=+"):
-            raise ValueError(f"dense_parameters has {name!r}, but must have names without any of : , = +")
-    return found
-
-
-def kept_back_from_texts(given: Mapping[str, str]) -> dict[str, Any]:
-    """Returns KeepsBack's arguments that a text gives. ValueError: one is no number."""
-    arguments: dict[str, Any] = {"wire": given["wire"]} if "wire" in given else {}
-    if "dense_below" in given:
-        arguments["dense_below"] = int_from("dense_below", given["dense_below"])
-    if "dense_parameters" in given:
-        arguments["dense_parameters"] = given["dense_parameters"].split("+")
-    return arguments

@@ -8,19 +8,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
 
+from roundelay._internal.spelling.form import Value
+from roundelay._internal.spelling.table import kind_of
+from roundelay._internal.spelling.values import Flag, Share, WarmUp, Word
 from roundelay.torch._internal.horovod_name import plain_kind
 from roundelay.torch._internal.strategy.bucket import Bucket, Sent
-from roundelay.torch._internal.strategy.spec import Spec, Value
+from roundelay.torch._internal.strategy.spec import Spec
 from roundelay.torch.strategies._lossy import sgd_steps
-from roundelay.torch.strategies._lossy.kept_back import KeepsBack, kept_back_from_texts
-from roundelay.torch.strategies._shared.numbers import int_from, number_from, whole_number
-
-COMMON_KEYS = ("momentum", "masking", "warmup", "wire", "dense_below", "dense_parameters")
+from roundelay.torch.strategies._lossy.kept_back import KeepsBack
 
 Schedule = Sequence[tuple[int, float]]
 
@@ -39,7 +38,7 @@ class Lossy(KeepsBack):
     """
 
     share: ClassVar[str] = "keep"  # the subclass's name for ``keep``
-    momenta: ClassVar[tuple[str, ...]] = ("masked", "local", "none")  # the first is the default
+    momenta: ClassVar[tuple[str, ...]] = kind_of("csc", "momentum").words  # the first is the default
 
     def __init__(
         self,
@@ -53,16 +52,13 @@ class Lossy(KeepsBack):
         dense_parameters: Iterable[str] = (),
     ) -> None:
         super().__init__(wire, dense_below, dense_parameters)
-        self.keep = checked_share(self.share, keep)
+        self.keep = Share().checked(self.share, keep)
         self.momentum = "none" if momentum is None else momentum
-        if self.momentum not in self.momenta:
-            raise ValueError(f"momentum is {momentum!r}, but must be one of {', '.join(self.momenta)}")
-        if not isinstance(masking, int) or masking not in (0, 1):
-            raise ValueError(f"masking is {masking!r}, but must be True or False")
+        Word(self.momenta).checked("momentum", self.momentum)
+        self.masking = Flag().checked("masking", masking)
         if not masking and self.momentum != "local":
             raise ValueError(f"masking=False is for momentum='local', and has no meaning with {momentum!r}")
-        self.masking = bool(masking)
-        self.warmup = checked_schedule(warmup, self.share)
+        self.warmup = WarmUp(self.share).checked("warmup", warmup)
         self._sgd_momentum = 0.0
         self._nesterov = False
         self._taken: sgd_steps.Taken = []
@@ -78,16 +74,15 @@ class Lossy(KeepsBack):
         return self.warmup[-1][0] if self.warmup else 0
 
     @property
-    def settings(self) -> dict[str, Value]:
-        """The part that is sent, the strategy's own settings, and those that are not the default."""
-        settings: dict[str, Value] = {self.share: self.keep, **self.own_settings}
-        if self.momentum != self.momenta[0]:
-            settings["momentum"] = self.momentum
-        if not self.masking:
-            settings["masking"] = False
-        if self.warmup:
-            settings["warmup"] = "+".join(f"{step}/{_shortest(keep)}" for step, keep in self.warmup)
-        return settings
+    def settings(self) -> dict[str, Any]:
+        """The strategy's settings. Its text has those that are not the default."""
+        return {
+            **super().settings,
+            self.share: self.keep,
+            "momentum": self.momentum,
+            "masking": self.masking,
+            "warmup": self.warmup,
+        }
 
     def technique_settings(self) -> dict[str, Value]:
         """Returns the settings that every lossy technique of the core has."""
@@ -264,51 +259,3 @@ class Lossy(KeepsBack):
 
 def _momentum_text(momentum: float, nesterov: bool) -> str:
     return f"momentum={momentum:g}, nesterov={nesterov}"
-
-
-def checked_share(name: str, value: Any) -> float:
-    """Returns the part that a step sends. ValueError: it is none."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
-        raise ValueError(f"{name} is {value!r}, but must be above 0 and at most 1")
-    return float(value)
-
-
-def checked_schedule(warmup: Any, share: str) -> tuple[tuple[int, float], ...]:
-    """Returns a warm-up as (step, share) pairs. ValueError: it is none, or its steps do not ascend."""
-    if isinstance(warmup, int) and not isinstance(warmup, bool):
-        return ((warmup, 1.0),) if whole_number("warmup", warmup, 0) else ()
-    if isinstance(warmup, str) or not isinstance(warmup, Sequence):
-        raise ValueError(f"warmup is {warmup!r}, but must be a number of steps or a list of (step, {share})")
-    pairs = []
-    for pair in warmup:
-        if not isinstance(pair, Sequence) or len(pair) != 2:
-            raise ValueError(f"warmup has {pair!r}, but must be a list of (step, {share})")
-        pairs.append((whole_number("a step of warmup", pair[0], 1), checked_share(share, pair[1])))
-    if any(later <= earlier for (earlier, _), (later, _) in pairwise(pairs)):
-        raise ValueError(f"warmup is {warmup!r}, but its steps must ascend")
-    return tuple(pairs)
-
-
-def from_texts(given: Mapping[str, str], share: str) -> dict[str, Any]:
-    """Returns Lossy's arguments that a text gives, with the share's name. ValueError: one is no number."""
-    arguments = kept_back_from_texts(given)
-    if "momentum" in given:
-        arguments["momentum"] = given["momentum"]
-    if "masking" in given:
-        arguments["masking"] = int_from("masking", given["masking"])
-    if share in given:
-        arguments[share] = number_from(share, given[share])
-    if "warmup" in given:
-        pairs = [pair.partition("/") for pair in given["warmup"].split("+")]
-        if len(pairs) == 1 and not pairs[0][1]:
-            arguments["warmup"] = int_from("warmup", given["warmup"])
-        else:
-            arguments["warmup"] = [
-                (int_from("a step of warmup", step), number_from(f"a {share} of warmup", part))
-                for step, _, part in pairs
-            ]
-    return arguments
-
-
-def _shortest(number: float) -> str:
-    return repr(number).removesuffix(".0")
