@@ -19,6 +19,7 @@
 #include "base/gpu.h"
 #include "base/region.h"
 #include "collective/level_observer.h"
+#include "collective/message_list.h"
 #include "collective/scatter_list.h"
 
 namespace roundelay::collective {
@@ -167,13 +168,18 @@ struct AlltoallCall : CallOptions {
   ByteSpan output;                         // all members' parts for this one
   std::vector<std::size_t> send_bytes;     // the size of each member's part from this one
   std::vector<std::size_t> receive_bytes;  // the size of this member's part from each
+  // What travels instead of these parts, of which there are then none; null: the parts. Only for fabrics with
+  // FabricCapabilities::messages. All members take part. The list outlives the call.
+  const MessageList* messages = nullptr;
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
   [[nodiscard]] std::size_t given_bytes(int /*member*/) const {
     return std::accumulate(send_bytes.begin(), send_bytes.end(), std::size_t{0});
   }
-  // Each member knows its own part only.
-  [[nodiscard]] static std::size_t agreed_bytes() { return SIZE_MAX; }
+  // Of parts each member knows its own only.
+  [[nodiscard]] std::size_t agreed_bytes() const {
+    return messages == nullptr ? SIZE_MAX : messages->most_bytes;
+  }
 };
 
 struct ReducescatterCall : CallOptions, Reduction {

@@ -21,7 +21,7 @@ std::size_t sum(const Sizes& sizes) { return std::accumulate(sizes.begin(), size
 // Checks the call of a member that takes part. Returns kInvalidArgument, or ok.
 class Checker {
  public:
-  Checker(const Group& group, bool takes_scattered) : group_(group), takes_scattered_(takes_scattered) {}
+  Checker(const Group& group, const FabricCapabilities& fabric) : group_(group), fabric_(fabric) {}
 
   Status operator()(const AllreduceCall& call) const {
     ROUNDELAY_RETURN_IF_ERROR(check_memory(call));
@@ -41,6 +41,7 @@ class Checker {
     return check_place(call, call.output.data(), call.input, call.receive_bytes);
   }
   Status operator()(const AlltoallCall& call) const {
+    if (call.messages != nullptr) return check_messages(call);
     ROUNDELAY_RETURN_IF_ERROR(check_memory(call.kOperation, call.output));
     ROUNDELAY_RETURN_IF_ERROR(check_sizes(call, call.send_bytes, "to send to"));
     ROUNDELAY_RETURN_IF_ERROR(check_sizes(call, call.receive_bytes, "to receive from"));
@@ -71,7 +72,7 @@ class Checker {
       ROUNDELAY_RETURN_IF_ERROR(check_memory(call.kOperation, {call.buffer.base, call.buffer.bytes}));
       return check_region(call.kOperation, call.buffer.region, {call.buffer.data(), call.buffer.bytes});
     }
-    if (!takes_scattered_ || call.reduce_op == ReduceOp::kAdasum) {
+    if (!fabric_.scattered || call.reduce_op == ReduceOp::kAdasum) {
       return refuse(call.kOperation, "the buffer may not be scattered");
     }
     if (call.buffer.base != nullptr || call.buffer.bytes != call.scattered->bytes()) {
@@ -84,6 +85,23 @@ class Checker {
     return missing ? refuse(operation, "the buffer has no memory") : Status{};
   }
 
+  [[nodiscard]] Status check_messages(const AlltoallCall& call) const {
+    if (!fabric_.messages || !call.absent.empty()) return refuse(call.kOperation, "messages do not fit it");
+    if (!call.output.empty() || !call.send_bytes.empty() || !call.receive_bytes.empty())
+      return refuse(call.kOperation, "parts beside messages");
+    const auto bad = [&](int peer, ConstByteSpan data) {
+      return peer < 0 || peer >= group_.size() || peer == group_.index || data.empty() ||
+             data.size() > call.messages->most_bytes;
+    };
+    for (const auto& [peer, data] : call.messages->sent) {
+      if (bad(peer, data)) return refuse(call.kOperation, "a message to nobody, or of no bytes or too many");
+    }
+    for (const auto& [peer, data] : call.messages->received) {
+      if (bad(peer, data))
+        return refuse(call.kOperation, "a message from nobody, or of no bytes or too many");
+    }
+    return {};
+  }
   [[nodiscard]] static Status check_region(Operation operation, const Region* region, ConstByteSpan bytes) {
     if (region == nullptr || region->holds(bytes)) return {};
     return refuse(operation, "the buffer does not lie in its region");
@@ -151,7 +169,7 @@ class Checker {
   }
 
   const Group& group_;
-  const bool takes_scattered_;
+  const FabricCapabilities& fabric_;
 };
 
 Status check_absent(const Call& call, const Group& group) {
@@ -168,10 +186,10 @@ Status check_absent(const Call& call, const Group& group) {
 
 }  // namespace
 
-Status check_call(const Call& call, const Group& group, bool takes_scattered) {
+Status check_call(const Call& call, const Group& group, const FabricCapabilities& fabric) {
   ROUNDELAY_RETURN_IF_ERROR(check_absent(call, group));
   if (is_absent(options_of(call), group.index)) return {};
-  return std::visit(Checker(group, takes_scattered), call);
+  return std::visit(Checker(group, fabric), call);
 }
 
 }  // namespace roundelay::collective

@@ -5,8 +5,8 @@
 
 namespace roundelay::collective {
 
-// Returns kInvalidArgument if `call` makes no sense for this member of `group`, or is scattered where the
-// fabric does not take that. For an absent member it checks only the list of absent members.
-Status check_call(const Call& call, const Group& group, bool takes_scattered = false);
+// Returns kInvalidArgument if `call` makes no sense for this member of `group`, or needs an ability that the
+// fabric does not have (FabricCapabilities). For an absent member it checks only the list of absent members.
+Status check_call(const Call& call, const Group& group, const FabricCapabilities& fabric);
 
 }  // namespace roundelay::collective

@@ -94,6 +94,7 @@ class DeviceCalls {
 // changes them, so that a user may read them once.
 struct FabricCapabilities {
   bool scattered = false;         // takes AllreduceCall::scattered; the same on all members
+  bool messages = false;          // takes AlltoallCall::messages; the same on all members
   bool within_node = false;       // all members are on one node; the same on all members
   Waker* waker = nullptr;         // lives as long as the fabric
   DeviceCalls* device = nullptr;  // lives as long as the fabric

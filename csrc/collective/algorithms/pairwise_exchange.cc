@@ -46,6 +46,13 @@ Program exchange_all(Exchange& net, std::vector<ConstByteSpan> given, std::vecto
   co_await net.all();
 }
 
+// All are under way at once: whoever lists messages bounds their number.
+Program exchange_messages(Exchange& net, const MessageList& messages) {
+  for (const auto& [from, data] : messages.received) net.receive(from, data);
+  for (const auto& [to, data] : messages.sent) net.send(to, data);
+  co_await net.all();
+}
+
 }  // namespace
 
 Program pairwise_all_gather(Exchange& net, const AllgatherCall& call) {
@@ -55,6 +62,7 @@ Program pairwise_all_gather(Exchange& net, const AllgatherCall& call) {
 }
 
 Program pairwise_alltoall(Exchange& net, const AlltoallCall& call) {
+  if (call.messages != nullptr) return exchange_messages(net, *call.messages);
   return exchange_all(net, consecutive<ConstByteSpan>(call.input, call.send_bytes),
                       consecutive<ByteSpan>(call.output.data(), call.receive_bytes));
 }

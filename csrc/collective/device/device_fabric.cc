@@ -100,7 +100,7 @@ class DeviceFabric final : public Fabric {
 
   Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!parts_.medium.state->poison.ok()) return parts_.medium.state->poison;
-    ROUNDELAY_RETURN_IF_ERROR(check_call(call, group()));
+    ROUNDELAY_RETURN_IF_ERROR(check_call(call, group(), capabilities()));
     const auto* const allreduce = std::get_if<AllreduceCall>(&call);
     if (allreduce != nullptr && allreduce->reduce_op == ReduceOp::kAdasum) return parts_.staged.start(call);
     if (is_absent(options_of(call), group().index)) return programs_.start(call);

@@ -14,11 +14,11 @@ constexpr int kCallTags = 1 << 14;  // each call has two
 }  // namespace
 
 AlgorithmFabric::AlgorithmFabric(std::shared_ptr<FabricState> state, Options options)
-    : state_(std::move(state)), options_(std::move(options)) {}
+    : Fabric({.messages = true}), state_(std::move(state)), options_(std::move(options)) {}
 
 Result<std::unique_ptr<PendingCall>> AlgorithmFabric::start(const Call& call) {
   if (!state_->poison.ok()) return state_->poison;
-  ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group));
+  ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group, capabilities()));
   const CallOptions& options = options_of(call);
   if (options.abort != nullptr && options.abort->raised()) return options.abort->cause();
   if (state_->usable) ROUNDELAY_RETURN_IF_ERROR(state_->usable());

@@ -7,7 +7,9 @@
 
 #include "collective/check.h"
 #include "collective/levels/levels_run.h"
+#include "collective/levels/move_run.h"
 #include "collective/levels/schedule.h"
+#include "collective/levels/sum_run.h"
 #include "collective/queued_call.h"
 
 namespace roundelay::collective {
@@ -77,18 +79,86 @@ std::vector<Fabric*> all_fabrics(const LevelsParts& parts) {
   return all;
 }
 
+std::optional<levels::Router> router_of(const LevelsParts& parts) {
+  if (parts.tree.empty() || !parts.flat->capabilities().messages) return std::nullopt;
+  return levels::Router(parts.tree, parts.flat->group().index);
+}
+
+// Returns whether the levels carry out a call.
+bool goes_over_levels(const Call& call, const levels::LevelsResources& resources) {
+  if (std::holds_alternative<AllgatherCall>(call) || std::holds_alternative<BroadcastCall>(call))
+    return resources.router && options_of(call).absent.empty();
+  if (std::holds_alternative<ReducescatterCall>(call) && !resources.router) return false;
+  return levels::fits(call);
+}
+
+// A call that gains nothing from levels. It has its turn among the others: all members start the calls of
+// the flat fabric in the same order.
+class FlatRun {
+ public:
+  FlatRun(const levels::LevelsResources& resources, const Call& call)
+      : pending_(resources.flat.start(call)) {}
+
+  Result<bool> advance() { return pending_.ok() ? (*pending_)->test() : pending_.status(); }
+  [[nodiscard]] int waiting_for() const { return pending_.ok() ? (*pending_)->waiting_for() : -1; }
+  [[nodiscard]] bool crowded() const { return pending_.ok() && (*pending_)->crowded(); }
+  Nap idle(Backoff& backoff) { return pending_.ok() ? (*pending_)->idle(backoff) : Nap{}; }
+
+ private:
+  const Result<std::unique_ptr<PendingCall>> pending_;
+};
+
+// A call of any kind.
+class AnyRun {
+ public:
+  AnyRun(const levels::LevelsResources& resources, const Call& call) : run_(made(resources, call)) {}
+
+  Result<bool> advance() {
+    return std::visit([](auto& run) { return run.advance(); }, run_);
+  }
+  // Implements CallQueue's interrupted(). Returns no error: the fabrics of the levels watch their own calls,
+  // and one of them always has one.
+  [[nodiscard]] static Status interrupted(const CallWatch& /*watch*/) { return {}; }
+  [[nodiscard]] int waiting_for() const {
+    return std::visit([](const auto& run) { return run.waiting_for(); }, run_);
+  }
+  [[nodiscard]] bool crowded() const {
+    return std::visit([](const auto& run) { return run.crowded(); }, run_);
+  }
+  Nap idle(Backoff& backoff) {
+    return std::visit([&](auto& run) { return run.idle(backoff); }, run_);
+  }
+
+ private:
+  using Run = std::variant<levels::LevelsRun, levels::MoveRun, levels::SumRun, FlatRun>;
+
+  static Run made(const levels::LevelsResources& resources, const Call& call) {
+    if (!goes_over_levels(call, resources)) return Run(std::in_place_type<FlatRun>, resources, call);
+    if (std::holds_alternative<AllreduceCall>(call))
+      return Run(std::in_place_type<levels::LevelsRun>, resources, call);
+    if (std::holds_alternative<ReducescatterCall>(call))
+      return Run(std::in_place_type<levels::SumRun>, resources, call);
+    return Run(std::in_place_type<levels::MoveRun>, resources, call);
+  }
+
+  Run run_;
+};
+
 // The state that the calls of one member share. One thread at a time.
 struct LevelsState final : CallQueue<LevelsState>, Waker, DeviceCalls {
-  using CallRun = levels::LevelsRun;
+  using CallRun = AnyRun;
 
   explicit LevelsState(LevelsParts given)
-      : parts(std::move(given)), whole(parts.flat->group()), resources{whole, named_plans(parts)} {
+      : parts(std::move(given)),
+        whole(parts.flat->group()),
+        resources{whole, named_plans(parts), *parts.flat, scratch, router_of(parts)} {
     // A device may have work that waits for peers which do not come any more.
     on_poison = [this] { give_up_parts(poison); };
   }
 
   [[nodiscard]] std::string_view algorithm_of(const Call& call) const {
-    return resources.plan_for(call).algorithm;
+    return goes_over_levels(call, resources) ? std::string_view(resources.plan_for(call).algorithm)
+                                             : std::string_view{};
   }
   [[nodiscard]] const Group& group() const { return whole; }
   void wake() override {
@@ -118,36 +188,8 @@ struct LevelsState final : CallQueue<LevelsState>, Waker, DeviceCalls {
   const std::vector<Fabric*> all = all_fabrics(parts);
   const Group whole;
   const std::string name = name_of(parts.main);
+  ScratchPool scratch;
   const levels::LevelsResources resources;
-};
-
-// A call that the flat fabric carries out.
-class PendingFlatCall final : public PendingCall {
- public:
-  PendingFlatCall(std::shared_ptr<LevelsState> state, std::unique_ptr<PendingCall> flat)
-      : state_(std::move(state)), flat_(std::move(flat)) {}
-  ~PendingFlatCall() override {
-    if (!done_) state_->fail(Status::aborted("a call was dropped before its end"));
-  }
-  PendingFlatCall(const PendingFlatCall&) = delete;
-  PendingFlatCall& operator=(const PendingFlatCall&) = delete;
-
-  Result<bool> test() override {
-    if (!state_->poison.ok()) return state_->poison;
-    Result<bool> done = flat_->test();
-    if (!done.ok()) state_->fail(done.status());
-    done_ = done.ok() && *done;
-    return done;
-  }
-  [[nodiscard]] int waiting_for() const override { return flat_->waiting_for(); }
-  [[nodiscard]] std::string_view algorithm() const override { return flat_->algorithm(); }
-  [[nodiscard]] bool crowded() const override { return flat_->crowded(); }
-  Nap idle(Backoff& backoff) override { return flat_->idle(backoff); }
-
- private:
-  const std::shared_ptr<LevelsState> state_;
-  const std::unique_ptr<PendingCall> flat_;
-  bool done_ = false;
 };
 
 class LevelsFabric final : public Fabric {
@@ -174,19 +216,11 @@ class LevelsFabric final : public Fabric {
 
   Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
-    if (!levels::fits(call)) return start_flat(call);
-    ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->whole));
+    ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->whole, capabilities()));
     return start_queued(state_, call);
   }
 
  private:
-  Result<std::unique_ptr<PendingCall>> start_flat(const Call& call) {
-    auto started = state_->parts.flat->start(call);
-    if (!started.ok()) return started.status();
-    return std::unique_ptr<PendingCall>(
-        std::make_unique<PendingFlatCall>(state_, std::move(started).value()));
-  }
-
   const std::shared_ptr<LevelsState> state_;
 };
 

@@ -1,8 +1,8 @@
-// The fabric of a group on several levels: nodes, racks and so on. An allreduce goes as in BlueConnect (Cho
-// et al., MLSys 2019). From the innermost stage outwards each stage reduce-scatters, so that a member has
-// less and less of the buffer. The last stage allreduces that. Then the stages all-gather in reverse order.
-// Each stage has fabrics of its own. The buffer is cut into chunks, and the stages work on different chunks
-// at once.
+// The fabric of a group on several levels: nodes, racks and so on. An allgather or a broadcast brings each
+// byte into each node once (route.h). An allreduce goes as in BlueConnect (Cho et al., MLSys 2019). From the
+// innermost stage outwards each stage reduce-scatters, so that a member has less and less of the buffer. The
+// last stage allreduces that. Then the stages all-gather in reverse order. Each stage has fabrics of its own.
+// The buffer is cut into chunks, and the stages work on different chunks at once.
 //
 // With two levels each of m nodes sends 2 (m-1)/m S bytes for an allreduce of S bytes. The fabric's regions
 // and counters are those of the first stage's fabric, which works in place in a region.
@@ -44,6 +44,8 @@ struct LevelsPlan {
 struct LevelsParts {
   LevelsPlan main;
   std::unique_ptr<Fabric> flat;  // has all members, and takes operations that gain nothing from levels
+  // The tree of the main plan, by indices in the group. Empty: only allreduces go over the levels.
+  levels::Tree tree{};
   // Further plans, for calls that ask for them by their factors (CallOptions). They differ from each other
   // and from the main one between nodes, and share its fabrics inside them.
   std::vector<LevelsPlan> others{};

@@ -46,7 +46,8 @@ LevelsRun::LevelsRun(const LevelsResources& resources, const Call& call)
       chunks_(call_.buffer.bytes, size_of(call_.dtype), chunk_bytes_of(parts_.plan, parts_.cut.shard_bytes),
               parts_.plan.units),
       scales_(split(call_, parts_.plan)),
-      stages_(stage_runs(parts_, chunks_.count())) {}
+      stages_(stage_runs(parts_, chunks_.count())),
+      spans_(call_.observer, named_.stages) {}
 
 Result<bool> LevelsRun::advance() {
   std::uint64_t before = 0;
@@ -88,9 +89,7 @@ Status LevelsRun::start(std::size_t stage, const StageStep& step) {
     calls.push_back({std::move(started).value(), &fabric.group()});
   }
   stages_[stage].begin(std::move(calls));
-  if (call_.observer != nullptr && !busy_since_[fabrics.in_node]) {
-    busy_since_[fabrics.in_node] = steady_now();
-  }
+  spans_.note(fabrics.in_node, true);
   return {};
 }
 
@@ -141,13 +140,7 @@ bool LevelsRun::busy(bool in_node) const {
 }
 
 void LevelsRun::observe() {
-  if (call_.observer == nullptr) return;
-  for (const bool in_node : {false, true}) {
-    std::optional<TimePoint>& since = busy_since_[in_node];
-    if (!since || busy(in_node)) continue;
-    call_.observer->busy(in_node ? 0 : 1, named_.stages[in_node], *since, steady_now());
-    since.reset();
-  }
+  for (const bool in_node : {false, true}) spans_.note(in_node, busy(in_node));
 }
 
 int LevelsRun::waiting_for() const {

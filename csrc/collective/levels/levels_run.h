@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "collective/call_watch.h"
+#include "collective/levels/busy_spans.h"
 #include "collective/levels/levels_fabric.h"
+#include "collective/levels/route.h"
 #include "collective/levels/schedule.h"
 #include "collective/levels/stage_run.h"
+#include "collective/program/scratch.h"
 
 namespace roundelay::collective::levels {
 
@@ -28,7 +31,14 @@ struct NamedLevelsPlan {
 struct LevelsResources {
   const Group& group;
   const std::vector<NamedLevelsPlan> plans;  // the main one first
+  Fabric& flat;
+  ScratchPool& scratch;
+  // Plans the calls that move bytes over levels, and reducescatters; nothing: they go over `flat`. The same
+  // on all members.
+  const std::optional<Router> router;
 
+  // Returns the fabric of this member's node, which has other members, too.
+  [[nodiscard]] Fabric& node() const { return *plans.front().parts.stages.front().of_groups.front(); }
   // Returns the plan that a call asks for, or the main one.
   [[nodiscard]] const NamedLevelsPlan& plan_for(const Call& call) const;
 };
@@ -43,9 +53,6 @@ class LevelsRun {
 
   // Moves the call on, and does not block. Returns whether it is over.
   Result<bool> advance();
-  // Implements CallQueue's interrupted(). Returns no error: the fabrics of the stages watch their own calls,
-  // and one of them always has one.
-  [[nodiscard]] static Status interrupted(const CallWatch& /*watch*/) { return {}; }
   // These do what PendingCall's functions of the same names do (collective/fabric.h).
   [[nodiscard]] int waiting_for() const;
   [[nodiscard]] bool crowded() const;
@@ -62,7 +69,7 @@ class LevelsRun {
                                             const StageStep& step) const;
   [[nodiscard]] CallOptions options() const;
   [[nodiscard]] Reduction reduction(std::size_t stage) const;
-  // Tells the call's observer of each time span in which there was work inside the node, or between nodes.
+  // Notes whether there is work inside the node and between nodes.
   void observe();
   [[nodiscard]] bool busy(bool in_node) const;
 
@@ -75,8 +82,7 @@ class LevelsRun {
   std::vector<StageRun> stages_;
   std::uint64_t moves_ = 0;          // the number of steps that have ended
   std::uint64_t moves_at_idle_ = 0;  // the value of moves_ at the last idle()
-  // When the present work between nodes, and inside the node, began; nothing: there is none.
-  std::array<std::optional<TimePoint>, 2> busy_since_{};
+  BusySpans spans_;
 };
 
 }  // namespace roundelay::collective::levels

@@ -99,12 +99,16 @@ inline std::vector<Scale> split(const Reduction& how, const MemberPlan& plan) {
   return scales;
 }
 
-// Returns whether levels can carry out the call. Scaled integers do not fit: they are truncated once, after a
-// sum that is wider than they are.
+// Returns whether levels can carry out the call, an allreduce or a reducescatter. Scaled integers do not fit:
+// they are truncated once, after a sum that is wider than they are.
 inline bool fits(const Call& call) {
-  const auto* const allreduce = std::get_if<AllreduceCall>(&call);
-  return allreduce != nullptr && allreduce->reduce_op != ReduceOp::kAdasum && allreduce->absent.empty() &&
-         (is_floating(allreduce->dtype) || allreduce->scale.identity());
+  const auto reduces = [](const CallOptions& options, const Reduction& how) {
+    return how.reduce_op != ReduceOp::kAdasum && options.absent.empty() &&
+           (is_floating(how.dtype) || how.scale.identity());
+  };
+  if (const auto* const allreduce = std::get_if<AllreduceCall>(&call)) return reduces(*allreduce, *allreduce);
+  const auto* const scatter = std::get_if<ReducescatterCall>(&call);
+  return scatter != nullptr && reduces(*scatter, *scatter);
 }
 
 }  // namespace roundelay::collective::levels

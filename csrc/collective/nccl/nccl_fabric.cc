@@ -109,7 +109,7 @@ class NcclFabric final : public Fabric {
 
   Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
-    ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->members));
+    ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->members, capabilities()));
     return start_queued(state_, call);
   }
 

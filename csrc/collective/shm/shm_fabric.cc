@@ -154,7 +154,7 @@ class ShmFabric final : public Fabric {
 
   Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
-    ROUNDELAY_RETURN_IF_ERROR(check_call(call, group(), capabilities().scattered));
+    ROUNDELAY_RETURN_IF_ERROR(check_call(call, group(), capabilities()));
     return start_queued(state_, call);
   }
 

@@ -15,7 +15,7 @@ SingleFabric::SingleFabric(Group group)
 }
 
 Result<std::unique_ptr<PendingCall>> SingleFabric::start(const Call& call) {
-  ROUNDELAY_RETURN_IF_ERROR(check_call(call, group_, capabilities().scattered));
+  ROUNDELAY_RETURN_IF_ERROR(check_call(call, group_, capabilities()));
   if (!is_absent(options_of(call), group_.index)) finish_single(call);
   return finished_call();
 }

@@ -47,7 +47,7 @@ class StagedFabric final : public Fabric {
 
   Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
-    ROUNDELAY_RETURN_IF_ERROR(check_call(call, group()));
+    ROUNDELAY_RETURN_IF_ERROR(check_call(call, group(), capabilities()));
     if (options_of(call).stream == nullptr && !is_absent(options_of(call), group().index)) {
       return Status::invalid(std::string(name_of(operation_of(call))) + ": the memory is not a GPU's");
     }

@@ -242,7 +242,8 @@ Result<Fabrics::LevelsAttempt> Fabrics::try_levels(const Group& group, const std
       if (!parts.ok()) return parts.status();
       made.push_back(std::move(parts).value());
     }
-    collective::LevelsParts parts{.main = std::move(made.front()), .flat = std::move(flat).value()};
+    collective::LevelsParts parts{
+        .main = std::move(made.front()), .flat = std::move(flat).value(), .tree = plans.front().tree};
     std::move(made.begin() + 1, made.end(), std::back_inserter(parts.others));
     return LevelsAttempt{.fabric = collective::make_levels_fabric(std::move(parts))};
   }

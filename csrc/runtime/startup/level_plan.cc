@@ -189,7 +189,8 @@ Result<std::vector<LevelPlan>> plan_levels(const Group& group, const bootstrap::
   std::vector<LevelPlan> plans;
   for (LevelChoice& choice : *choices) {
     LevelPlan& made = plans.emplace_back();
-    made.plan = levels::plan_of_member(tree_of_factors(levels, choice.factors), group.index);
+    made.tree = tree_of_factors(levels, choice.factors);
+    made.plan = levels::plan_of_member(made.tree, group.index);
     // The usual links are too coarse to tell what is best for two levels; this was measured (LevelsCut).
     if (!wishes.measured.empty() || choice.factors.size() > 2) made.shard_bytes = choice.shard_bytes;
     made.factors = std::move(choice.factors);

@@ -19,6 +19,7 @@ struct LevelPlan {
   // Members have the numbers of their places in the group. Fewer than two stages: the group gains nothing
   // from levels.
   collective::levels::MemberPlan plan;
+  collective::levels::Tree tree;       // has one level for each stage
   std::vector<model::Factor> factors;  // one for each stage, innermost first
   std::size_t shard_bytes = collective::levels::kShardBytes;
 

@@ -30,7 +30,7 @@ class InprocLevels {
 
   // The first stage is inside nodes, the others between them.
   explicit InprocLevels(const collective::levels::Tree& tree, int rank_of_first = 10)
-      : first_rank_(rank_of_first) {
+      : tree_(tree), first_rank_(rank_of_first) {
     const int size = static_cast<int>(tree.back().front().size());
     flat = std::make_shared<collective::InprocHub>(size);
     for (int index = 0; index < size; ++index) {
@@ -81,7 +81,8 @@ class InprocLevels {
   [[nodiscard]] collective::LevelsParts of(int index, const Make& make,
                                            collective::LevelsCut cut = {}) const {
     collective::LevelsParts parts{.main = {plans[static_cast<std::size_t>(index)], {}, cut},
-                                  .flat = collective::make_inproc_fabric(flat, whole(index))};
+                                  .flat = collective::make_inproc_fabric(flat, whole(index)),
+                                  .tree = tree_};
     for (std::size_t stage = 0; stage < stages(); ++stage) {
       collective::StageFabrics& fabrics = parts.main.stages.emplace_back();
       fabrics.in_node = stage == 0;
@@ -122,6 +123,7 @@ class InprocLevels {
     return plans[static_cast<std::size_t>(index)].stages[stage];
   }
 
+  const collective::levels::Tree tree_;
   const int first_rank_;
   std::map<std::pair<std::size_t, std::vector<int>>, Hub> hubs_;  // by stage and members
 };

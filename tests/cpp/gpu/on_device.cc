@@ -215,7 +215,7 @@ class OnDevice final : public Fabric {
 
   Result<std::unique_ptr<PendingCall>> start(const Call& call) override {
     const bool here = !is_absent(collective::options_of(call), group().index);
-    if (!here || !check_call(call, group()).ok()) {  // there is nothing to copy
+    if (!here || !check_call(call, group(), capabilities()).ok()) {  // there is nothing to copy
       Call as_it_is = call;
       collective::options_of(as_it_is).stream = stream_;
       return fabric_->start(as_it_is);

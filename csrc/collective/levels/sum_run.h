@@ -1,0 +1,87 @@
+// Carries out one reducescatter over levels: the way of an allgather (route.h) backwards. The ranks of a node
+// add up what they have of each piece, and each gets a share of the sum. Shares then travel towards the
+// owner of the piece, and the ranks on the way join those of the parts below them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "collective/levels/levels_run.h"
+#include "collective/levels/route.h"
+#include "collective/levels/route_calls.h"
+#include "collective/program/scratch.h"
+
+namespace roundelay::collective::levels {
+
+// One call. One thread at a time. Errors: as the fabrics', and kAborted where memory has run out. An
+// element's sum has the bits that an allreduce over the same levels gives it, unless a level joins more than
+// kOnePlaceMembers parts (collective/tuning/select.h).
+class SumRun {
+ public:
+  // `resources` and `call` outlive it. The call's arguments have been checked. A member carries out its calls
+  // one after the other, in the same order as the others.
+  SumRun(const LevelsResources& resources, const Call& call);
+  // If the call is not over, it gives up the memory that the medium may still write to.
+  ~SumRun();
+  SumRun(const SumRun&) = delete;
+  SumRun& operator=(const SumRun&) = delete;
+
+  // These do what LevelsRun's functions of the same names do.
+  Result<bool> advance();
+  [[nodiscard]] int waiting_for() const { return calls_.waiting_for(); }
+  [[nodiscard]] bool crowded() const { return calls_.crowded(); }
+  Nap idle(Backoff& backoff) { return calls_.idle(backoff); }
+
+ private:
+  // A range of which this member has the sum over a part.
+  struct Partial {
+    ByteRange range;
+    std::byte* sum;
+  };
+  // The way back to a fork: the sums that the other parts send, one after the other in `incoming`.
+  struct Join {
+    RouteFork fork;
+    std::byte* incoming;
+  };
+  struct Round {
+    std::vector<Holdings> node_sums;  // those that are not begun
+    std::vector<Partial> partials;
+    std::vector<std::vector<Join>> joins;  // by hop of the way back
+    std::vector<MessageList> hops;         // the same
+    std::size_t hops_done = 0;
+    ScratchPool::Block memory;
+  };
+
+  Status advance_node_sums();
+  Status sum_in_node(const Holdings& shares, std::byte* to);
+  Status start_hops();
+  Status test_hops();
+  Status begin_round();
+  void join(Round& round, std::size_t hop);
+  [[nodiscard]] Route route_of(std::uint64_t number) const;
+  void place(Round& round, const Route& route, std::uint64_t number) const;
+  void list_messages(Round& round, const Route& route) const;
+  [[nodiscard]] bool ready(const HopTurn& turn) const;
+  [[nodiscard]] Round& round(std::uint64_t number) { return rounds_[number - first_round_]; }
+  [[nodiscard]] Reduction reduction(std::size_t level) const;
+  [[nodiscard]] ByteRange own_shard() const {
+    return shards_[static_cast<std::size_t>(resources_.group.index)].bytes;
+  }
+
+  const LevelsResources& resources_;
+  const Router& router_;
+  const ReducescatterCall& call_;
+  const std::vector<Holding> shards_;  // by rank
+  const std::vector<Scale> scales_;    // of each stage
+  const std::size_t piece_bytes_;      // of one shard in a round
+  const std::uint64_t round_count_;
+  RouteCalls calls_;
+  std::deque<Holdings> own_sums_;  // those of the node's own shards, which are not begun
+  std::deque<Round> rounds_;       // those in progress
+  std::uint64_t first_round_ = 0;  // the number of the first one
+  std::uint64_t summed_ = 0;       // the rounds whose sums in the node are over
+};
+
+}  // namespace roundelay::collective::levels
