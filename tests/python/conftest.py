@@ -55,8 +55,11 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """By number of ranks; else in their own order. Variations of a test get the mark `slow`."""
-    items.sort(key=_ranks_of)
+    """By number of ranks, without checks that need others; else in their own order.
+
+    Variations of a test get the mark `slow`.
+    """
+    items[:] = sorted(filter(named_checks.fits, items), key=_ranks_of)
     varied = [
         item for item in items if UNIT not in item.path.parents or item.get_closest_marker("starts_jobs")
     ]
