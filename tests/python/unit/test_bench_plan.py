@@ -48,7 +48,7 @@ def test_the_fit_finds_constants_that_predict_the_other_half() -> None:
     assert result.constants.share == pytest.approx(TRUE.share, rel=0.1)
 
 
-def test_halves_have_every_kind() -> None:
+def test_both_halves_of_the_cells_have_every_kind() -> None:
     first, second = fit.halves(cells(STRATEGIES, (100, 300, 1000), ((2, 1), (2, 2), (4, 2))))
     assert abs(len(first) - len(second)) <= 1
     for half in (first, second):

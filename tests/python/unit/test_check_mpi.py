@@ -26,7 +26,7 @@ def _machine(folder: Path, commands: dict[str, str]) -> dict[str, str]:
         ({"id": "echo 0", "unshare": "exit 1", "apt-get": "exit 1"}, "this machine forbids mount namespaces"),
     ],
 )
-def test_why_it_is_skipped(tmp_path: Path, commands: dict[str, str], reason: str) -> None:
+def test_a_skipped_check_says_why(tmp_path: Path, commands: dict[str, str], reason: str) -> None:
     env = _machine(tmp_path, commands)
     words = [str(ROOT / "tools" / "check_mpi.sh"), "openmpi", "_mpi"]
     run = subprocess.run(words, env=env, capture_output=True, text=True, check=False)

@@ -37,7 +37,7 @@ def test_a_step_that_fails_ends_no_other(tmp_path: Path, capfd: pytest.CaptureFi
     assert "what passes" in summary
 
 
-def test_some_steps(tmp_path: Path) -> None:
+def test_only_the_named_steps_run(tmp_path: Path) -> None:
     assert nightly.main(["good"]) == 0
     assert not (tmp_path / "bad.log").exists()
     with pytest.raises(SystemExit):
