@@ -8,6 +8,7 @@ checks.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import importlib.util
 import os
 import sys
@@ -31,8 +32,12 @@ def _module_of(file: str) -> ModuleType:
 
 def prepare() -> None:
     """Prepares torch and, with RANKS_DEVICE, the GPU."""
+    gc.disable()  # the collector would look through torch again and again
     import torch
 
+    import roundelay.torch  # noqa: F401
+
+    gc.enable()
     torch.set_num_threads(1)
     if "RANKS_DEVICE" in os.environ:
         import gpu_device
