@@ -37,6 +37,7 @@ def prepare() -> None:
 
     import roundelay.torch  # noqa: F401
 
+    gc.freeze()
     gc.enable()
     torch.set_num_threads(1)
     if "RANKS_DEVICE" in os.environ:
