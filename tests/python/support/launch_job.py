@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -95,8 +95,18 @@ class Job:
             time.sleep(0.02)
 
 
+def not_ignoring(*signals: signal.Signals) -> Callable[[], None]:
+    """Returns a `preexec_fn`: what nohup and shells' background have processes ignore is inherited."""
+
+    def restore() -> None:
+        for signum in signals:
+            signal.signal(signum, signal.SIG_DFL)
+
+    return restore
+
+
 def interruptible(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Starts a process that Ctrl-C ends. Shells have what they start in the background ignore it."""
+    """Starts a process that Ctrl-C ends."""
     return subprocess.Popen(
         command,
         env=environment,
@@ -104,7 +114,7 @@ def interruptible(command: Sequence[str], environment: Mapping[str, str]) -> sub
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,  # what said_until() has not returned, communicate() returns
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=not_ignoring(signal.SIGINT),
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from in_time import crowd, expect_within, three_tries, wait_until
-from launch_job import PROMISED_S, state_of
+from launch_job import PROMISED_S, not_ignoring, state_of
 from programs import telling
 from rank_program import program
 from roundelay._internal import error_report, trust
@@ -55,6 +55,7 @@ def start(listener: Listener, *program: str, **environment: str) -> Iterator[sub
         },
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        preexec_fn=not_ignoring(signal.SIGINT, signal.SIGHUP),
     ) as process:
         try:
             yield process
