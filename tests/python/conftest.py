@@ -11,6 +11,7 @@ In CI there is a limit to what may be skipped. Hypothesis measures no times: a b
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,8 @@ import standing_ranks
 from in_time import three_tries
 from named_checks import variant_of
 from short_runs import Run
+
+gc.disable()  # until all files are imported: the collector would look through torch again and again
 
 UNIT, FAULTS = (Path(__file__).parent / folder for folder in ("unit", "faults"))
 
@@ -55,8 +58,11 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """By number of ranks; else in their own order. Variations of a test get the mark `slow`."""
-    items.sort(key=_ranks_of)
+    """By number of ranks, without checks that need others; else in their own order.
+
+    Variations of a test get the mark `slow`.
+    """
+    items[:] = sorted(filter(named_checks.fits, items), key=_ranks_of)
     varied = [
         item for item in items if UNIT not in item.path.parents or item.get_closest_marker("starts_jobs")
     ]
@@ -67,6 +73,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(three_tries)
         if "DRAW_FOR" in os.environ and _is_drawn(item):
             item.add_marker(pytest.mark.drawn)
+
+
+def pytest_collection_finish() -> None:
+    """Collects again, but for what imports have made, which the end of this process looks through, too."""
+    gc.freeze()
+    gc.enable()
 
 
 def _ranks_of(item: pytest.Item) -> int:

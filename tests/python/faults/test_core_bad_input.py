@@ -11,8 +11,10 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from core_job import INIT, PRELUDE, CoreJob, core_job
+from core_job import CoreJob, core_job
 from in_time import expect_within
+from programs import starting
+from rank_program import program
 from ranks import Check, mpirun, run_check
 
 __all__ = ["core_job"]
@@ -218,22 +220,8 @@ def test_an_unwritable_timeline_alone(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert not hvd.is_initialized()
 
 
-START = """
-ready()
-try:
-    hvd.init()
-except Exception as error:
-    note(error)
-stamp()
-for name in ("ROUNDELAY_THETA", "ROUNDELAY_TIMELINE"): os.environ.pop(name, None)
-hvd.init()
-assert hvd.allreduce(torch.ones(3), op=hvd.Sum).sum() == 3 * hvd.size()
-"""
-
-
 def test_settings_that_differ_between_ranks(core_job: CoreJob) -> None:
-    prelude = PRELUDE + "os.environ['ROUNDELAY_THETA'] = str(1000 + (rank == 1))\n"
-    end = core_job.ended(core_job.begin(3, START, prelude=prelude))
+    end = core_job.conduct(3, program(starting.theta_differs))
     assert end.status == 0, end.err
     texts = {seen.text for seen in end.seen.values()}
     assert len(end.seen) == 3
@@ -246,8 +234,7 @@ def test_settings_that_differ_between_ranks(core_job: CoreJob) -> None:
 @pytest.mark.slow
 def test_an_unwritable_timeline_is_an_error_on_all_ranks(core_job: CoreJob) -> None:
     path = core_job.folder / "none" / "timeline.json"
-    prelude = PRELUDE + f"os.environ['ROUNDELAY_TIMELINE'] = {str(path)!r}\n"
-    end = core_job.ended(core_job.begin(2, START, prelude=prelude))
+    end = core_job.conduct(2, program(starting.timeline_at, str(path)))
     assert end.status == 0, end.err
     texts = {seen.text for seen in end.seen.values()}
     assert len(end.seen) == 2
@@ -258,8 +245,7 @@ def test_an_unwritable_timeline_is_an_error_on_all_ranks(core_job: CoreJob) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_bad_setting_on_one_rank_ends_the_job(core_job: CoreJob, launcher: str) -> None:
-    prelude = PRELUDE + "if rank == 1: os.environ['ROUNDELAY_THETA'] = '-5'; stamp()\n" + INIT
-    end = core_job.ended(core_job.begin(2, "time.sleep(60)", launcher=launcher, prelude=prelude))
+    end = core_job.conduct(2, program(starting.rank_1_has_a_bad_theta), launcher=launcher)
     assert end.status == 1, end.err
     end.expect_in_time()
     assert 'ROUNDELAY_THETA="-5" is not valid' in end.err

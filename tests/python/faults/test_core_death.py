@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core_job import INIT, PRELUDE, CoreJob, core_job
+from core_job import CoreJob, core_job
+from programs import dying
+from rank_program import program
 from ranks import mpirun
 
 __all__ = ["core_job"]
@@ -13,52 +15,6 @@ pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
 KILLED = 128 + 9
 
-# What the survivors do when the victim dies; the victim dies in the middle of it.
-WORK = {
-    "waiting": """
-        if rank != VICTIM:
-            with watched():
-                hvd.allreduce(torch.ones(3), name="never.submitted")
-        time.sleep(60)
-    """,
-    "small": """
-        with watched():
-            while True:
-                hvd.allreduce(torch.ones(3), name="small", op=hvd.Sum)
-    """,
-    "big": """
-        big = torch.ones(16 << 20)
-        with watched():
-            while True:
-                hvd.allreduce_(big, name="big", op=hvd.Min)
-    """,
-    "barrier": """
-        with watched():
-            while True:
-                hvd.barrier()
-    """,
-    "join": """
-        if rank != VICTIM:
-            with watched():
-                hvd.join()
-        time.sleep(60)
-    """,
-    "step": """
-        with watched():
-            while True:
-                step()
-    """,
-}
-# What comes before, with all of them alive: it takes long on a busy machine.
-BEFORE = """
-model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
-def step():
-    model(torch.ones(4, 8)).sum().backward()
-    optimizer.step()
-step()
-"""
 # What the survivors' errors call the operation, which is under way or could not be started any more.
 NAMED = {
     "waiting": "allreduce of 'never.submitted' was",
@@ -70,17 +26,11 @@ NAMED = {
 }
 
 
-def body(work: str, victim: int) -> str:
-    lines = [line[8:] for line in WORK[work].splitlines()]
-    before = BEFORE if work == "step" else ""
-    return f"{before}VICTIM = {victim}\nif rank == VICTIM: die_watched(0.7)\n" + "\n".join(lines)
-
-
 @pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("work", ["small", *sorted(WORK.keys() - {"small"})])
+@pytest.mark.parametrize("work", ["small", *sorted(dying.WORK.keys() - {"small"})])
 def test_survivors_raise_an_error_that_names_the_dead(core_job: CoreJob, work: str, victim: int) -> None:
     np = 2 if work == "big" else 3
-    end = core_job.conduct(np, body(work, victim))
+    end = core_job.conduct(np, program(dying.dies_while_all_work, work, victim))
     assert end.status == KILLED, end.err
     end.expect_in_time()
     assert set(end.seen) == set(range(np)) - {victim}, end.err
@@ -93,32 +43,7 @@ def test_survivors_raise_an_error_that_names_the_dead(core_job: CoreJob, work: s
 
 def test_each_handle_says_what_it_was(core_job: CoreJob) -> None:
     """The victim lives until all of them are submitted, and takes part in none of them."""
-    body = """
-if rank == 1:
-    while not Path(sys.argv[1], "go").exists(): time.sleep(0.01)
-    die()
-model = torch.nn.Linear(4, 1, bias=False)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
-model.weight.register_post_accumulate_grad_hook(lambda _: Path(sys.argv[1], "go").touch())
-handles = [
-    hvd.allreduce_async(torch.ones(3), name="a"),
-    hvd.grouped_allreduce_async([torch.ones(3), torch.ones(4)], name="g"),
-    hvd.broadcast_async(torch.ones(3), 0, name="b"),
-    hvd.allgather_async(torch.ones(3)),
-]
-texts = []
-def failed(call):
-    try:
-        call()
-    except hvd.HorovodInternalError as error:
-        texts.append(str(error))
-failed(lambda: model(torch.ones(4)).backward())
-for handle in handles:
-    failed(lambda: hvd.synchronize(handle))
-note(Exception("\\n".join(texts)))
-"""
-    end = core_job.conduct(2, body)
+    end = core_job.conduct(2, program(dying.dies_when_all_is_submitted))
     step, *texts = end.seen[0].text.splitlines()
     cause = texts[0].partition(" (while ")[0]
     assert cause.startswith("rank 1 is gone: ")
@@ -139,7 +64,7 @@ note(Exception("\\n".join(texts)))
     ("work", "victim"), [("waiting", 0), ("small", 1), pytest.param("big", 1, marks=pytest.mark.nightly)]
 )
 def test_plain_mpirun_ends_all(core_job: CoreJob, work: str, victim: int) -> None:
-    end = core_job.conduct(2, body(work, victim), launcher="mpirun")
+    end = core_job.conduct(2, program(dying.dies_while_all_work, work, victim), launcher="mpirun")
     assert end.status != 0
     end.expect_in_time()
 
@@ -147,14 +72,13 @@ def test_plain_mpirun_ends_all(core_job: CoreJob, work: str, victim: int) -> Non
 @pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("launcher", ["roundelayrun", "mpirun"])
 def test_killed_before_init(core_job: CoreJob, launcher: str, victim: int) -> None:
-    early = f"if rank == {victim}: during(0.0, die); time.sleep(60)\n"
-    end = core_job.ended(core_job.begin(3, "", launcher=launcher, prelude=PRELUDE + early + INIT))
+    end = core_job.conduct(3, program(dying.dies_before_init, victim), launcher=launcher)
     assert end.status == KILLED if launcher == "roundelayrun" else end.status != 0, end.err
     end.expect_in_time()
 
 
 @pytest.mark.slow
 def test_killed_while_others_are_on_their_way_out(core_job: CoreJob) -> None:
-    end = core_job.conduct(2, "if rank == 1: during(1.0, die); time.sleep(60)\nhvd.shutdown()")
+    end = core_job.conduct(2, program(dying.dies_while_others_shut_down))
     assert end.status == KILLED, end.err
     end.expect_in_time()

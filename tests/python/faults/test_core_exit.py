@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import roundelay.torch as hvd
-from core_job import INIT, PRELUDE, CoreJob, core_job
+from core_job import CoreJob, core_job
 from idleness import expect_idle
+from programs import leaving
+from rank_program import program
 from ranks import Check, mpirun, run_check
 
 __all__ = ["core_job"]
@@ -19,16 +22,11 @@ __all__ = ["core_job"]
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
 LAUNCHERS = ["roundelayrun", "mpirun"]
-LONG_SLEEP = pytest.param("time.sleep(60)", marks=pytest.mark.nightly)
-RAISES = """
-def boom():
-    time.sleep(0.5); stamp(); raise ValueError("boom\\u00e9")
-if rank == 1: boom()
-"""
+LONG_SLEEP = pytest.param("sleep", marks=pytest.mark.nightly)
 
 
 def test_an_exception_is_shown_and_is_the_cause_that_the_others_raise(core_job: CoreJob) -> None:
-    end = core_job.conduct(3, RAISES + "with watched(): hvd.allreduce(torch.ones(3), name='x')")
+    end = core_job.conduct(3, program(leaving.raises_while_others_wait))
     assert end.status == 1
     end.expect_in_time()
     assert "in boom" in end.err
@@ -41,30 +39,27 @@ def test_an_exception_is_shown_and_is_the_cause_that_the_others_raise(core_job: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize("work", [LONG_SLEEP, "while True: hvd.allreduce(torch.ones(1 << 20), name='x')"])
-def test_an_exception_ends_the_job(core_job: CoreJob, launcher: str, work: str) -> None:
-    end = core_job.conduct(2, RAISES + work, launcher=launcher)
+@pytest.mark.parametrize("work", [LONG_SLEEP, "reduce"])
+def test_an_exception_ends_the_job(core_job: CoreJob, launcher: str, work: leaving.Work) -> None:
+    end = core_job.conduct(2, program(leaving.raises, work), launcher=launcher)
     assert end.status == 1, end.err
     end.expect_in_time()
     assert "ValueError: boomé" in end.err
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize("work", [LONG_SLEEP, "hvd.allreduce(torch.ones(3), name='x')"])
-def test_an_exit_code_is_the_jobs(core_job: CoreJob, launcher: str, work: str) -> None:
-    end = core_job.conduct(
-        2, f"if rank == 1: time.sleep(0.5); stamp(); sys.exit(3)\n{work}", launcher=launcher
-    )
+@pytest.mark.parametrize("work", [LONG_SLEEP, "reduce"])
+def test_an_exit_code_is_the_jobs(core_job: CoreJob, launcher: str, work: leaving.Work) -> None:
+    end = core_job.conduct(2, program(leaving.exits_with_3, work), launcher=launcher)
     # Under mpirun who waited raises at once and may be the first to end.
-    first_is_known = launcher == "roundelayrun" or "sleep" in work
+    first_is_known = launcher == "roundelayrun" or work == "sleep"
     assert end.status in ([3] if first_is_known else [1, 3]), end.err
     end.expect_in_time()
 
 
 @pytest.mark.slow
 def test_os_exit_names_the_rank(core_job: CoreJob) -> None:
-    body = "if rank == 1: time.sleep(0.5); stamp(); os._exit(4)\nwith watched(): hvd.allreduce(torch.ones(3))"
-    end = core_job.conduct(2, body)
+    end = core_job.conduct(2, program(leaving.leaves_by_os_exit))
     assert end.status == 4, end.err
     end.expect_in_time()
     assert "rank 1 is gone" in end.seen[0].text
@@ -72,18 +67,7 @@ def test_os_exit_names_the_rank(core_job: CoreJob) -> None:
 
 @pytest.mark.slow
 def test_an_exception_in_a_gradient_hook(core_job: CoreJob) -> None:
-    body = """
-weight = torch.ones(4, requires_grad=True)
-optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0))
-def hook(gradient):
-    if rank == 1:
-        stamp(); raise KeyError("in a hook")
-weight.register_hook(hook)
-with watched():
-    weight.sum().backward()
-    optimizer.step()
-"""
-    end = core_job.conduct(2, body)
+    end = core_job.conduct(2, program(leaving.raises_in_a_gradient_hook))
     assert end.status == 1, end.err
     end.expect_in_time()
     assert end.seen[1].type == "KeyError"
@@ -92,7 +76,7 @@ with watched():
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_without_shutdown_the_job_ends_well(core_job: CoreJob, launcher: str) -> None:
-    end = core_job.conduct(3, "hvd.allreduce(torch.ones(3)); stamp()", launcher=launcher)
+    end = core_job.conduct(3, program(leaving.ends_without_shutdown), launcher=launcher)
     assert end.status == 0, end.err
     assert not end.err
     end.expect_in_time()
@@ -101,8 +85,7 @@ def test_without_shutdown_the_job_ends_well(core_job: CoreJob, launcher: str) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_who_is_done_waits_for_who_still_works(core_job: CoreJob, launcher: str) -> None:
-    body = "hvd.shutdown()\nif rank == 0: time.sleep(3); print('saved', flush=True); stamp()"
-    end = core_job.conduct(2, body, launcher=launcher)
+    end = core_job.conduct(2, program(leaving.rank_0_works_after_shutdown), launcher=launcher)
     assert end.status == 0, end.err
     assert "saved" in end.out
 
@@ -110,25 +93,13 @@ def test_who_is_done_waits_for_who_still_works(core_job: CoreJob, launcher: str)
 @pytest.mark.slow
 def test_leaving_with_operations_of_ones_own(core_job: CoreJob) -> None:
     """All ranks have submitted, and nobody waits for what was submitted."""
-    body = """
-handles = [hvd.allreduce_async(torch.ones(1 << 20), name=f'{i}') for i in range(20)]
-folder = Path(sys.argv[1])
-(folder / f"submitted.{rank}").touch()
-while not all((folder / f"submitted.{other}").exists() for other in range(2)):
-    time.sleep(0.001)
-stamp()
-"""
-    end = core_job.conduct(2, body)
+    end = core_job.conduct(2, program(leaving.ends_with_operations_under_way))
     assert end.status == 0, end.err
     end.expect_in_time()
 
 
 def test_leaving_while_others_wait(core_job: CoreJob) -> None:
-    body = """
-if rank == 1: time.sleep(0.3); stamp(); hvd.shutdown(); sys.exit(0)
-with watched(): hvd.allreduce(torch.ones(3), name='x')
-"""
-    end = core_job.conduct(2, body)
+    end = core_job.conduct(2, program(leaving.rank_1_shuts_down_while_rank_0_waits))
     assert end.status == 1, end.err
     end.expect_in_time()
     assert end.seen[0].type == "HorovodInternalError"
@@ -136,7 +107,7 @@ with watched(): hvd.allreduce(torch.ones(3), name='x')
 
 
 def test_one_process_alone_ends_at_once(core_job: CoreJob) -> None:
-    end = core_job.conduct(1, "hvd.allreduce(torch.ones(3)); stamp(); raise ValueError('alone')")
+    end = core_job.conduct(1, program(leaving.raises_alone))
     assert end.status == 1
     assert "ValueError: alone" in end.err
     end.expect_in_time(3.0)
@@ -144,21 +115,7 @@ def test_one_process_alone_ends_at_once(core_job: CoreJob) -> None:
 
 @pytest.mark.parametrize("code", [0, 7])
 def test_a_forked_child_may_not_use_it(core_job: CoreJob, code: int) -> None:
-    body = """
-faulthandler.cancel_dump_traceback_later()  # its thread is not in the child, which would wait for it
-child = os.fork()
-if child == 0:
-    try:
-        hvd.allreduce(torch.ones(1), name="in.child")
-    except RuntimeError as error:
-        Path(sys.argv[1], f"child.{rank}").write_text(str(error))
-    assert not hvd.is_initialized()
-    sys.exit(CODE)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == CODE
-assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == 2
-stamp()
-"""
-    end = core_job.conduct(2, f"CODE = {code}" + body)
+    end = core_job.conduct(2, program(leaving.forks_a_child_that_reduces, code))
     assert end.status == 0, end.err
     end.expect_in_time()
     for rank in range(2):
@@ -169,8 +126,7 @@ stamp()
 
 @pytest.mark.slow
 def test_the_interpreters_own_hook_is_kept(core_job: CoreJob) -> None:
-    prelude = PRELUDE + "sys.excepthook = lambda kind, *rest: print('own hook', kind.__name__, flush=True)\n"
-    end = core_job.ended(core_job.begin(2, RAISES + "time.sleep(60)", prelude=prelude + INIT))
+    end = core_job.conduct(2, program(leaving.raises_with_a_hook_of_its_own))
     assert end.status == 1
     assert "own hook ValueError" in end.out
 
@@ -240,57 +196,20 @@ def check_an_idle_rank_costs_nothing() -> None:
     expect_idle(3.0)
 
 
-REDUCES = """
-sets = [hvd.global_process_set]  # of a set of its own, as the peers leave at another time
-if hvd.size() > 1: sets = [hvd.add_process_set([one]) for one in range(hvd.size())]
-ones, calls = torch.ones(1000), 0
-def work():
-    global calls
-    while True:
-        hvd.allreduce_(ones, process_set=sets[rank])
-        calls += 1
-threading.Thread(target=work, daemon=True).start()
-while calls < 20: time.sleep(0.001)
-stamp()
-"""
-
-
 @pytest.mark.parametrize("np", [1, 2])
 def test_a_daemon_thread_that_reduces_at_exit_ends_quietly(core_job: CoreJob, np: int) -> None:
-    end = core_job.conduct(np, REDUCES)
+    end = core_job.conduct(np, program(leaving.ends_while_a_daemon_thread_reduces))
     assert (end.status, end.err) == (0, "")
     end.expect_in_time()
 
 
 def test_a_daemon_thread_that_waits_at_exit_ends_quietly(core_job: CoreJob) -> None:
-    body = """
-begun = threading.Event()
-def work():
-    handle = hvd.allreduce_async(torch.ones(3), name=f"{rank}")  # no other rank has this name
-    begun.set()
-    hvd.synchronize(handle)
-if rank == 0:
-    threading.Thread(target=work, daemon=True).start()
-    begun.wait()
-hvd.barrier()
-if rank == 1:
-    while Path("/proc", Path(sys.argv[1], "ready.0").read_text()).exists(): time.sleep(0.01)
-stamp()
-"""
-    end = core_job.conduct(2, body)
+    end = core_job.conduct(2, program(leaving.ends_while_a_daemon_thread_waits))
     assert (end.status, end.err) == (0, "")
 
 
-@pytest.mark.parametrize(
-    "call", ["hvd.shutdown(); hvd.allreduce(torch.ones(3))", "hvd.shutdown(); hvd.rank()"]
-)
-def test_a_daemon_threads_own_mistake_is_shown(core_job: CoreJob, call: str) -> None:
-    body = f"""
-def work(): {call}
-thread = threading.Thread(target=work, daemon=True)
-thread.start()
-thread.join()
-"""
-    end = core_job.conduct(1, body)
+@pytest.mark.parametrize("call", ["allreduce", "rank"])
+def test_a_daemon_threads_own_mistake_is_shown(core_job: CoreJob, call: Literal["allreduce", "rank"]) -> None:
+    end = core_job.conduct(1, program(leaving.uses_it_in_a_thread_after_shutdown, call))
     assert end.status == 0
     assert "Horovod has not been initialized" in end.err

@@ -12,11 +12,12 @@ import pytest
 
 from in_time import expect_within, wait_until
 from launch_job import LIMIT_S, PROMISED_S, Job
+from programs import ending
+from rank_program import Program, program
 
 
 def test_success_shows_every_line_with_its_rank(job: Job) -> None:
-    body = "print('hello', os.environ['OMP_NUM_THREADS'], flush=True); print('to stderr', file=sys.stderr)"
-    status, out, err = job.run(2, body, "--output-filename", str(job.folder / "out"))
+    status, out, err = job.run(2, program(ending.says_hello), "--output-filename", str(job.folder / "out"))
     assert status == 0
     threads = max(1, len(os.sched_getaffinity(0)) // 2)
     assert sorted(out.splitlines()) == [f"[rank {rank}] hello {threads}" for rank in range(2)]
@@ -26,8 +27,7 @@ def test_success_shows_every_line_with_its_rank(job: Job) -> None:
 
 @pytest.mark.slow
 def test_lines_of_several_ranks_are_never_mixed(job: Job) -> None:
-    body = "for i in range(3000): sys.stdout.write(chr(97 + rank) * 37); sys.stdout.write(f' {i}\\n')"
-    status, out, _ = job.run(3, body)
+    status, out, _ = job.run(3, program(ending.writes_3000_lines))
     assert status == 0
     for rank in range(3):
         mine = [line for line in out.splitlines() if line.startswith(f"[rank {rank}]")]
@@ -36,7 +36,7 @@ def test_lines_of_several_ranks_are_never_mixed(job: Job) -> None:
 
 @pytest.mark.slow
 def test_verbose_says_what_runs_where(job: Job) -> None:
-    status, _, err = job.run(2, "", "--verbose")
+    status, _, err = job.run(2, program(ending.does_nothing), "--verbose")
     assert status == 0
     assert re.search(
         r"roundelayrun: .*mpirun .*-np 2" if job.way else r"roundelayrun: .*/single_host\.py 2", err
@@ -45,17 +45,14 @@ def test_verbose_says_what_runs_where(job: Job) -> None:
 
 
 def test_the_exit_code_of_the_rank_that_failed_first(job: Job) -> None:
-    body = "meet(3)\nif rank == 1:\n    stamp(); sys.exit(3)\ntime.sleep(60)"
-    status, _, err = job.run(3, body)
+    status, _, err = job.run(3, program(ending.exits_with_3, 1))
     expect_within(PROMISED_S, job.seconds_since_failure())
     assert status == 3
     assert re.search(r"roundelayrun: rank 1 \(pid \d+ on \S+\) failed first: exit code 3$", err.strip())
 
 
 def test_a_rank_that_raises_has_the_last_word(job: Job) -> None:
-    status, _, err = job.run(
-        2, "meet(2)\nif rank == 0:\n    stamp(); raise ValueError('boom')\ntime.sleep(60)"
-    )
+    status, _, err = job.run(2, program(ending.raises))
     expect_within(PROMISED_S, job.seconds_since_failure())
     assert status == 1
     assert "[rank 0] ValueError: boom" in err
@@ -65,13 +62,7 @@ def test_a_rank_that_raises_has_the_last_word(job: Job) -> None:
 
 
 def test_survivors_of_a_killed_rank_live_to_say_so(job: Job) -> None:
-    body = """
-meet(3)
-if rank == 2:
-    stamp(); os.kill(os.getpid(), signal.SIGKILL)
-outlive(2, "rank 2 was lost")
-"""
-    status, out, err = job.run(3, body)
+    status, out, err = job.run(3, program(ending.is_killed_and_others_tell, 2, "rank 2 was lost"))
     expect_within(PROMISED_S, job.seconds_since_failure())
     assert status == 137
     assert sorted(out.splitlines()) == ["[rank 0] rank 2 was lost", "[rank 1] rank 2 was lost"]
@@ -80,37 +71,19 @@ outlive(2, "rank 2 was lost")
 
 @pytest.mark.slow
 def test_survivors_that_hang_are_ended(job: Job) -> None:
-    body = """
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-meet(2)
-if rank == 1:
-    stamp(); os.kill(os.getpid(), signal.SIGKILL)
-time.sleep(60)
-"""
-    status, _, _ = job.run(2, body)
+    status, _, _ = job.run(2, program(ending.is_killed_and_others_hang))
     expect_within(PROMISED_S, job.seconds_since_failure())
     assert status == 137
 
 
 def test_what_a_rank_started_ends_with_it(job: Job) -> None:
-    body = """
-import subprocess
-subprocess.Popen(["sleep", "60"], start_new_session=True)
-meet(2)
-"""
-    status, _, _ = job.run(2, body)  # run() looks for what is left
+    status, _, _ = job.run(2, program(ending.starts_a_process))  # run() looks for what is left
     assert status == 0
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_one_signal_ends_all_ranks_in_order(job: Job, signum: int, status: int) -> None:
-    body = f"""
-def tidy(*_):
-    print("tidied up", flush=True); sys.exit(0)
-signal.signal({int(signum)}, tidy)
-ready(); time.sleep(60)
-"""
-    with job.start(2, body, "--verbose") as process:
+    with job.start(2, program(ending.tidies_up, int(signum)), "--verbose") as process:
         job.wait_known(process, 2)
         process.send_signal(signum)
         started = time.monotonic()
@@ -124,14 +97,7 @@ ready(); time.sleep(60)
     )
 
 
-# Tells of a signal, and goes on.
-STUBBORN = """
-def tell(*_):
-    Path(sys.argv[1], f"told.{rank}").touch()
-for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, tell)
-ready(); time.sleep(60)
-"""
+STUBBORN = program(ending.tells_of_signals_and_sleeps)
 
 
 def test_the_second_signal_ends_them_at_once(job: Job) -> None:
@@ -161,9 +127,9 @@ def test_ranks_that_ignore_the_signal_get_five_seconds(job: Job) -> None:
     assert status == 143
 
 
-@pytest.mark.parametrize("body", ["ready(); time.sleep(60)", STUBBORN], ids=["plain", "stubborn"])
-def test_nothing_outlives_a_killed_launcher(job: Job, body: str) -> None:
-    with job.start(2, body) as process:
+@pytest.mark.parametrize("ranks", [program(ending.sleeps), STUBBORN], ids=["plain", "stubborn"])
+def test_nothing_outlives_a_killed_launcher(job: Job, ranks: Program) -> None:
+    with job.start(2, ranks) as process:
         job.wait_ready(2)
         assert len(job.left()) >= 6  # the launcher, mpirun or the starter, two agents, two programs
         process.kill()
@@ -171,7 +137,7 @@ def test_nothing_outlives_a_killed_launcher(job: Job, body: str) -> None:
 
 
 def test_nothing_outlives_a_killed_agent(job: Job) -> None:
-    with job.start(2, "ready(); time.sleep(60)") as process:
+    with job.start(2, program(ending.sleeps)) as process:
         pids = job.wait_ready(2)
         agent = int(re.findall(r"PPid:\s+(\d+)", Path(f"/proc/{pids[1]}/status").read_text())[0])
         os.kill(agent, signal.SIGKILL)
@@ -182,8 +148,8 @@ def test_nothing_outlives_a_killed_agent(job: Job) -> None:
     assert "rank 1" in err
 
 
-def test_nobody_reads_any_more(job: Job) -> None:
-    with job.start(2, "ready()\nwhile True: print('y' * 100)") as process:
+def test_a_closed_stdout_ends_the_job(job: Job) -> None:
+    with job.start(2, program(ending.writes_without_end)) as process:
         job.wait_ready(2)
         assert process.stdout is not None
         process.stdout.close()
@@ -202,7 +168,7 @@ def test_a_rank_that_never_starts_is_named(tmp_path: Path) -> None:
     fake.chmod(0o755)
     job.bin = folder
     started = time.monotonic()
-    status, _, err = job.run(2, "", "--start-timeout", "1")
+    status, _, err = job.run(2, program(ending.does_nothing), "--start-timeout", "1")
     expect_within(PROMISED_S, time.monotonic() - started)
     assert status == 1
     assert err.strip() == "roundelayrun: ranks 0, 1 did not start within 1 s (--start-timeout)"

@@ -7,33 +7,13 @@ from pathlib import Path
 import pytest
 
 from launch_job import LIMIT_S, Job
-
-# Rank 0 has lost rank 1, and ends before it. The core's error, without the time that torch's import takes.
-BODY = """
-import atexit, threading, types
-class HorovodInternalError(RuntimeError): pass
-{telling}
-meet(2)
-if rank == 0:
-    atexit.register(lambda: print("a line at exit", file=sys.stderr))
-    raise HorovodInternalError("rank 1 raised ValueError: one\\ntwo\\nthree")
-{before}
-raise ValueError("one\\ntwo\\nthree")
-"""
-TELLING = """
-import roundelay
-sys.modules["roundelay._core"] = types.SimpleNamespace(HorovodInternalError=HorovodInternalError)
-"""
-AFTER_RANK_0 = """
-ended = Path("/proc", Path(sys.argv[1], "ready.0").read_text())
-while ended.exists(): time.sleep(0.01)
-"""
-NEVER_ENDS = "threading.Thread(target=time.sleep, args=(60,)).start()"
+from programs import losing_a_rank
+from rank_program import program
 
 
-@pytest.mark.parametrize("telling", [TELLING, ""], ids=["tells", "stderr alone"])
-def test_exceptions_of_several_lines(job: Job, telling: str) -> None:
-    status, _, err = job.run(2, BODY.format(telling=telling, before=AFTER_RANK_0))
+@pytest.mark.parametrize("tells", [True, False], ids=["tells", "stderr alone"])
+def test_exceptions_of_several_lines(job: Job, tells: bool) -> None:
+    status, _, err = job.run(2, program(losing_a_rank.raises_when_rank_0_has_ended, tells))
     assert status == 1
     last = err[err.index("roundelayrun: ") :].splitlines()
     assert last[0].startswith("roundelayrun: rank 1 (pid ")
@@ -42,7 +22,7 @@ def test_exceptions_of_several_lines(job: Job, telling: str) -> None:
 
 
 def test_a_rank_that_raises_and_does_not_end(job: Job) -> None:
-    status, _, err = job.run(2, BODY.format(telling=TELLING, before=NEVER_ENDS))
+    status, _, err = job.run(2, program(losing_a_rank.raises_and_does_not_end))
     assert status == 1
     last = err[err.index("roundelayrun: ") :].splitlines()
     assert last[0].startswith("roundelayrun: rank 1 (pid ")

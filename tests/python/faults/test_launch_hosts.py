@@ -18,18 +18,11 @@ import roundelay
 from hosts_here import SSH, local_ssh
 from in_time import crowd, expect_within
 from launch_job import LIMIT_S, PROMISED_S, Job
+from programs import ending
+from rank_program import program
 from roundelay.run.starter import on_host
 
 THREE = "127.0.0.2:2,127.0.0.3:1,127.0.0.4:3"
-STUBBORN = """
-for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, signal.SIG_IGN)
-"""
-FORKING = """
-import subprocess
-script = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
-subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
-"""
 
 
 @pytest.fixture
@@ -55,11 +48,7 @@ def listeners(job: Job) -> set[str]:
 
 
 def test_ranks_are_numbered_by_host_on_uneven_hosts(job: Job) -> None:
-    body = """
-names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR".split()
-print(*(os.environ[name] for name in names), os.environ["ROUNDELAY_NODE_ID"][-1], os.getcwd() == sys.argv[2])
-"""
-    status, out, err = job.run(6, body.replace("sys.argv[2]", repr(os.getcwd())), "-H", THREE)
+    status, out, err = job.run(6, program(ending.says_its_place, str(Path.cwd())), "-H", THREE)
     assert (status, err) == (0, "")
     places = [(0, 2, 0, 2), (1, 2, 0, 2), (0, 1, 1, 3), (0, 3, 2, 4), (1, 3, 2, 4), (2, 3, 2, 4)]
     assert sorted(out.splitlines()) == [
@@ -69,11 +58,7 @@ print(*(os.environ[name] for name in names), os.environ["ROUNDELAY_NODE_ID"][-1]
 
 
 def test_ranks_have_the_variables_of_horovodrun_on_uneven_hosts(job: Job) -> None:
-    body = """
-names = "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE CONTROLLER CPU_OPERATIONS".split()
-print(*(os.environ["HOROVOD_" + name] for name in names))
-"""
-    status, out, err = job.run(6, body, "-H", THREE)
+    status, out, err = job.run(6, program(ending.says_its_place_in_horovods_words), "-H", THREE)
     assert (status, err) == (0, "")
     # The second rank of the third host is the second one of those with local rank 1.
     places = ["0 2 0 3", "1 2 0 2", "0 1 1 3", "0 3 2 3", "1 3 1 2", "2 3 0 1"]
@@ -86,9 +71,10 @@ def test_secrets_are_in_no_list_of_processes_and_only_loopback_listens(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_SECRET", "swordfish")
-    body = "assert os.environ['MY_SECRET'] == 'swordfish'\nready(); time.sleep(60)"
-    with job.start(3, body, "--verbose", "-H", THREE) as process:
+    with job.start(3, program(ending.tells_a_secret_and_sleeps), "--verbose", "-H", THREE) as process:
         job.wait_ready(3)
+        told = [(job.folder / f"secret.{rank}").read_text() for rank in range(3)]
+        assert told == ["swordfish"] * 3
         lines = job.left()  # with their command lines, as anyone on the machine can see them
         assert (
             len(lines) >= 9
@@ -104,7 +90,7 @@ def test_secrets_are_in_no_list_of_processes_and_only_loopback_listens(
 def test_every_host_that_is_not_there_is_named_and_none_starts(job: Job) -> None:
     started = time.monotonic()
     hosts = "127.0.0.2:1,127.0.9.1:1,127.0.9.2:1,127.0.8.1:1"
-    status, out, err = job.run(4, "ready()", "-H", hosts)
+    status, out, err = job.run(4, program(ending.is_ready), "-H", hosts)
     expect_within(PROMISED_S, time.monotonic() - started)
     assert (status, out) == (1, "")
     lines = err.splitlines()
@@ -121,7 +107,7 @@ def test_every_host_that_is_not_there_is_named_and_none_starts(job: Job) -> None
 def test_a_host_that_does_not_answer_in_time(job: Job) -> None:
     started = time.monotonic()
     hosts, limit_s = "127.0.0.2:1,127.0.7.1:1", 10  # in which the other host's rank surely starts
-    status, _, err = job.run(2, "ready()", "-H", hosts, "--start-timeout", str(limit_s))
+    status, _, err = job.run(2, program(ending.is_ready), "-H", hosts, "--start-timeout", str(limit_s))
     expect_within(limit_s + PROMISED_S, time.monotonic() - started)
     assert status == 1
     assert err.startswith("roundelayrun: 127.0.7.1 does not answer in time; `ssh 127.0.7.1 true` must work")
@@ -182,12 +168,7 @@ def test_a_function_that_a_host_does_not_read(job: Job, monkeypatch: pytest.Monk
 
 
 def test_a_killed_rank_is_named_with_its_host_and_nothing_is_left(job: Job) -> None:
-    body = (
-        STUBBORN
-        + FORKING
-        + "meet(3)\nif rank == 2:\n    stamp(); os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)"
-    )
-    status, _, err = job.run(3, STUBBORN + FORKING + body, "-H", THREE)
+    status, _, err = job.run(3, program(ending.is_killed_and_others_are_stubborn), "-H", THREE)
     expect_within(PROMISED_S, job.seconds_since_failure())
     assert status == 137
     assert re.search(r"rank 2 \(pid \d+ on \S+\) failed first: killed by SIGKILL \(signal 9\)$", err.strip())
@@ -195,24 +176,19 @@ def test_a_killed_rank_is_named_with_its_host_and_nothing_is_left(job: Job) -> N
 
 @pytest.mark.slow
 def test_ranks_that_are_stopped_end_with_the_others(job: Job) -> None:
-    body = "meet(3)\nif rank == 0:\n    stamp(); sys.exit(3)\nos.kill(os.getpid(), signal.SIGSTOP)"
-    status, _, _ = job.run(3, body, "-H", THREE)
+    status, _, _ = job.run(3, program(ending.exits_with_3_while_others_are_stopped), "-H", THREE)
     expect_within(PROMISED_S, job.seconds_since_failure())
     assert status == 3
 
 
 @pytest.mark.parametrize(
-    ("who", "body"),
-    [
-        ("roundelay.run.cli", STUBBORN + FORKING),
-        ("several_hosts.py", STUBBORN + FORKING),
-        ("on_host.py", STUBBORN),
-    ],
+    ("who", "forks"),
+    [("roundelay.run.cli", True), ("several_hosts.py", True), ("on_host.py", False)],
     ids=["launcher", "several", "host"],
 )
-def test_nothing_outlives_what_started_it(job: Job, who: str, body: str) -> None:
+def test_nothing_outlives_what_started_it(job: Job, who: str, forks: bool) -> None:
     """The launcher, what stands in mpirun's place, or a host's end of ssh is killed."""
-    with job.start(3, body + "ready(); time.sleep(60)", "-H", THREE) as process:
+    with job.start(3, program(ending.sleeps_stubbornly, forks), "-H", THREE) as process:
         job.wait_ready(3)
         victims = [line for line in job.left() if who in line.partition("\0--\0")[0]]
         assert victims
@@ -225,13 +201,7 @@ def test_nothing_outlives_what_started_it(job: Job, who: str, body: str) -> None
 
 
 def test_ctrl_c_reaches_every_host(job: Job) -> None:
-    body = """
-def tidy(*_):
-    print("tidied up", flush=True); sys.exit(0)
-signal.signal(signal.SIGINT, tidy)
-ready(); time.sleep(60)
-"""
-    with job.start(6, body, "--verbose", "-H", THREE) as process:
+    with job.start(6, program(ending.tidies_up, int(signal.SIGINT)), "--verbose", "-H", THREE) as process:
         job.wait_known(process, 6)
         process.send_signal(signal.SIGINT)
         started = time.monotonic()

@@ -13,7 +13,9 @@ import pytest
 
 import starts
 from in_time import wait_until
-from launch_job import LIMIT_S, PROGRAM
+from launch_job import LIMIT_S
+from programs import ending
+from rank_program import program
 from ranks import mpirun
 from tests.rig import Rig, why_not
 
@@ -23,14 +25,6 @@ pytestmark = [
     pytest.mark.skipif(bool(_REASON), reason=f"no rig: {_REASON}"),
     pytest.mark.skipif(mpirun() is None, reason="no mpirun"),
 ]
-# Rank 0 ends as an MPI ends a rank that has lost a peer.
-BODY = """
-ready()
-if rank == 0:
-    while not Path(sys.argv[1], "lost").exists(): time.sleep(0.01)
-    print("an MPI's own words", file=sys.stderr); sys.exit(14)
-time.sleep(90)
-"""
 
 
 @pytest.mark.parametrize(
@@ -41,15 +35,14 @@ time.sleep(90)
     ],
 )
 def test_the_lost_host_is_named(tmp_path: Path, how: str, said: str) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM + BODY)
+    words = program(ending.ends_as_who_has_lost_a_peer).words(tmp_path)
     with Rig(nodes=2, mbit=None) as rig:
         # Every rig has the same pids: what a killed mpirun has left in /tmp would be in this one's way.
         settings = {"plm_ssh_agent": rig.commands / "ssh", "prte_tmpdir_base": tmp_path}
-        words = " ".join(f"--mca {name} {value}" for name, value in settings.items())
-        flags = ["--mpi", f"--mpi-args={words}", "-np", "2", "-H", "node0:1,node1:1"]
+        mca = " ".join(f"--mca {name} {value}" for name, value in settings.items())
+        flags = ["--mpi", f"--mpi-args={mca}", "-np", "2", "-H", "node0:1,node1:1"]
         job = subprocess.Popen(
-            [*rig.on(0), *starts.ROUNDELAYRUN, *flags, sys.executable, str(program), str(tmp_path)],
+            [*rig.on(0), *starts.ROUNDELAYRUN, *flags, sys.executable, *words],
             env=starts.environment(PATH=os.pathsep.join([str(rig.commands), starts.environment()["PATH"]])),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

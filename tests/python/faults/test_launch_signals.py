@@ -16,6 +16,8 @@ import pytest
 from hosts_here import local_ssh
 from in_time import wait_until
 from launch_job import LIMIT_S, Job
+from programs import ending
+from rank_program import program
 from ranks import ROOT
 
 
@@ -27,13 +29,9 @@ def ignoring_hangups() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
-UNTIL_GO = "ready()\nwhile not Path(sys.argv[1], 'go').exists(): time.sleep(0.02)\n"
-
-
 @pytest.mark.usefixtures("ignoring_hangups")
 def test_a_job_that_ignores_hangups_goes_on(job: Job) -> None:
-    body = UNTIL_GO + "print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)"
-    with job.start(2, body, "--verbose") as process:
+    with job.start(2, program(ending.says_whether_hangups_are_ignored), "--verbose") as process:
         job.wait_known(process, 2)
         process.send_signal(signal.SIGHUP)
         if not job.way:  # mpirun handles the signal itself; no terminal sends it one
@@ -47,12 +45,6 @@ def test_a_job_that_ignores_hangups_goes_on(job: Job) -> None:
 
 
 FORWARDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
-TELLS = """
-def tell(number, _):
-    Path(sys.argv[1], f"told.{rank}.{number}").touch()
-for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT):
-    signal.signal(number, tell)
-"""
 
 
 def has(folder: Path, pattern: str, count: int) -> bool:
@@ -60,7 +52,7 @@ def has(folder: Path, pattern: str, count: int) -> bool:
 
 
 def check_forwarded(job: Job, *flags: str) -> None:
-    with job.start(2, TELLS + UNTIL_GO, "--verbose", *flags) as process:
+    with job.start(2, program(ending.tells_of_forwarded_signals), "--verbose", *flags) as process:
         job.wait_known(process, 2)
         for signum in FORWARDED:
             process.send_signal(signum)
@@ -81,7 +73,7 @@ def test_signals_are_forwarded_to_other_hosts(tmp_path: Path) -> None:
 
 
 def test_a_program_that_does_not_expect_the_signal_dies_of_it(job: Job) -> None:
-    with job.start(1, "ready(); time.sleep(60)", "--verbose") as process:
+    with job.start(1, program(ending.sleeps), "--verbose") as process:
         job.wait_known(process, 1)
         process.send_signal(signal.SIGUSR1)
         status, _, err = job.finish(process)
@@ -92,9 +84,9 @@ def test_a_program_that_does_not_expect_the_signal_dies_of_it(job: Job) -> None:
 # --- descriptors ---
 
 
-def under_shell(redirections: str, program: str, **variables: str) -> tuple[int, str, str]:
+def under_shell(redirections: str, script: str, **variables: str) -> tuple[int, str, str]:
     """The status, stdout and stderr of a job of one rank that a shell starts."""
-    launcher = [sys.executable, "-m", "roundelay.run.cli", "-np", "1", "sh", "-c", program]
+    launcher = [sys.executable, "-m", "roundelay.run.cli", "-np", "1", "sh", "-c", script]
     done = subprocess.run(
         ["sh", "-c", f'"$@" {redirections}', "sh", *launcher],
         env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **variables},

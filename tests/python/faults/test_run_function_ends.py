@@ -18,7 +18,8 @@ import pytest
 
 import roundelay
 from in_time import expect_within, wait_until
-from launch_job import LIMIT_S, PROMISED_S, Job
+from launch_job import LIMIT_S, PROMISED_S, Job, interruptible
+from programs import notebook_kernel, run_caller
 from ranks import ROOT
 from roundelay.run.function import launcher_process as calling
 
@@ -97,7 +98,7 @@ def leave_text() -> None:
     ],
     ids=["not unpickled", "result", "KeyboardInterrupt", "exit", "exit text", "_exit 0", "_exit 7"],
 )
-def test_what_else_is_a_failure(func: Any, error: type[Exception], text: str) -> None:
+def test_every_other_end_of_the_function_is_a_failure(func: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         roundelay.run(func)
 
@@ -185,42 +186,11 @@ def test_output_that_cannot_be_shown_ends_the_ranks(job: Job, monkeypatch: pytes
     job.expect_nothing_left(within_s=0.5)
 
 
-# A caller that is a program of its own: `work` is a function of __main__. What is stubborn tells of a signal.
-CALLER = """
-import os, signal, sys, time
-from pathlib import Path
-import roundelay
-def work(folder, stubborn):
-    if stubborn:
-        def tell(*_):
-            Path(folder, "told." + os.environ["RANK"]).touch()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, tell)
-    Path(folder, "ready." + os.environ["RANK"]).write_text(str(os.getpid()))
-    try:
-        time.sleep(600)
-    except KeyboardInterrupt:
-        print("tidied up")
-        raise
-try:
-    roundelay.run(work, sys.argv[1:], np=2, verbose=True)
-except KeyboardInterrupt:
-    print("interrupted", roundelay.run(lambda: "and on it goes"))
-"""
-
-
 @contextlib.contextmanager
 def start(job: Job, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    script = job.folder / "caller.py"
-    script.write_text(CALLER)
-    with subprocess.Popen(
-        [sys.executable, str(script), str(job.folder), *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        # A shell has what it starts in the background ignore Ctrl-C, and that is inherited.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONUNBUFFERED": "1"}
+    with interruptible(
+        [sys.executable, run_caller.__file__, str(job.folder), *arguments], environment
     ) as process:
         try:
             yield process
@@ -265,42 +235,14 @@ def test_nothing_outlives_a_killed_caller(job: Job, stubborn: str) -> None:
         job.expect_nothing_left(within_s=PROMISED_S + 5)
 
 
-# As a notebook's kernel does: cells of __main__ without a file, run within an event loop, sys.stdout an
-# object without a descriptor.
-NOTEBOOK = '''
-import asyncio, code, io, sys
-CELLS = ["""
-import os
-class Point:
-    def __init__(self, x):
-        self.x = x
-shift = 3
-def work(point):
-    print("rank", os.environ["RANK"])
-    return Point(point.x + shift)
-""", """
-import roundelay
-points = roundelay.run(work, (Point(4),), np=2)
-assert [type(point) for point in points] == [Point, Point]
-print([point.x for point in points])
-"""]
-del __file__
-async def main():
-    kernel = code.InteractiveInterpreter(globals())
-    terminal, sys.stdout = sys.stdout, io.StringIO()
-    for cell in CELLS:
-        kernel.runsource(cell, "<cell>", "exec")
-    terminal.write(sys.stdout.getvalue())
-asyncio.run(main())
-'''
-
-
 def test_run_works_in_a_notebook(job: Job) -> None:
-    script = job.folder / "kernel.py"
-    script.write_text(NOTEBOOK)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     done = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, notebook_kernel.__file__],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stderr == ""
     *said, last = done.stdout.splitlines()

@@ -19,6 +19,8 @@ import pytest
 
 import strangers
 from in_time import wait_until
+from programs import among_strangers
+from rank_program import program
 from starts import MPIRUN, ROUNDELAYRUN, TORCHRUN, environment, free_port
 from strangers import CROWD, Stranger
 from tests.rig import Rig, why_not
@@ -29,31 +31,6 @@ pytestmark = [
 ]
 LIMIT_S = 150.0
 SECRET = "5e" * 32
-# Rank 1 comes when it may. Then both meet, wait for another word, and reduce.
-PROGRAM = """
-import faulthandler, os, sys, time
-faulthandler.dump_traceback_later(140, exit=True)
-from pathlib import Path
-import torch
-import roundelay.torch as hvd
-folder = Path(sys.argv[1])
-rank = int(next(filter(None, map(os.environ.get, ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")))))
-(folder / f"here.{rank}").touch()
-def wait_for(name):
-    while not (folder / name).exists():
-        time.sleep(0.01)
-if rank == 1:
-    wait_for("come")
-hvd.init()
-(folder / f"met.{rank}").touch()
-wait_for("reduce")
-for step in range(3):
-    total = hvd.allreduce(torch.full((1000,), rank + 1.0 + step), op=hvd.Sum)
-    assert total.tolist() == [3.0 + 2 * step] * 1000
-assert hvd.allgather_object({"rank": rank}) == [{"rank": 0}, {"rank": 1}]
-os.write(1, f"rank {rank} is right; strangers: {hvd.stats()['strangers']}\\n".encode())
-hvd.shutdown()
-"""
 
 
 class Job:
@@ -61,12 +38,11 @@ class Job:
 
     def __init__(self, folder: Path, launcher: list[str], **more: str) -> None:
         self.folder = folder
-        script = folder / "program.py"
-        script.write_text(PROGRAM)
+        self._words = program(among_strangers.comes_and_reduces_when_allowed).words(folder)
         self.mark = f"STRANGERS_MARK={uuid.uuid4().hex}"
         name, _, value = self.mark.partition("=")
         self.process = subprocess.Popen(
-            [*launcher, sys.executable, str(script), str(folder)],
+            [*launcher, sys.executable, *self._words],
             env=environment(**{name: value, **more}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -86,11 +62,10 @@ class Job:
         assert self.process.poll() is None, self.process.communicate()[0]
 
     def ranks(self) -> list[int]:
-        script = str(self.folder / "program.py").encode()
+        """The ranks' programs, and not the launchers', whose command lines name them, too."""
+        words = [word.encode() for word in self._words]
         pids = strangers.processes(self.mark)
-        return [
-            pid for pid in pids if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2] == [script]
-        ]
+        return [pid for pid in pids if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:-1] == words]
 
     def places(self, with_mpi: bool = False) -> list[tuple[str, int]]:
         """The ports and sockets to attack. An MPI has ports of its own, which are not ours to defend."""

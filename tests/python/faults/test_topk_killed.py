@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from core_job import CoreJob, core_job
+from programs import killed_in_topk
+from rank_program import program
 from ranks import mpirun
 
 __all__ = ["core_job"]
@@ -18,46 +20,10 @@ __all__ = ["core_job"]
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
 RANKS, KILLED = 3, 128 + 9
-BODY = """
-from roundelay.torch._internal.optimizer.distributed import wrapper_of
-ELEMENTS = 1 << 16
-weight = torch.nn.Parameter(torch.zeros(ELEMENTS))
-optimizer = hvd.DistributedOptimizer(
-    torch.optim.SGD([weight], lr=1.0, momentum=0.5), [("weight", weight)], op=hvd.Sum,
-    strategy="topk:density=0.1,select=radix,dense_below=0",
-)
-def step():
-    optimizer.zero_grad()
-    (weight * (rank + 1)).sum().backward()
-    optimizer.step()
-techniques = wrapper_of(optimizer).techniques()
-while not techniques.stateful: step()
-step()
-hvd.barrier()
-if rank == 1:
-    import ctypes, mmap
-    (bucket,) = techniques.table.buckets
-    own, libc = bucket.core.state, ctypes.CDLL(None, use_errno=True)
-    # One node: the residual and the momentum of a third of the elements.
-    assert own.numel() == 2 * 4 * -(-ELEMENTS // hvd.size())
-    kept = own.view(torch.float32)
-    # The first tenth of the shard was sent in that step, and its momentum with it.
-    assert kept[: own.numel() // 8].count_nonzero() > 0.8 * own.numel() // 8
-    @ctypes.CFUNCTYPE(None, ctypes.c_int)
-    def killing(_):
-        Path(sys.argv[1], "summed").touch()
-        die()
-    libc.signal(ctypes.c_int(signal.SIGSEGV), killing)
-    page = -(-own.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
-    size = (own.data_ptr() + own.numel() // 2 - page) // mmap.PAGESIZE * mmap.PAGESIZE
-    assert libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(size), 1) == 0  # PROT_READ
-with watched():
-    step()
-"""
 
 
 def test_killed_between_the_calls(core_job: CoreJob, tmp_path: Path) -> None:
-    end = core_job.conduct(RANKS, BODY)
+    end = core_job.conduct(RANKS, program(killed_in_topk.dies_in_a_step))
     assert end.status == KILLED, end.err
     end.expect_in_time()
     assert (tmp_path / "summed").exists(), end.err

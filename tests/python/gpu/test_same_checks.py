@@ -24,14 +24,16 @@ NUMBERS = ("allreduce", "gathering", "reducescatter", "optimizer")
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.parametrize("np", [2])
 @pytest.mark.checks_of(*(PARALLEL / f"test_{name}.py" for name in OPERATIONS))
-def test_operations_on_a_gpu(check: Check) -> None:
-    run_check(check, 2, env=ON_GPU, fresh=True)
+def test_operations_on_a_gpu(np: int, check: Check) -> None:
+    run_check(check, np, env=ON_GPU, fresh=True)
 
 
+@pytest.mark.parametrize("np", [2])
 @pytest.mark.checks_of(*(PARALLEL / f"test_{name}.py" for name in TRAINING))
-def test_training_on_a_gpu(check: Check) -> None:
-    run_check(check, 2, env=ON_GPU, fresh=True)
+def test_training_on_a_gpu(np: int, check: Check) -> None:
+    run_check(check, np, env=ON_GPU, fresh=True)
 
 
 @pytest.mark.checks_of(*(PARALLEL / f"test_{name}.py" for name in STRATEGIES))

@@ -11,35 +11,19 @@ from pathlib import Path
 import pytest
 
 import starts
-from ranks import PATHS
+from ranks import PATHS, PROGRAMS
 from roundelay.tuning import file as tuning_file
 from roundelay.tuning.file import ALGORITHMS, GPU, Choice, Level
 
 pytestmark = [pytest.mark.slow]
-# Gives each rank, whatever its program, the fake device.
-CUSTOMIZE = """
-import os
-if os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("RANK")) is not None:
-    import torch
-    import gpu_device
-    gpu_device.use()
-    torch.set_default_device("cpu")
-"""
-WORK = """
-import torch
-import roundelay.torch as hvd
-hvd.init()
-for device in ("fakegpu", "cpu"):  # the first one also chooses the fabric
-    hvd.broadcast(torch.ones(100, device=device), 0, name=device)
-"""
+WORK = str(PROGRAMS / "broadcast_on_gpu_and_cpu.py")
 TUNE = [sys.executable, "-m", "roundelay.cli", "tune", "-np", "2", "--sizes", "1K", "64K", "--rounds", "1"]
 
 
 @pytest.fixture
-def variables(tmp_path: Path) -> dict[str, str]:
+def variables() -> dict[str, str]:
     """Returns the variables of a job over MPI whose ranks have the fake device."""
-    (tmp_path / "sitecustomize.py").write_text(CUSTOMIZE)
-    path = os.pathsep.join(map(str, (tmp_path, *PATHS)))
+    path = os.pathsep.join(map(str, (PROGRAMS / "fake_gpu_for_ranks", *PATHS)))
     return {"PYTHONPATH": path, "ROUNDELAY_GPU_FABRIC": "mpi"}
 
 
@@ -57,7 +41,7 @@ def test_a_file_has_the_level_gpu_and_jobs_go_by_it(tmp_path: Path, variables: d
     choice = Choice(GPU, "broadcast", 2, None, "pipelined_tree")  # not the built-in one
     tuning_file.save(dataclasses.replace(tuning, table=(choice,)), path)
     job = [*starts.ROUNDELAYRUN, "--mpi", "-np", "2", "--tuning", str(path), "--log-level", "INFO"]
-    status, output = starts.run([*job, sys.executable, "-c", WORK], **variables)
+    status, output = starts.run([*job, sys.executable, WORK], **variables)
     assert status == 0, output
     assert output.count("broadcast of 400 bytes: algorithm pipelined_tree") == 1, output
 

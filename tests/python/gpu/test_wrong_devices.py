@@ -9,7 +9,7 @@ import torch
 
 import gpu_device
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 
 CPU, GPU = "cpu", gpu_device.NAME
 
@@ -41,9 +41,8 @@ def check_cpu_and_gpu_in_one_job() -> None:
         assert hvd.synchronize(handle).unique().tolist() == [number * hvd.size()]
 
 
+@needs_ranks(2)
 def check_ranks_with_different_devices() -> None:
-    if hvd.size() == 1:
-        return
     mine = torch.ones(3, device=GPU if hvd.rank() == 1 else CPU)
     with pytest.raises(hvd.HorovodInternalError) as raised:
         hvd.allreduce(mine, name="elsewhere")
@@ -87,9 +86,8 @@ def check_join_names_a_gpu_that_is_there() -> None:
         assert hvd.join(device) == 0
 
 
+@needs_ranks(2)
 def check_batch_normalisation_on_different_devices() -> None:
-    if hvd.size() == 1:
-        return
     device = GPU if hvd.rank() == 1 else CPU
     with pytest.raises(hvd.HorovodInternalError, match="sync_batch_norm"):
         hvd.SyncBatchNorm(3).to(device)(torch.ones(4, 3, device=device))

@@ -9,33 +9,15 @@ from pathlib import Path
 import pytest
 
 import starts
+from ranks import PROGRAMS
 from roundelay.tuning import file as tuning_file
 from roundelay.tuning.file import Cluster, Level, Link
 from tunings import TUNING
 
 pytestmark = pytest.mark.slow
 
-# Each rank is a node of its own. The gradients are so large that operations are measured.
-WORK = """
-import torch
-import roundelay.torch as hvd
-hvd.init()
-parameter = torch.nn.Parameter(torch.zeros(1 << 17))
-candidates = ("ring", "recursive_doubling", "halving_doubling")
-auto = hvd.strategies.Auto(candidates, trial_steps=1)
-plain = torch.optim.SGD([parameter], lr=1.0)
-optimizer = hvd.DistributedOptimizer(plain, op=hvd.Sum, strategy=auto)
-before = auto.choice
-for step in range(1, 200):
-    optimizer.zero_grad()
-    (parameter * (hvd.rank() + 1.0)).sum().backward()
-    optimizer.step()
-    if hvd.broadcast_object(auto.choice != before):
-        break
-assert set(parameter.tolist()) == {-10.0 * step}
-if hvd.rank() == 0:
-    print("choice:", auto.choice)
-"""
+# Each rank is a node of its own.
+NODES = 'ROUNDELAY_NODE_ID=$RANK LOCAL_RANK=0 exec "$0" "$@"'
 
 
 def test_a_ring_is_not_tried_where_messages_are_slow(tmp_path: Path) -> None:
@@ -44,7 +26,7 @@ def test_a_ring_is_not_tried_where_messages_are_slow(tmp_path: Path) -> None:
     links = (Link("cluster", 1.0, 1e8, 1e-9, 3e-5, 0.02),)
     path = tmp_path / "tuning.json"
     tuning_file.save(dataclasses.replace(TUNING, cluster=cluster, links=links, measured=(), table=()), path)
-    words = ["sh", "-c", f'ROUNDELAY_NODE_ID=$RANK LOCAL_RANK=0 exec "{sys.executable}" -c "$0"', WORK]
+    words = ["sh", "-c", NODES, sys.executable, str(PROGRAMS / "auto_choice.py")]
     status, output = starts.run([*starts.ROUNDELAYRUN, "--gloo", "-np", "4", "--tuning", str(path), *words])
     assert status == 0, output
     (choice,) = (line for line in output.splitlines() if "choice: " in line)

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 
 import pytest
 
+from ranks import PROGRAMS
 from starts import ROUNDELAYRUN, run
 from technique_libraries import NEGATE
 
-# A program written for Horovod.
-PROGRAM = """
-import sys, torch, horovod.torch as hvd
-hvd.init()
-parameter = torch.nn.Parameter(torch.zeros(100))
-optimizer = torch.optim.SGD([parameter], lr=1.0)
-arguments = eval(sys.argv[1])
-optimizer = hvd.DistributedOptimizer(optimizer, [("weight", parameter)], op=hvd.Sum, **arguments)
-for _ in range(6):
-    optimizer.zero_grad()
-    (parameter * (1 + 2.0**-12)).sum().backward()
-    optimizer.step()
-exact = bool((parameter == -6 * hvd.size() * (1 + 2.0**-12)).all())
-names = [name for name in ("negate", "csc:") if name in hvd.report().partition("bucket")[2]]
-if hvd.rank() == 0:
-    print("exact" if exact else "rounded", *names)
-"""
+PROGRAM = str(PROGRAMS / "horovod_training.py")
 
 
 @pytest.mark.slow
@@ -38,11 +23,9 @@ if hvd.rank() == 0:
     ],
 )
 def test_which_strategy_is_taken(
-    flags: list[str], variable: str, arguments: dict[str, str], result: str, tmp_path: Path
+    flags: list[str], variable: str, arguments: dict[str, str], result: str
 ) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(PROGRAM)
-    command = [*ROUNDELAYRUN, "-np", "2", "--as-horovod", *flags, "python", str(script), repr(arguments)]
+    command = [*ROUNDELAYRUN, "-np", "2", "--as-horovod", *flags, "python", PROGRAM, json.dumps(arguments)]
     status, output = run(command, **({"ROUNDELAY_STRATEGY": variable} if variable else {}))
     assert (status, output.splitlines()[-1]) == (0, f"[rank 0] {result}"), output
 

@@ -17,6 +17,8 @@ import pytest
 import starts
 from in_time import expect_within, three_tries
 from launched import SCRIPT, check, results
+from programs import several_hosts
+from rank_program import Program, program
 from ranks import mpirun
 from roundelay.run.modes.mpi import exported
 from tests.rig import Rig, why_not
@@ -76,124 +78,44 @@ def test_roundelayrun_by_ssh(rig: Rig, tmp_path: Path) -> None:
 
 # --- one rank on each host, by variables set by hand ---
 
-# Without the library's Python side, whose import takes longest. Ranks begin at the same time.
-CORE = """
-import dataclasses, faulthandler, os, sys, time
-from pathlib import Path
-faulthandler.dump_traceback_later(80, exit=True)
-import torch
-from roundelay._internal import backend
-from roundelay import _core
 
-here = Path(sys.argv[1])
-(here / f"here.{os.environ['RANK']}").touch()
-while len(list(here.glob("here.*"))) < int(os.environ["WORLD_SIZE"]):
-    time.sleep(0.02)
-
-def attempt(interface="", patience="30"):
-    os.environ.update(ROUNDELAY_INTERFACE=interface, ROUNDELAY_START_TIMEOUT=patience)
-    path, launch = backend.choose("auto")
-    try:
-        _core.init(path, _core.Rendezvous(**dataclasses.asdict(launch.rendezvous)))
-    except (RuntimeError, ValueError) as error:
-        print("init:", error, flush=True)
-    else:
-        print("met", flush=True)
-"""
-# 20 steps, and what then follows: until the link of a host is cut, or until the test says so.
-WORK = """
-import roundelay.torch as hvd
-attempt()
-def steps():
-    while True:
-        assert hvd.allreduce(torch.ones(1000), op=hvd.Sum)[0] == hvd.size()
-        yield
-def begun():
-    (here / f"runs.{hvd.rank()}").write_text(str(os.getpid()))
-rest = steps()
-for _ in range(20): next(rest)
-"""
-AFTER = """
-begun()
-try:
-    {work}
-except hvd.HorovodInternalError as error:
-    print(f"at {{time.time():.1f}}:", error, flush=True)
-"""
-BUSY = WORK + AFTER.format(work="for _ in rest: pass")
-WAITING = (
-    WORK
-    + "if hvd.rank() == int(os.environ['LOST']): begun(); time.sleep(80)"
-    + AFTER.format(work="hvd.allreduce(torch.ones(1), name='never.submitted')")
-)
-UNTIL_ENOUGH = (
-    WORK
-    + """
-import threading
-said = []
-def say_something():  # at any moment a report of each rank is under way
-    for number in range(200):
-        said.append(hvd.allreduce_async(torch.ones(1), name=f"said.{number}"))
-        time.sleep(0.05)
-speaker = threading.Thread(target=say_something)
-speaker.start()
-begun()
-while not hvd.allreduce(torch.tensor((here / "enough").exists()), op=hvd.Max):
-    next(rest)
-    (here / f"step.{hvd.rank()}").touch()
-speaker.join()
-for handle in said: hvd.synchronize(handle)
-print("went on")
-"""
-)
-
-
-def on_each(rig: Rig, program: Path, **more: str) -> list[tuple[Sequence[str], dict[str, str]]]:
+def on_each(rig: Rig, folder: Path, work: Program) -> list[tuple[Sequence[str], dict[str, str]]]:
     """The commands, with their variables, of one rank on each host."""
-    where = {"WORLD_SIZE": str(rig.nodes), "MASTER_ADDR": rig.host(0), "MASTER_PORT": "29500", **more}
+    where = {"WORLD_SIZE": str(rig.nodes), "MASTER_ADDR": rig.host(0), "MASTER_PORT": "29500"}
     # nsenter stops when its child does, and would not go on with it.
     shell = ["sh", "-c", '"$@"; exit $?', "sh"]
-    command = [*shell, sys.executable, str(program), str(program.parent)]
+    command = [*shell, sys.executable, *work.words(folder)]
     return [([*rig.on(node), *command], {**where, "RANK": str(node)}) for node in range(rig.nodes)]
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
-    return tmp_path / "program.py"
-
-
-def test_interfaces(rig: Rig, program: Path) -> None:
-    program.write_text(
-        CORE + "attempt('wlan0')\nattempt('docker0', '5')\nattempt('eth0')\n_core.shutdown()\n"
-    )
+def test_interfaces(rig: Rig, tmp_path: Path) -> None:
     expected = [
         r'init: init failed on rank 0: network interface "wlan0" is not there .* eth0',
         r"init: .*reached over docker0\? ROUNDELAY_INTERFACE",
         "met",
     ]
-    for _, output in starts.run_all(on_each(rig, program)):
+    for _, output in starts.run_all(on_each(rig, tmp_path, program(several_hosts.try_interfaces))):
         said = [line for line in output.splitlines() if line.startswith(("init:", "met"))]
         assert len(said) == len(expected), output
         for line, pattern in zip(said, expected, strict=True):
             assert re.match(pattern, line), output
 
 
-def test_an_unreachable_host(program: Path) -> None:
-    program.write_text(CORE + "attempt(patience='5')\n")
+def test_an_unreachable_host(tmp_path: Path) -> None:
     with Rig(nodes=3, mbit=None) as rig:
         rig.cut(2)
-        ended = starts.run_all(on_each(rig, program))
+        ended = starts.run_all(on_each(rig, tmp_path, program(several_hosts.meet_within_5_s)))
     for _, output in ended[:2]:
         assert "rank 2 of 3 did not come to init() within 5 s (ROUNDELAY_START_TIMEOUT)" in output
     assert re.search(r"init: nobody listens on node0:29500 \(10\.77\.0\.1: ", ended[2][1]), ended[2][1]
 
 
 @contextlib.contextmanager
-def at_work(rig: Rig, program: Path, **more: str) -> Iterator[Future[list[tuple[int, str]]]]:
+def at_work(rig: Rig, folder: Path, work: Program) -> Iterator[Future[list[tuple[int, str]]]]:
     """Runs it on each host; begins when all of them are in the midst of it."""
     with ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(starts.run_all, on_each(rig, program, **more))
-        while len(list(program.parent.glob("runs.*"))) < rig.nodes:
+        ended = pool.submit(starts.run_all, on_each(rig, folder, work))
+        while len(list(folder.glob("runs.*"))) < rig.nodes:
             assert not ended.done(), ended.result()
             time.sleep(0.05)
         yield ended
@@ -204,10 +126,12 @@ NOTICED_S = 6.0  # a host that is lost, by TCP, whatever the ranks were at
 
 @three_tries
 @pytest.mark.parametrize("lost", [0, 2])
-@pytest.mark.parametrize("work", [BUSY, WAITING], ids=["busy", "waiting"])
-def test_a_host_that_is_lost(program: Path, lost: int, work: str) -> None:
-    program.write_text(CORE + work)
-    with Rig(nodes=3, mbit=None) as rig, at_work(rig, program, LOST=str(lost)) as ended:
+@pytest.mark.parametrize("waits", [False, True], ids=["busy", "waiting"])
+def test_a_host_that_is_lost(tmp_path: Path, lost: int, waits: bool) -> None:
+    work = program(several_hosts.reduce_until_a_host_is_lost)
+    if waits:
+        work = program(several_hosts.wait_until_a_host_is_lost, lost)
+    with Rig(nodes=3, mbit=None) as rig, at_work(rig, tmp_path, work) as ended:
         rig.cut(lost)
         lost_at = time.time()
         rig.lose(lost)
@@ -227,17 +151,20 @@ def wait_for_steps(folder: Path, nodes: int, ended: Future[list[tuple[int, str]]
         time.sleep(0.05)
 
 
-def test_a_link_that_comes_back_and_a_process_that_goes_on(program: Path) -> None:
-    program.write_text(CORE + UNTIL_ENOUGH)
-    with Rig(nodes=3, mbit=None, first_retransmission_s=0.35) as rig, at_work(rig, program) as ended:
+def test_a_link_that_comes_back_and_a_process_that_goes_on(tmp_path: Path) -> None:
+    work = program(several_hosts.reduce_until_enough)
+    with (
+        Rig(nodes=3, mbit=None, first_retransmission_s=0.35) as rig,
+        at_work(rig, tmp_path, work) as ended,
+    ):
         for node in (0, 2):
             rig.interrupt(node, 3.0)  # TCP without a bound sends again after 2.5 s and then after 5.3 s
-            wait_for_steps(program.parent, rig.nodes, ended)
-        pid = int((program.parent / "runs.1").read_text())
+            wait_for_steps(tmp_path, rig.nodes, ended)
+        pid = int((tmp_path / "runs.1").read_text())
         rig.signal(1, pid, signal.SIGSTOP)
         time.sleep(NOTICED_S + 2)
         rig.signal(1, pid, signal.SIGCONT)
-        (program.parent / "enough").touch()
+        (tmp_path / "enough").touch()
         for status, output in ended.result():
             assert status == 0, output
             assert "went on" in output

@@ -11,7 +11,7 @@ import pytest
 
 import starts
 from launched import SCRIPT, check, results
-from ranks import mpirun
+from ranks import PROGRAMS, mpirun
 
 pytestmark = pytest.mark.slow
 
@@ -48,13 +48,8 @@ def test_every_launcher_gives_the_same_weights(name: str, tmp_path: Path) -> Non
 def test_same_result_as_a_function(tmp_path: Path) -> None:
     """roundelay.run ships the script's own function, and returns what it returns."""
     pytest.importorskip("roundelay.run.function", reason="no roundelay.run in this version")
-    program = f"""
-import json, runpy
-import roundelay
-main = runpy.run_path({SCRIPT!r})["main"]
-print("said", json.dumps(roundelay.run(main, args=({str(tmp_path)!r},), np=2)))
-"""
-    status, output = starts.run([sys.executable, "-c", program])
+    program = str(PROGRAMS / "main_as_function.py")
+    status, output = starts.run([sys.executable, program, SCRIPT, str(tmp_path)])
     assert status == 0, output
     check(results(tmp_path), [2])
     returned = json.loads(output.partition("said")[2])

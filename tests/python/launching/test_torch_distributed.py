@@ -11,40 +11,16 @@ import pytest
 
 import starts
 from hosts_here import local_ssh
-from ranks import mpirun
+from ranks import PROGRAMS, mpirun
 from roundelay.run.agent import torch_variables
 from tests.rig import Rig, why_not
 
 HOSTS = ("--gloo", "-H", "127.0.0.2:2,127.0.0.3:1")
-PROGRAM = """
-import sys
-import torch
-import torch.distributed as dist
-import roundelay.torch as hvd
-
-def distributed():
-    dist.init_process_group("gloo")
-    total = torch.ones(3)
-    dist.all_reduce(total)
-    return total
-
-def roundelay():
-    hvd.init()
-    return hvd.allreduce(torch.ones(3), op=hvd.Sum)
-
-ways = [distributed, roundelay]
-sums = [way().tolist() for way in (ways if sys.argv[1] == "before" else ways[::-1])]
-assert sums == [[dist.get_world_size()] * 3] * 2, sums
-assert (hvd.rank(), hvd.size()) == (dist.get_rank(), dist.get_world_size())
-hvd.barrier()
-print("both work")
-"""
+PROGRAM = str(PROGRAMS / "beside_torch_distributed.py")
 
 
-def command(folder: Path, when: str, *words: str) -> tuple[list[str], dict[str, str]]:
-    script = folder / "program.py"
-    script.write_text(PROGRAM)
-    return [*starts.ROUNDELAYRUN, *words, sys.executable, str(script), when], {}
+def command(when: str, *words: str) -> tuple[list[str], dict[str, str]]:
+    return [*starts.ROUNDELAYRUN, *words, sys.executable, PROGRAM, when], {}
 
 
 MPI = pytest.param(
@@ -59,7 +35,7 @@ MPI = pytest.param(
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_torch_distributed_works_beside(tmp_path: Path, hosts: tuple[str, ...], when: str) -> None:
     path = os.pathsep.join([str(local_ssh(tmp_path)), starts.environment()["PATH"]])
-    status, output = starts.run(command(tmp_path, when, *hosts)[0], PATH=path)
+    status, output = starts.run(command(when, *hosts)[0], PATH=path)
     assert status == 0, output
     assert output.count("both work") == int(hosts[1]), output
 
@@ -72,7 +48,7 @@ def test_mpirun_on_two_hosts(tmp_path: Path) -> None:
         mca = f"--mca plm_ssh_agent {rig.commands / 'ssh'} --mca prte_tmpdir_base {tmp_path}"
         flags = ("--mpi", f"--mpi-args={mca}", "-np", "4", "-H", "node0:2,node1:2")
         path = os.pathsep.join([str(rig.commands), starts.environment()["PATH"]])
-        status, output = starts.run([*rig.on(0), *command(tmp_path, "before", *flags)[0]], PATH=path)
+        status, output = starts.run([*rig.on(0), *command("before", *flags)[0]], PATH=path)
     assert status == 0, output
     assert output.count("both work") == 4, output
 
@@ -91,16 +67,16 @@ def test_a_port_that_is_held_is_for_who_reuses_addresses() -> None:
         torch_variables.hold("192.0.2.1", 31000)
 
 
-def test_two_jobs_on_a_host(tmp_path: Path) -> None:
-    ended = starts.run_all([command(tmp_path, when, "-np", "2") for when in ("before", "after")])
+def test_two_jobs_on_a_host() -> None:
+    ended = starts.run_all([command(when, "-np", "2") for when in ("before", "after")])
     for status, output in ended:
         assert status == 0, output
         assert output.count("both work") == 2, output
 
 
-def test_another_port_is_the_users_choice(tmp_path: Path) -> None:
+def test_another_port_is_the_users_choice() -> None:
     """Who sets MASTER_PORT anew, as torchrun within a job does, means another store."""
-    words, _ = command(tmp_path, "after", "-np", "2")
+    words, _ = command("after", "-np", "2")
     place = words.index(sys.executable, len(starts.ROUNDELAYRUN))
     status, output = starts.run([*words[:place], "env", f"MASTER_PORT={starts.free_port()}", *words[place:]])
     assert status == 0, output

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import starts
+from ranks import PROGRAMS
 from roundelay.timeline import events
 from roundelay.tuning import file as tuning_file
 from roundelay.tuning.file import Choice, Cluster, Level, Tuning
@@ -32,23 +33,11 @@ TUNING = Tuning(
 )
 # Ranks on nodes of their own, without MPI. Rank 1's tuning file is none.
 ON_NODES = "ROUNDELAY_NODE_ID=$RANK LOCAL_RANK=0"
-WORK = """
-import torch
-import roundelay.torch as hvd
-try:
-    hvd.init()
-except Exception as error:
-    print("refused:", type(error).__name__, error)
-    raise SystemExit
-for size in (256, 65536):
-    assert torch.equal(hvd.allreduce(torch.ones(size), op=hvd.Sum, name=f"{size}"), torch.full((size,), 2.0))
-hvd.broadcast(torch.ones(100), 0, name="b")
-hvd.allgather(torch.ones(100), name="g")
-"""
+WORK = str(PROGRAMS / "tuned_operations.py")
 
 
 def job(variables: str, *flags: str, **more: str) -> tuple[int, str]:
-    words = ["sh", "-c", f'{variables} exec "{sys.executable}" -c "$0"', WORK]
+    words = ["sh", "-c", f'{variables} exec "$0" "$@"', sys.executable, WORK]
     return starts.run([*starts.ROUNDELAYRUN, "--gloo", "-np", "2", *flags, *words], **more)
 
 
@@ -153,7 +142,7 @@ def test_a_newcomer_tunes_two_hosts_and_uses_the_file(tmp_path: Path) -> None:
             "--log-level",
             "INFO",
         ]
-        status, output = starts.run([*train, sys.executable, "-c", WORK], **search)
+        status, output = starts.run([*train, sys.executable, WORK], **search)
         assert status == 0, output
         best = next(one for one in tuning.table if one.operation == "broadcast")
         assert f"broadcast of 400 bytes: algorithm {best.algorithm}" in output

@@ -24,7 +24,7 @@ GROWTH_BYTES = 4 << 20  # 90,000 operations that leak 50 bytes each are more
 ENVIRONMENT = {"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
 
 
-def test_nothing_grows(check: Check) -> None:
+def test_memory_and_handles_do_not_grow(check: Check) -> None:
     run_check(check, 2, env=ENVIRONMENT, fresh=True)
 
 

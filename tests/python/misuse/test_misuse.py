@@ -11,7 +11,7 @@ import torch
 import roundelay.torch as hvd
 from misuse.expect import Faults, error_of, expect_parts, expect_the_next_works
 from misuse.table import OPERATIONS, Mistake, disagreements, mistakes, rows
-from ranks import Check, mpirun, run_check
+from ranks import Check, mpirun, needs_ranks, run_check
 from roundelay.errors import MismatchError
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
@@ -99,10 +99,9 @@ def check_disagreements() -> None:
     assert hvd.broadcast_object(texts, 0) == texts, "the text must be the same on all ranks"
 
 
+@needs_ranks(2)
 def check_disagreements_about_sparse_tensors() -> None:
     """They go as other operations: each has a text of its own."""
-    if hvd.size() == 1:
-        return
     faults = Faults()
     wider, eye = torch.eye(3, 4).to_sparse(), torch.eye(3).to_sparse()
     cases = {
@@ -172,10 +171,9 @@ def use(operation: str, name: str) -> Callable[[], object]:
     return lambda: OPERATIONS[operation](rows(), name)
 
 
+@needs_ranks(2)
 def check_a_name_in_flight_of_another_operation() -> None:
     """Grouped or not, of whichever kind: nothing of the refused one is left."""
-    if hvd.size() == 1:
-        return
     if hvd.rank() > 0:
         first = hvd.allreduce_async(torch.ones(3), name="shared", op=hvd.Sum)
         for operation in ("grouped_allreduce", "allgather", "grouped_allgather", "broadcast"):

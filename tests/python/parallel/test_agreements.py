@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay import _core
 from roundelay._core import Merge
 from roundelay.errors import HorovodInternalError, MismatchError
@@ -24,9 +24,10 @@ def test_agreements(np: int, check: Check) -> None:
     run_check(check, np)
 
 
+@pytest.mark.parametrize("np", [2])
 @pytest.mark.slow
-def test_without_a_schedule_lock(check: Check) -> None:
-    run_check(check, 2, env={"ROUNDELAY_SCHEDULE_LOCK": "0"})
+def test_without_a_schedule_lock(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_SCHEDULE_LOCK": "0"})
 
 
 class _Agreed(NamedTuple):
@@ -91,9 +92,8 @@ def check_ranks_that_have_joined_are_absent() -> None:
     assert _agree("uneven", [(Merge.EQUAL, b"0"), (Merge.ROOT, b"r")], root=0).values == [b"0", b"r"]
 
 
+@needs_ranks(3)
 def check_a_set_agrees_alone() -> None:
-    if hvd.size() < 3:
-        return
     some = hvd.add_process_set([0, 2])
     number = some.process_set_id
     assert number is not None

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay.algorithms import Algorithm, AlgorithmError, run
 from roundelay.errors import MismatchError
 
@@ -158,9 +158,8 @@ def check_a_combine_that_is_not_associative() -> None:
     run(Algorithm(ZEROS, _sum, _next, torch.maximum), ROWS, 3, check=True)
 
 
+@needs_ranks(2)
 def check_ranks_that_part() -> None:
-    if hvd.size() == 1:
-        return
     last = hvd.size() - 1
 
     def other(state: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
@@ -211,9 +210,8 @@ def check_wrong_calls() -> None:
         wrong("algorithms.run: rank 1: data has no items", algorithm, [] if hvd.rank() == 1 else ROWS, 1)
 
 
+@needs_ranks(2)
 def check_calls_that_differ() -> None:
-    if hvd.size() == 1:
-        return
     one = hvd.rank() == 1
 
     def differs(text: str, state: torch.Tensor, rows: torch.Tensor, **options: Any) -> None:

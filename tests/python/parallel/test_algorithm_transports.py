@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay import config
 from roundelay.algorithms import Algorithm, run
 from roundelay.algorithms.transport import TRANSPORTS
@@ -70,9 +70,8 @@ def check_unknown_names() -> None:
             run(algorithm, _rows(), 1, transport=name)
 
 
+@needs_ranks(2)
 def check_a_rank_with_another_transport() -> None:
-    if hvd.size() == 1:
-        return
     _joined("ring")
     algorithm = Algorithm(torch.ones(9), _evaluate, _update)
     last = hvd.size() - 1

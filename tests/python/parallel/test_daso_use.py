@@ -15,7 +15,7 @@ from torch import nn
 
 import roundelay.torch as hvd
 from daso_training import Training, close, daso, layouts, nodes_of
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay.errors import MismatchError
 from roundelay.torch.strategies._daso.transfer import Transfer
 from sequential_daso import Epoch, Program
@@ -137,9 +137,8 @@ def check_a_merge_that_comes_late_is_counted() -> None:
         hvd.barrier()
 
 
+@needs_ranks(4, 4)
 def check_gradients_in_the_node_keep_their_schedule() -> None:
-    if hvd.size() != 4:
-        return
     with nodes_of(2):
         training = Training(daso(4, 2)).run(60)
         before = hvd.stats()["locked_operations"]

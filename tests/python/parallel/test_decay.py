@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay.torch.strategies._lossy.sgd_steps import DECAY_KEY
 
 SIZES = (70, 300, 5, 128, 33)
@@ -146,10 +146,9 @@ def check_without_decay_there_is_no_buffer_of_it() -> None:
         assert not any(DECAY_KEY in state for state in twins.optimizer.state.values())
 
 
+@needs_ranks(2)
 def check_the_momentum_of_decay_is_saved_and_broadcast() -> None:
     """Not that of parameters that go densely: it is forgotten when the buckets show which these are."""
-    if hvd.size() == 1:
-        return
     text = f"{CSC},keep=0.25,dense_parameters=noname.1.1"
     twins, others = Twins(text), Twins(text)
     chance = torch.Generator("cpu").manual_seed(hvd.rank())
@@ -214,9 +213,8 @@ def check_dense_steps_have_the_momentum_of_sgd() -> None:
             assert torch.equal(one, other)
 
 
+@needs_ranks(2)
 def check_a_rank_that_has_joined_leaves_decay_as_it_is() -> None:
-    if hvd.size() == 1:
-        return
     for momentum in ("masked", "local"):
         twins = Twins(f"{CSC},keep=0.25,momentum={momentum}")
         for step in range(7 + 4 * (hvd.rank() == 0)):

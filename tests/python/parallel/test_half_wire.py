@@ -12,7 +12,7 @@ import torch
 
 import roundelay.torch as hvd
 from horovod_rules import expect_bits, reduced, values
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay import _core
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
@@ -90,10 +90,9 @@ def check_every_bit_is_horovods() -> None:
             assert _buckets(optimizer) == (2 if hvd.size() > 1 else 0)  # of fp32 and of fp64
 
 
+@needs_ranks(2)
 def check_each_gradient_is_cast_once() -> None:
     """Counted: a cast for each gradient in, a pass for each bucket out, in operations of buckets alone."""
-    if hvd.size() == 1:
-        return
     for set_to_none in (True, False):
         parameters = _parameters()
         optimizer = _wrapped(parameters, compression=hvd.Compression.bf16)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
@@ -67,9 +67,8 @@ def check_operations_in_flight_when_joining() -> None:
     assert hvd.synchronize(gathered).tolist() == [float(rank) for rank in range(hvd.size()) for _ in range(2)]
 
 
+@needs_ranks(2)
 def check_a_root_that_has_joined() -> None:
-    if hvd.size() == 1:
-        return
     if hvd.rank() > 0:
         with pytest.raises(hvd.HorovodInternalError, match=r"rooted.*\n?.*rank 0|rank 0.*rooted"):
             hvd.broadcast(torch.ones(2), 0, name="rooted")
@@ -78,9 +77,8 @@ def check_a_root_that_has_joined() -> None:
     assert hvd.broadcast(torch.full((2,), float(hvd.rank())), 0, name="rooted").tolist() == [0, 0]
 
 
+@needs_ranks(2)
 def check_operations_that_need_every_rank() -> None:
-    if hvd.size() == 1:
-        return
     if hvd.rank() > 0:
         x = torch.ones(2 * hvd.size())
         for name, call in {"exchange": hvd.alltoall, "scatter": hvd.reducescatter}.items():
@@ -91,9 +89,8 @@ def check_operations_that_need_every_rank() -> None:
     assert hvd.reducescatter(torch.ones(hvd.size()), name="scatter", op=hvd.Sum).tolist() == [hvd.size()]
 
 
+@needs_ranks(3)
 def check_disagreement_while_a_rank_has_joined() -> None:
-    if hvd.size() < 3:
-        return
     if hvd.rank() > 0:
         with pytest.raises(hvd.HorovodInternalError, match="shapes.differ"):
             hvd.allreduce(torch.ones(1 + hvd.rank()), name="shapes.differ")
@@ -101,9 +98,8 @@ def check_disagreement_while_a_rank_has_joined() -> None:
     hvd.join()
 
 
+@needs_ranks(3)
 def check_wrong_call_while_a_rank_has_joined() -> None:
-    if hvd.size() < 3:
-        return
     if hvd.rank() == 1:
         with pytest.raises(ValueError, match="sparse"):
             hvd.allreduce(torch.eye(2).to_sparse())
@@ -123,9 +119,8 @@ def check_large_tensors() -> None:
     hvd.join()
 
 
+@needs_ranks(3)
 def check_on_a_process_set() -> None:
-    if hvd.size() < 3:
-        return
     tail = hvd.add_process_set(range(1, hvd.size()))
     if tail.included():
         for _ in range(tail.rank() + 1):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
 from roundelay.torch.strategies import LocalSGD
@@ -92,9 +92,8 @@ def _compare(strategy: LocalSGD, settings: Settings, steps: int = 13) -> None:
     _close(Training(strategy).run(steps).parameters, expected[hvd.rank()])
 
 
+@needs_ranks(2)
 def check_every_form_is_the_sequential_program() -> None:
-    if hvd.size() == 1:
-        return
     alone = [[rank] for rank in range(hvd.size())]
     for within_node, groups in (("every_step", _nodes()), ("period", alone)):
         _compare(LocalSGD(4, 0, None, within_node), Settings((4, 8, 12), groups))
@@ -136,9 +135,8 @@ def check_ranks_are_equal_after_an_average_and_only_then() -> None:
         assert training.run(2).equal_everywhere()
 
 
+@needs_ranks(2)
 def check_bytes_are_those_of_dense_by_the_period() -> None:
-    if hvd.size() == 1:
-        return
     parameter = nn.Parameter(torch.zeros(100_000))
 
     def sent(strategy: str) -> int:
@@ -178,9 +176,8 @@ def check_a_resumed_run_has_the_bits_of_the_uninterrupted_one() -> None:
                 again.strategy.load_state_dict({**saved[2], **change})
 
 
+@needs_ranks(2)
 def check_a_run_resumes_after_a_parameter_was_unfrozen() -> None:
-    if hvd.size() == 1:
-        return
 
     def unfrozen_at_6(steps: int) -> Training:
         training = Training(LocalSGD(4, 0, nesterov, "period"), frozen=1)
@@ -197,9 +194,8 @@ def check_a_run_resumes_after_a_parameter_was_unfrozen() -> None:
     assert _same(again.run(7).parameters, whole.parameters)
 
 
+@needs_ranks(2)
 def check_uneven_data_ends_with_the_average_of_the_longest() -> None:
-    if hvd.size() == 1:
-        return
     for within_node in ("every_step", "period"):
         for local_after in (0, 8):  # the first ranks join while gradients are still those of all
             training = Training(LocalSGD(4, local_after, nesterov, within_node))
@@ -212,10 +208,9 @@ def check_uneven_data_ends_with_the_average_of_the_longest() -> None:
             assert training.run(4).equal_everywhere()  # a cycle has begun at the join
 
 
+@needs_ranks(2)
 def check_passes_clipping_and_no_sync() -> None:
     """Gradients are summed over the passes; clipping is each node's or rank's own."""
-    if hvd.size() == 1:
-        return
     training = Training(LocalSGD(2, within_node="period"), backward_passes_per_step=2)
     twin = make_model()
     optimizer = momentum(list(twin.parameters()))
@@ -254,9 +249,8 @@ def check_an_overflow_on_one_rank_skips_the_step_on_all() -> None:
     assert all(one.isfinite().all() for one in training.parameters)
 
 
+@needs_ranks(2)
 def check_half_parameters_have_masters_that_are_averaged() -> None:
-    if hvd.size() == 1:
-        return
     parameter = nn.Parameter(torch.ones(9, dtype=torch.bfloat16))
     plain = torch.optim.SGD([parameter], lr=1.0)
     optimizer = hvd.DistributedOptimizer(
@@ -272,9 +266,8 @@ def check_half_parameters_have_masters_that_are_averaged() -> None:
     assert torch.equal(parameter, master.to(torch.bfloat16))
 
 
+@needs_ranks(2)  # alone masters take the user's change in the next step
 def check_an_average_between_two_steps_changes_the_half_parameters() -> None:
-    if hvd.size() == 1:  # there is nothing to average: masters take the user's change in the next step
-        return
     parameter = nn.Parameter(torch.ones(9, dtype=torch.bfloat16))
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD([parameter], lr=1.0),
@@ -294,9 +287,8 @@ def check_an_average_between_two_steps_changes_the_half_parameters() -> None:
     assert torch.equal(master.detach(), torch.full((9,), mean))
 
 
+@needs_ranks(2)
 def check_the_pool_of_the_synchronous_steps_dies() -> None:
-    if hvd.size() == 1:
-        return
     training = Training(LocalSGD(3, post_local_after=4, within_node="period"))
 
     def pools() -> int:
@@ -317,9 +309,8 @@ def check_an_outer_optimizer_that_wants_gradients() -> None:
     assert Training(LocalSGD(2, outer=Strict)).run(4).equal_everywhere()
 
 
+@needs_ranks(2)
 def check_ranks_that_differ_get_one_error() -> None:
-    if hvd.size() == 1:
-        return
     last = hvd.rank() == hvd.size() - 1
     with pytest.raises(MismatchError, match="rank 0 has local_sgd:period=3,.* rank .* local_sgd:period=4,"):
         Training("local_sgd:period=4" if last else "local_sgd:period=3")
@@ -368,13 +359,12 @@ def check_two_optimizers_have_cycles_of_their_own() -> None:
     assert second.equal_everywhere()
 
 
+@needs_ranks(2)
 def check_another_job_begins_with_wrapping_again() -> None:
     training = Training("local_sgd:period=2,post_local_after=1")
     training.run(3)
     hvd.shutdown()
     hvd.init()
-    if hvd.size() == 1:
-        return
     with pytest.raises(
         RuntimeError, match=r"after hvd\.init\(\), give the optimizer to DistributedOptimizer"
     ):

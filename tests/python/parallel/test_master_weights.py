@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import Check, run_check, two_by_two
+from ranks import Check, needs_ranks, run_check, two_by_two
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.join_context import join_context
@@ -361,9 +361,8 @@ def check_a_rank_outside_the_set_keeps_its_own() -> None:
     assert _masters(optimizer)[0].tolist() == [1.0 - number * 2.0**-10] * 3
 
 
+@needs_ranks(2)
 def check_ranks_that_differ() -> None:
-    if hvd.size() == 1:
-        return
     parameter = _half(torch.bfloat16, 3)
     plain = torch.optim.SGD([parameter], lr=1.0)
     optimizer = hvd.DistributedOptimizer(plain, master_weights=hvd.rank() == 1)

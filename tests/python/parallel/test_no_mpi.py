@@ -12,18 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from ranks import ROOT
+from ranks import PROGRAMS, ROOT
 
 LIMIT_S = 240.0
 OUTER = ("OMPI_", "PMIX_", "PRTE_", "PMI_", "SLURM_", "ROUNDELAY_", "HOROVOD_", "LD_")
-PROGRAM = """
-import torch
-import roundelay.torch as hvd
-hvd.init()
-total = hvd.allreduce(torch.ones(1000), op=hvd.Sum)
-assert "libmpi" not in open("/proc/self/maps").read()
-print("sum", total.unique().tolist(), "of", hvd.size(), flush=True)
-"""
 
 
 @dataclass(frozen=True)
@@ -70,10 +62,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     return Machine(python, package.parent)
 
 
-def test_ranks_train(machine: Machine, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(PROGRAM)
-    status, output = machine.run("roundelay.run.cli", "-np", "2", "python", str(script))
+def test_ranks_train(machine: Machine) -> None:
+    script = str(PROGRAMS / "sum_without_mpi.py")
+    status, output = machine.run("roundelay.run.cli", "-np", "2", "python", script)
     assert status == 0, output
     assert sorted(output.splitlines()) == [f"[rank {rank}] sum [2.0] of 2" for rank in range(2)]
 

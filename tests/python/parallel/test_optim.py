@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay import _core
 from roundelay.errors import HorovodInternalError, MismatchError
 from roundelay.torch.optim import LAMB, LARS, NormsReport
@@ -89,9 +89,8 @@ def check_both_ways_have_the_same_bits() -> None:
     assert all(one == report for one in everyone)
 
 
+@needs_ranks(2)
 def check_a_step_has_one_operation_and_the_cache_knows_it() -> None:
-    if hvd.size() == 1:
-        return
     tensors = [nn.Parameter(torch.ones(5 + index)) for index in range(9)]
     optimizer = LARS(tensors, 0.5, distributed_norms=True)
 
@@ -204,9 +203,8 @@ def same_text(error: Exception) -> str:
     return texts[0]
 
 
+@needs_ranks(2)
 def check_other_arguments() -> None:
-    if hvd.size() == 1:
-        return
     last = hvd.rank() == hvd.size() - 1
     cases: list[tuple[dict[str, Any], str]] = [
         ({"distributed_norms": False}, "distributed_norms is True on rank 0 and False on rank "),
@@ -226,9 +224,8 @@ def check_other_arguments() -> None:
     assert "parameter 'noname.0.0' of group 0 is torch.float32 of shape (4,)" in same_text(error)
 
 
+@needs_ranks(2)
 def check_a_step_that_fails_changes_nothing() -> None:
-    if hvd.size() == 1:
-        return
     for make in KINDS:
         for steps in (0, 2):
             tensors = [nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(3))]
@@ -244,10 +241,9 @@ def check_a_step_that_fails_changes_nothing() -> None:
             torch.testing.assert_close((tensors, optimizer.state_dict()), before, rtol=0.0, atol=0.0)
 
 
+@needs_ranks(2)
 def check_other_gradients() -> None:
     """In the first step and in a later one; afterwards the job goes on."""
-    if hvd.size() == 1:
-        return
     for mode, first in (("auto", True), (True, True), (True, False)):
         tensors = [nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(3))]
         optimizer = LARS(tensors, 0.5, distributed_norms=mode)
@@ -271,10 +267,9 @@ def check_other_gradients() -> None:
     assert local.norms_report() == NormsReport(False, "rank 1 has other trust ratios than rank 0")
 
 
+@needs_ranks(2)
 def check_one_rank_has_a_bad_gradient() -> None:
     """The ranks that wait for this one get its error: in the first step, a later one, and a measured one."""
-    if hvd.size() == 1:
-        return
     for mode, steps in ((True, 0), (True, 2), ("auto", 1), ("auto", 2)):
         tensor = nn.Parameter(torch.ones(4, 2))
         optimizer = LARS([tensor], 0.5, distributed_norms=mode)
@@ -287,10 +282,9 @@ def check_one_rank_has_a_bad_gradient() -> None:
         assert "has a sparse gradient" in str(error)
 
 
+@needs_ranks(2)
 def check_process_sets() -> None:
     """A set's ranks share among themselves; elsewhere the optimizer works alone."""
-    if hvd.size() == 1:
-        return
     ranks = [0, 1] if hvd.size() > 2 else [1]
     some = hvd.add_process_set(ranks)
     model = make_model()

@@ -13,7 +13,7 @@ from torch import nn
 import roundelay.torch as hvd
 from daso_training import daso, nodes_of
 from ordered_training import NAMES, Ordered, momentum
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay.errors import MismatchError
 from roundelay.torch.strategies import LocalSGD
 
@@ -203,10 +203,9 @@ def check_parameters_that_local_sgd_averages() -> None:
     Ordered(names, strategy=strategy).run(2)
 
 
+@needs_ranks(4)
 def check_parameters_that_daso_spreads_in_a_node() -> None:
     """One rank of the second node has another layer frozen than the rank that gives it its parameters."""
-    if hvd.size() < 4:
-        return
     with nodes_of(2):
         training = Ordered(NAMES, strategy=daso(0))
         training.backward()

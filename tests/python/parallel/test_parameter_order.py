@@ -14,7 +14,7 @@ from torch import nn
 import roundelay.torch as hvd
 from daso_training import daso, nodes_of
 from ordered_training import FORMS, NAMES, ORDERS, Ordered, momentum, on_odd_ranks, on_one_process
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay.torch.optim import LAMB, LARS
 from roundelay.torch.strategies import LocalSGD
 
@@ -75,9 +75,8 @@ def _as_in_one_order(orders: tuple[str, ...], make: Callable[[Any], Ordered], st
         assert make(on_odd_ranks(order)).run(steps).values() == expected, order
 
 
+@needs_ranks(2)
 def check_techniques() -> None:
-    if hvd.size() == 1:
-        return
     for strategy in ("csc:keep=0.3,chunk_elements=8,dense_below=6", "topk:density=0.3,dense_below=6"):
         _as_in_one_order(ORDERS[:2], partial(Ordered, shape=(8, 8), strategy=strategy), STEPS)
     with nodes_of(1):
@@ -117,9 +116,8 @@ def check_an_outer_optimizer_and_its_state() -> None:
     assert again.run(4).values() == make(NAMES).run(7).values()
 
 
+@needs_ranks(2)
 def check_daso() -> None:
-    if hvd.size() == 1:
-        return
     with nodes_of(hvd.size() // 2):
         for merge in (False, True):
 

@@ -39,7 +39,7 @@ def test_two_optimizers(check: Check) -> None:
 
 @pytest.mark.slow
 @pytest.mark.checks_of(only=FIXED)
-def test_other_cuts_and_orders_at_any_time(check: Check) -> None:
+def test_cuts_and_orders_may_change_at_any_time(check: Check) -> None:
     run_check(check, 3, env={"ROUNDELAY_THETA": "64"})
 
 

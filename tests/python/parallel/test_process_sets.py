@@ -14,7 +14,7 @@ import torch
 import roundelay.torch as hvd
 from in_time import wait_until
 from meeting import PATIENCE_S
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
@@ -37,9 +37,8 @@ def id_of(process_set: hvd.ProcessSet) -> int | None:
     return process_set.process_set_id
 
 
+@needs_ranks(2)
 def check_what_a_set_knows() -> None:
-    if hvd.size() == 1:
-        return
     given = hvd.ProcessSet([hvd.size() - 1])
     assert id_of(given) is None
     assert given.included() == (hvd.rank() == hvd.size() - 1)
@@ -87,9 +86,8 @@ def check_copies_are_the_set_itself() -> None:
     assert pickle.loads(added).ranks == [0]
 
 
+@needs_ranks(2)
 def check_every_operation() -> None:
-    if hvd.size() == 1:
-        return
     tail = hvd.add_process_set(range(1, hvd.size()))
     if tail.included():
         count, total = tail.size(), sum(tail.ranks)
@@ -123,10 +121,9 @@ def check_every_operation() -> None:
     hvd.remove_process_set(tail)
 
 
+@needs_ranks(2)
 def check_overlapping_sets_in_opposite_orders() -> None:
     """Every pair of ranks is a set; ranks use theirs in different orders, blocking and not."""
-    if hvd.size() == 1:
-        return
     pairs = [(low, high) for high in range(hvd.size()) for low in range(high)]
     if hvd.size() == 2:
         pairs = [(0,), (1,)]  # type: ignore[list-item]
@@ -148,10 +145,9 @@ def check_overlapping_sets_in_opposite_orders() -> None:
         hvd.remove_process_set(sets[pair])
 
 
+@needs_ranks(2)
 def check_a_set_does_not_wait_for_the_world() -> None:
     """An operation of the world that rank 0 has not submitted holds up nothing in the other ranks' set."""
-    if hvd.size() == 1:
-        return
     tail = hvd.add_process_set(range(1, hvd.size()))
     if tail.included():
         world = hvd.allreduce_async(torch.ones(2), name="late", op=hvd.Sum)
@@ -164,10 +160,9 @@ def check_a_set_does_not_wait_for_the_world() -> None:
     hvd.remove_process_set(tail)
 
 
+@needs_ranks(2)
 def check_unnamed_operations_after_sets_of_unequal_size() -> None:
     """Each set counts its own: the world's names stay in step where some ranks used a set and others not."""
-    if hvd.size() == 1:
-        return
     tail = hvd.add_process_set(range(1, hvd.size()))
     for turn in range(3):
         if tail.included():
@@ -179,9 +174,8 @@ def check_unnamed_operations_after_sets_of_unequal_size() -> None:
     hvd.remove_process_set(tail)
 
 
+@needs_ranks(2)
 def check_a_set_is_removed_with_work_in_flight() -> None:
-    if hvd.size() == 1:
-        return
     tail = hvd.add_process_set(range(1, hvd.size()))
     if tail.included():
         handle = hvd.allreduce_async(torch.ones(1000), op=hvd.Sum, process_set=tail)
@@ -191,9 +185,8 @@ def check_a_set_is_removed_with_work_in_flight() -> None:
         hvd.remove_process_set(tail)
 
 
+@needs_ranks(3)
 def check_what_cannot_complete_fails_when_its_set_is_removed() -> None:
-    if hvd.size() < 3:
-        return
     tail = hvd.add_process_set(range(1, hvd.size()))
     if hvd.rank() == 1:
         handle = hvd.allreduce_async(torch.ones(3), name="alone", process_set=tail)
@@ -221,9 +214,8 @@ def check_bad_ranks() -> None:
     assert hvd.ProcessSet(torch.tensor([0])).ranks == [0]  # type: ignore[arg-type]
 
 
+@needs_ranks(2)
 def check_ranks_that_mean_different_sets() -> None:
-    if hvd.size() == 1:
-        return
     with pytest.raises(hvd.HorovodInternalError, match=r"\w"):
         hvd.add_process_set([0] if hvd.rank() == 0 else [1])
     if hvd.rank() == 0:
@@ -236,9 +228,8 @@ def check_ranks_that_mean_different_sets() -> None:
     hvd.remove_process_set(good)
 
 
+@needs_ranks(3)
 def check_threads_add_one_after_the_other() -> None:
-    if hvd.size() < 3:
-        return
     wanted = [[0], [1], [0, 1]]
     added: dict[int, hvd.ProcessSet] = {}
     # Ranks may disagree which is first: the lock keeps a rank's own calls apart, the order is the caller's.
@@ -265,9 +256,8 @@ def open_things() -> tuple[int, int]:
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
 
 
+@needs_ranks(2)
 def check_a_thousand_cycles_leave_nothing() -> None:
-    if hvd.size() == 1:
-        return
     before = (0, 0)
     for cycle in range(1000):
         one = hvd.add_process_set([0, 1] if hvd.size() > 2 else [0])

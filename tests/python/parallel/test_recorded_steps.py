@@ -14,7 +14,7 @@ import torch
 
 import roundelay.torch as hvd
 import starts
-from ranks import ROOT, Check, run_check
+from ranks import ROOT, Check, needs_ranks, run_check
 from roundelay.plan import recorded
 from roundelay.plan.workload import Gradient
 from roundelay.timeline import events
@@ -134,9 +134,8 @@ def check_accumulated_gradients_are_marked_once_in_a_step() -> None:
     assert STEPS - 2 <= len(marks) / hvd.size() <= STEPS
 
 
+@needs_ranks(1, 1)
 def check_one_rank_has_hooks_only_while_a_timeline_is_recorded() -> None:
-    if hvd.size() > 1:
-        return
     layer = torch.nn.Linear(6, 5, bias=False)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.01)
     hvd.DistributedOptimizer(optimizer)

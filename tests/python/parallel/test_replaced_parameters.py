@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from small_gradients import POOLED, WIRE, gradient_of, make_parameters, sum_of_ranks, wrapped_sgd
 
@@ -256,10 +256,9 @@ def check_local_steps_take_the_new_one() -> None:
         assert [p.tolist() for p in parameters] == [[-2.0 * cycle * mean * k] * 3 for k in (1, 2)]
 
 
+@needs_ranks(2)
 def check_a_parameter_replaced_on_one_rank_only() -> None:
     """If it has another shape, all ranks hear of it, and the job goes on."""
-    if hvd.size() == 1:
-        return
     parameters = make_parameters(NUMBER)
     optimizer = wrapped_sgd(parameters)
     if hvd.rank() == 0:

@@ -12,7 +12,7 @@ import torch
 
 import roundelay.torch as hvd
 from own_strategies import Choosing
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from resumed_training import CSC, ENV, POWER_SGD, RUNS, STEPS, Training, adamw, same
 from roundelay.torch._internal.tuning import pool_tuner
 from roundelay.tuning.buckets import Cuts
@@ -80,10 +80,9 @@ def _changing() -> Choosing:
     return Choosing(lambda bucket, step: texts[(bucket.index + step // 4) % 4])
 
 
+@needs_ranks(2)
 def check_a_state_of_any_step_of_a_flush() -> None:
     """Techniques change, and buckets are flushed first; the user flushes, too."""
-    if hvd.size() == 1:
-        return
     whole = Training(_changing)
     states = []
     for until in range(1, STEPS):
@@ -103,10 +102,9 @@ def check_a_state_of_any_step_of_a_flush() -> None:
         same(again.run().saved(), end, f"step {state['steps']}")
 
 
+@needs_ranks(2)
 def check_a_state_of_any_step_of_a_new_layout() -> None:
     """Rank 0 has proposed other sizes, or another order, and the ranks flush before they take them."""
-    if hvd.size() == 1:
-        return
     for counter in ("pool_cuts", "pool_orders"):
         whole = Training(CSC).run(5)
         plan = whole.plan()
@@ -152,9 +150,8 @@ class Turning(Training):
         self.steps += 1
 
 
+@needs_ranks(2)
 def check_the_order_is_watched_from_the_state_on() -> None:
-    if hvd.size() == 1:
-        return
     with _patient_for(4):
         before = hvd.stats()["pool_orders"]
         whole = Turning(CSC)

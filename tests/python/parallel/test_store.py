@@ -13,80 +13,27 @@ from pathlib import Path
 import pytest
 
 from in_time import wait_until
+from programs import store
+from rank_program import Program, program
 from starts import LIMIT_S, ROUNDELAYRUN, TORCHRUN, environment, free_port, run
 
 pytestmark = pytest.mark.slow
 
-PRELUDE = """
-import faulthandler, os, sys
-faulthandler.dump_traceback_later(80, exit=True)
-import torch
-import roundelay.torch as hvd
-from roundelay import _core
-torch.set_num_threads(1)
 
-def say(text):  # in one write: ranks share the pipe
-    os.write(1, f"{text}\\n".encode())
-"""
-TRAIN = """
-def train():
-    torch.manual_seed(1)
-    model = torch.nn.Linear(40, 3)
-    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
-    for step in range(4):
-        optimizer.zero_grad()
-        model(torch.full((2, 40), float(hvd.rank() + step))).sum().backward()
-        optimizer.step()
-    weights = hvd.allgather(model.weight.detach().reshape(1, -1))
-    assert all(torch.equal(weights[0], other) for other in weights)
-
-def sums():
-    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32,
-                  torch.int16, torch.int8, torch.uint8):
-        for count in (0, 1, 4097):
-            got = hvd.allreduce(torch.full((count,), hvd.rank() + 1).to(dtype), op=hvd.Sum)
-            assert got.tolist() == [sum(range(1, hvd.size() + 1))] * count, (dtype, count, got)
-    assert hvd.allreduce(torch.tensor([hvd.rank() == 1, True]), op=hvd.Min).tolist() == [False, True]
-"""
-# Without the library's Python side, whose import takes longest: what init() says.
-CORE = """
-import dataclasses, faulthandler, os
-faulthandler.dump_traceback_later(80, exit=True)
-import torch
-from roundelay._internal import backend
-from roundelay import _core
-
-def attempt(**changes):
-    path, launch = backend.choose("auto", {**os.environ, **changes})
-    try:
-        _core.init(path, _core.Rendezvous(**dataclasses.asdict(launch.rendezvous)))
-    except RuntimeError as error:
-        return f"init: {error}"
-    return "init went well"
-"""
-WITHOUT_MPI = """
-assert "libmpi" not in open("/proc/self/maps").read()
-"""
-
-
-def torchrun(np: int, script: Path, *flags: str, **more: str) -> tuple[int, str]:
+def torchrun(np: int, folder: Path, work: Program, *flags: str, **more: str) -> tuple[int, str]:
     launcher = [*TORCHRUN, "--standalone", "--nproc-per-node", str(np)]
-    return run([*launcher, *flags, str(script), str(script.parent)], **more)
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    return tmp_path / "program.py"
+    return run([*launcher, *flags, *work.words(folder)], **more)
 
 
 class Ranks:
     """Processes that find each other by variables set by hand."""
 
-    def __init__(self, script: Path, size: int, ranks: list[int], port: str, **more: str) -> None:
+    def __init__(
+        self, folder: Path, work: Program, size: int, ranks: list[int], port: str, **more: str
+    ) -> None:
         self.processes = {
             rank: subprocess.Popen(
-                [sys.executable, str(script), str(script.parent)],
+                [sys.executable, *work.words(folder)],
                 env=environment(**{**self.place(rank, size, port), **more}),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -121,116 +68,54 @@ class Tasks(Ranks):
         return {**place, "SLURM_STEP_NODELIST": "localhost"}
 
 
-def test_torchrun_trains_without_mpi(script: Path) -> None:
-    body = """
-hvd.init()
-assert hvd.size() == 2 and hvd.local_rank() == int(os.environ["LOCAL_RANK"])
-assert hvd.gloo_enabled() and not hvd.mpi_enabled()
-assert _core.transports() == {"bootstrap": "store", "channel": "shm", "fabric": "shm"}
-sums()
-train()
-hvd.shutdown()
-for _ in range(3):  # at different speed
-    if int(os.environ["RANK"]) == 0:
-        torch.ones(300, 300) @ torch.ones(300, 300)
-    hvd.init()
-    hvd.barrier()
-    hvd.shutdown()
-# A default group of the user's own, on the same store.
-torch.distributed.init_process_group("gloo")
-hvd.init()
-ones = torch.ones(3)
-torch.distributed.all_reduce(ones)
-assert torch.equal(hvd.allreduce(torch.ones(3), op=hvd.Sum), ones)
-say(f"done {hvd.rank()}")
-"""
-    script.write_text(PRELUDE + TRAIN + body + WITHOUT_MPI)
-    status, output = torchrun(2, script)
+def test_torchrun_trains_without_mpi(tmp_path: Path) -> None:
+    status, output = torchrun(2, tmp_path, program(store.train_and_init_again))
     assert status == 0, output
     assert output.count("done ") == 2
 
 
-def test_torchrun_over_a_process_group(script: Path) -> None:
-    body = """
-hvd.init()
-assert _core.transports()["fabric"] == "c10d"
-sums()
-train()
-both = hvd.add_process_set([0, 2])
-if hvd.rank() != 1:
-    assert hvd.allreduce(torch.ones(5000), op=hvd.Sum, process_set=both).tolist() == [2.0] * 5000
-hvd.remove_process_set(both)
-gathered = hvd.allgather(torch.full((hvd.rank(), 2), hvd.rank()))
-assert gathered[:, 0].tolist() == [1, 2, 2]
-assert hvd.alltoall(torch.arange(3.0)).tolist() == [float(hvd.rank())] * 3
-handles = [hvd.allreduce_async(torch.ones(1 << 18), name=f"n{i}", op=hvd.Sum) for i in range(6)]
-assert all(bool((hvd.synchronize(handle) == 3).all()) for handle in handles)
-hvd.shutdown()
-hvd.init()
-sums()
-say(f"done {hvd.rank()}")
-"""
-    script.write_text(PRELUDE + TRAIN + body + WITHOUT_MPI)
-    status, output = torchrun(3, script, ROUNDELAY_FABRIC="c10d")
+def test_torchrun_over_a_process_group(tmp_path: Path) -> None:
+    work = program(store.work_over_a_process_group)
+    status, output = torchrun(3, tmp_path, work, ROUNDELAY_FABRIC="c10d")
     assert status == 0, output
     assert output.count("done ") == 3
 
 
-def test_torchrun_starts_a_job_again(script: Path) -> None:
-    body = """
-hvd.init()
-attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-if attempt == 0 and hvd.rank() == 1:
-    os._exit(1)
-try:
-    assert hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist() == [2.0] * 3
-except hvd.HorovodInternalError:
-    assert attempt == 0
-    raise
-say(f"attempt {attempt} done {hvd.rank()}")
-"""
-    script.write_text(PRELUDE + body)
-    status, output = torchrun(2, script, "--max-restarts", "1")
+def test_torchrun_starts_a_job_again(tmp_path: Path) -> None:
+    work = program(store.fail_at_the_first_attempt)
+    status, output = torchrun(2, tmp_path, work, "--max-restarts", "1")
     assert status == 0, output
     assert output.count("attempt 1 done ") == 2
     assert "attempt 0" not in output
 
 
-def test_the_variables_of_srun(script: Path) -> None:
-    script.write_text(PRELUDE + TRAIN + "hvd.init()\nsums()\nsay(f'done {hvd.rank()}')\n" + WITHOUT_MPI)
-    for rank, (status, output) in Tasks(script, 2, [0, 1], str(os.getpid())).end().items():
+def test_the_variables_of_srun(tmp_path: Path) -> None:
+    ranks = Tasks(tmp_path, program(store.add), 2, [0, 1], str(os.getpid()))
+    for rank, (status, output) in ranks.end().items():
         assert status == 0, output
         assert f"done {rank}" in output
 
 
-def test_who_does_not_come_is_named(script: Path) -> None:
-    body = """
-import sys, time
-from pathlib import Path
-Path(sys.argv[1], os.environ["RANK"]).touch()
-while not all(Path(sys.argv[1], rank).exists() for rank in "02"):  # an import may take longer than 5 s
-    time.sleep(0.01)
-print(attempt())
-"""
-    script.write_text(CORE + body)
-    ended = Ranks(script, 4, [0, 2], free_port(), ROUNDELAY_START_TIMEOUT="5").end()
+def test_who_does_not_come_is_named(tmp_path: Path) -> None:
+    work = program(store.try_to_meet_together, [0, 2])
+    ended = Ranks(tmp_path, work, 4, [0, 2], free_port(), ROUNDELAY_START_TIMEOUT="5").end()
     for status, output in ended.values():
         assert status == 0, output
         assert "ranks 1, 3 of 4 did not come to init() within 5 s (ROUNDELAY_START_TIMEOUT)" in output
 
 
-def test_places_where_ranks_cannot_meet(script: Path) -> None:
+def test_places_where_ranks_cannot_meet(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:  # and never answers
         port = str(taken.getsockname()[1])
-        body = f"""
-print(attempt(RANK="1", MASTER_PORT="{free_port()}"))
-print(attempt(RANK="1", MASTER_PORT="{port}"))
-print(attempt(RANK="0", MASTER_PORT="{port}"))
-print(attempt(RANK="0", MASTER_ADDR="192.0.2.1"))
-print(attempt(RANK="1", MASTER_ADDR="no.such.host.invalid"))
-"""
-        script.write_text(CORE + body)
-        status, output = Ranks(script, 2, [0], port, ROUNDELAY_START_TIMEOUT="1.5").end()[0]
+        places = [
+            {"RANK": "1", "MASTER_PORT": free_port()},
+            {"RANK": "1", "MASTER_PORT": port},
+            {"RANK": "0", "MASTER_PORT": port},
+            {"RANK": "0", "MASTER_ADDR": "192.0.2.1"},
+            {"RANK": "1", "MASTER_ADDR": "no.such.host.invalid"},
+        ]
+        work = program(store.try_places, places)
+        status, output = Ranks(tmp_path, work, 2, [0], port, ROUNDELAY_START_TIMEOUT="1.5").end()[0]
     assert status == 0, output
     said = [line for line in output.splitlines() if line.startswith("init: ")]
     expected = [
@@ -248,67 +133,43 @@ print(attempt(RANK="1", MASTER_ADDR="no.such.host.invalid"))
         assert re.search(pattern, line), line
 
 
-def test_a_local_rank_that_we_count_differently(script: Path) -> None:
-    script.write_text(CORE + "print(attempt())\n")
-    for status, output in Ranks(script, 2, [0, 1], free_port(), LOCAL_RANK="0").end().values():
+def test_a_local_rank_that_we_count_differently(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path, program(store.try_to_meet), 2, [0, 1], free_port(), LOCAL_RANK="0")
+    for status, output in ranks.end().values():
         assert status == 0, output
         assert "init failed on rank 1: the launcher says LOCAL_RANK=0, but this is rank 1 of 2" in output
         assert "ROUNDELAY_NODE_ID" in output
 
 
-def test_a_rank_that_dies_within_a_process_group(script: Path) -> None:
-    body = """
-import signal
-hvd.init()
-hvd.allreduce(torch.ones(8))
-if hvd.rank() == 1:
-    os.kill(os.getpid(), signal.SIGKILL)
-try:
-    hvd.allreduce(torch.ones(1 << 20))
-except hvd.HorovodInternalError as error:
-    print("noticed:", error)
-"""
-    script.write_text(PRELUDE + body)
-    ended = Ranks(script, 2, [0, 1], free_port(), ROUNDELAY_FABRIC="c10d").end()
+def test_a_rank_that_dies_within_a_process_group(tmp_path: Path) -> None:
+    work = program(store.rank_1_is_killed)
+    ended = Ranks(tmp_path, work, 2, [0, 1], free_port(), ROUNDELAY_FABRIC="c10d").end()
     assert ended[1][0] == -signal.SIGKILL
     status, output = ended[0]
     assert status == 0, output
     assert "rank 1" in output.partition("noticed:")[2]
 
 
-def test_roundelayrun_without_mpi(script: Path) -> None:
-    script.write_text(PRELUDE + TRAIN + "hvd.init()\nsums()\nsay(f'done {hvd.rank()}')\n" + WITHOUT_MPI)
+def test_roundelayrun_without_mpi(tmp_path: Path) -> None:
     launcher = [*ROUNDELAYRUN, "-np", "2", "--gloo"]
     # Left by a launcher around this one.
     stale = {"RANK": "7", "TORCHELASTIC_USE_AGENT_STORE": "True", "PMIX_RANK": "3", "MASTER_PORT": "1"}
-    status, output = run([*launcher, sys.executable, str(script)], **stale)
+    status, output = run([*launcher, sys.executable, *program(store.add).words(tmp_path)], **stale)
     assert status == 0, output
     assert "[rank 0] done 0" in output
     assert "[rank 1] done 1" in output
 
 
-def test_two_jobs_that_share_a_port(script: Path) -> None:
+def test_two_jobs_that_share_a_port(tmp_path: Path) -> None:
     """The second is told so, rank by rank; the first goes on."""
-    body = """
-import sys, time
-from pathlib import Path
-over = Path(sys.argv[1], "over")
-print(attempt(), flush=True)
-if "FIRST" in os.environ:
-    Path(sys.argv[1], "up." + os.environ["RANK"]).touch()
-    while not over.exists():
-        time.sleep(0.05)
-    _core.shutdown()
-    print(attempt())
-"""
-    script.write_text(CORE + body)
     port = free_port()
-    first = Ranks(script, 2, [0, 1], port, FIRST="1")
+    first = Ranks(tmp_path, program(store.try_to_meet_and_stay, first=True), 2, [0, 1], port)
     try:
-        wait_until(lambda: len(list(script.parent.glob("up.*"))) == 2, LIMIT_S, "not all are up")
-        second = Ranks(script, 2, [0, 1], port, ROUNDELAY_START_TIMEOUT="4").end()
+        wait_until(lambda: len(list(tmp_path.glob("up.*"))) == 2, LIMIT_S, "not all are up")
+        other = program(store.try_to_meet_and_stay, first=False)
+        second = Ranks(tmp_path, other, 2, [0, 1], port, ROUNDELAY_START_TIMEOUT="4").end()
     finally:
-        (script.parent / "over").touch()
+        (tmp_path / "over").touch()
         ended = first.end()
     for status, output in ended.values():
         assert status == 0, output

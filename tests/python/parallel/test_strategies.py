@@ -11,7 +11,7 @@ from torch import nn
 
 import roundelay.torch as hvd
 from own_strategies import Choosing
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.techniques import Techniques
@@ -126,9 +126,8 @@ def check_errors_are_on_every_rank_and_the_job_goes_on() -> None:
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).tolist() == [hvd.size()]
 
 
+@needs_ranks(2)
 def check_each_bucket_in_each_step() -> None:
-    if hvd.size() == 1:
-        return
     parameters, optimizer, strategy = _wrapped(
         lambda bucket, step: NEGATE if (bucket.index + step) % 2 else None
     )
@@ -152,10 +151,9 @@ def check_each_bucket_in_each_step() -> None:
     assert sum("negate" in line for line in text.splitlines()) >= 6
 
 
+@needs_ranks(2)
 def check_a_locked_schedule_with_techniques() -> None:
     """Each change of a technique ends the schedule, and another one forms."""
-    if hvd.size() == 1:
-        return
     parameters, optimizer, _ = _wrapped(lambda bucket, step: NEGATE if step // 30 % 2 else None)
     before = hvd.stats()["locked_operations"]
     for step in range(90):
@@ -163,10 +161,9 @@ def check_a_locked_schedule_with_techniques() -> None:
     assert hvd.stats()["locked_operations"] - before > 0
 
 
+@needs_ranks(2)
 def check_where_a_technique_does_not_apply() -> None:
     """A second backward, a bucket in parts, a window: the sums are those of dense."""
-    if hvd.size() == 1:
-        return
     parameters, optimizer, _ = _wrapped(lambda bucket, step: NEGATE)
     before = _used(optimizer)
     optimizer.zero_grad()
@@ -184,10 +181,9 @@ def check_where_a_technique_does_not_apply() -> None:
     _step(parameters, optimizer)
 
 
+@needs_ranks(2)
 def check_while_a_rank_has_joined() -> None:
     """Afterwards all are at the same step again, and take the same techniques."""
-    if hvd.size() == 1:
-        return
     parameters, optimizer, strategy = _wrapped(lambda bucket, step: NEGATE if step % 3 else None)
     first = strategy.steps
     with hvd.join_context(optimizer):
@@ -200,9 +196,8 @@ def check_while_a_rank_has_joined() -> None:
         _step(parameters, optimizer, float(step))
 
 
+@needs_ranks(2)
 def check_proposals_of_rank_0() -> None:
-    if hvd.size() == 1:
-        return
     parameters, optimizer, strategy = _wrapped(lambda bucket, step: None)
     strategy.choice = lambda bucket, step: (
         NEGATE if strategy.heard and step >= strategy.heard[-1][1][0] else None
@@ -215,10 +210,9 @@ def check_proposals_of_rank_0() -> None:
     assert strategy.heard == [(asked_at, bytes([asked_at + 3]))]
 
 
+@needs_ranks(2)
 def check_ranks_that_disagree() -> None:
     """Both texts are in the error, which is the same on all ranks; then they agree, and the job goes on."""
-    if hvd.size() == 1:
-        return
     parameters, optimizer, strategy = _wrapped(lambda bucket, step: None)
     strategy.choice = lambda bucket, step: NEGATE if hvd.rank() == 1 and bucket.index == 2 else None
     _step(parameters, optimizer)
@@ -239,10 +233,9 @@ def check_ranks_that_disagree() -> None:
     assert _techniques(optimizer) == [NEGATED] * 6
 
 
+@needs_ranks(2)
 def check_forms_that_disagree_are_named_and_not_their_dtypes() -> None:
     """A strategy that chooses no technique, or a compression, which the core sees as another dtype."""
-    if hvd.size() == 1:
-        return
     for other, text in (
         ({"strategy": "dense:wire=bf16"}, "'dense:wire=bf16'"),
         (
@@ -264,10 +257,9 @@ def check_forms_that_disagree_are_named_and_not_their_dtypes() -> None:
     _step(parameters, optimizer)
 
 
+@needs_ranks(2)
 def check_process_sets_have_strategies_of_their_own() -> None:
-    ranks = list(range(max(1, hvd.size() - 1)))
-    if hvd.size() == len(ranks):
-        return
+    ranks = list(range(hvd.size() - 1))
     process_set = hvd.add_process_set(ranks)
     parameters = make_parameters(3, 16)
     optimizer = torch.optim.SGD(parameters, lr=1.0)

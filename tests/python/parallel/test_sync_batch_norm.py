@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay.torch.sync_batch_norm import SyncBatchNorm
 
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
@@ -234,9 +234,8 @@ def check_a_step_of_training_is_the_step_of_one_process() -> None:
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-11)
 
 
+@needs_ranks(2)
 def check_a_wrong_input_on_one_rank_is_an_error_on_all() -> None:
-    if hvd.size() == 1:
-        return
     synced = SyncBatchNorm(CHANNELS)
     for wrong, text in ((torch.ones(4), "at least 2 dimensions"), (torch.ones(4, 3), "3 channels")):
         with pytest.raises(ValueError if hvd.rank() == 1 else hvd.HorovodInternalError, match=text):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay.torch.functions import broadcast_optimizer_state, broadcast_parameters
 
 
@@ -77,9 +77,8 @@ def check_parameters_of_a_wrong_kind() -> None:
         hvd.broadcast_parameters(torch.nn.LazyLinear(3), root_rank=0)
 
 
+@needs_ranks(2)
 def check_parameters_of_other_shapes_leave_nothing_in_flight() -> None:
-    if hvd.size() == 1:
-        return
     mine = {"a": torch.ones(2), "b": torch.ones(3 if hvd.rank() else 2), "c": torch.full((2,), hvd.rank())}
     for _ in range(2):
         with pytest.raises(hvd.HorovodInternalError, match=r"parameter\.b"):
@@ -87,9 +86,8 @@ def check_parameters_of_other_shapes_leave_nothing_in_flight() -> None:
         assert mine["c"].tolist() == [0, 0]
 
 
+@needs_ranks(2)
 def check_parameters_that_one_rank_lacks_are_an_error_on_all() -> None:
-    if hvd.size() == 1:
-        return
     for names in (("a", "b"), ("a", "c", "b")):  # in another order they are the same
         mine = {name: torch.full((1,), hvd.rank()) for name in reversed(names)}
         broadcast_parameters(mine if hvd.rank() else dict(reversed(mine.items())), root_rank=0)
@@ -100,9 +98,8 @@ def check_parameters_that_one_rank_lacks_are_an_error_on_all() -> None:
             broadcast_parameters(odd if hvd.rank() == 1 else usual, root_rank=0)
 
 
+@needs_ranks(2)
 def check_parameters_of_a_wrong_kind_on_one_rank_are_an_error_on_all() -> None:
-    if hvd.size() == 1:
-        return
     usual = {"a": torch.ones(1), "b": torch.ones(1)}
     for wrong, text in ((5, "not int"), ({**usual, "b": 3}, "use broadcast_object")):
         with pytest.raises(ValueError if hvd.rank() == 0 else hvd.HorovodInternalError, match=text):
@@ -295,9 +292,8 @@ def check_groups_and_their_hyperparameters() -> None:
     assert not optimizer.state
 
 
+@needs_ranks(2)
 def check_other_groups_are_an_error_on_every_rank() -> None:
-    if hvd.size() == 1:
-        return
     last = hvd.rank() == hvd.size() - 1
     one, two, other, narrow = torch.ones(3), torch.ones(2), torch.ones(4), torch.ones(3, 1)
     for mine in ([[other], [two]], [[narrow], [two]], [[one, two]], [[one]], [[two], [one]]):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay.torch.functions import (
     allgather_object,
     broadcast_object,
@@ -76,10 +76,9 @@ def _step_of_adam(parameter: torch.nn.Parameter) -> torch.optim.Optimizer:
     return optimizer
 
 
+@needs_ranks(2)
 def check_process_sets() -> None:
     """Two sets at a time, which do not wait for each other: the last rank, and the others."""
-    if hvd.size() < 2:
-        return
     last = hvd.size() - 1
     others: Any = hvd.add_process_set(list(range(last)))
     alone: Any = hvd.add_process_set([last])
@@ -100,9 +99,8 @@ def check_process_sets() -> None:
         hvd.remove_process_set(process_set)
 
 
+@needs_ranks(3)
 def check_batch_norm_on_process_sets() -> None:
-    if hvd.size() < 3:
-        return
     pair: Any = hvd.add_process_set([0, 1])
     rest: Any = hvd.add_process_set(list(range(2, hvd.size())))
     mine = pair if hvd.rank() < 2 else rest

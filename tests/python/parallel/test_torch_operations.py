@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay.errors import MismatchError
 
 anything: Any = hvd  # for calls that a type checker refuses
@@ -163,9 +163,8 @@ def check_the_deprecation_points_at_the_callers_line() -> None:
         assert [warning.filename for warning in caught] == [__file__]
 
 
+@needs_ranks(2)
 def check_a_wrong_call_on_one_rank_is_an_error_on_all() -> None:
-    if hvd.size() == 1:
-        return
     last = hvd.size() - 1
     x = torch.ones(3)
     if hvd.rank() == last:
@@ -178,9 +177,8 @@ def check_a_wrong_call_on_one_rank_is_an_error_on_all() -> None:
     assert hvd.allreduce(x, name="one.sided", op=hvd.Sum).tolist() == [hvd.size()] * 3
 
 
+@needs_ranks(2)
 def check_disagreement_is_an_error_on_all_ranks() -> None:
-    if hvd.size() == 1:
-        return
     different = torch.ones(3 + (hvd.rank() == 0))
     with pytest.raises(MismatchError, match=r"disagree.shape"):
         hvd.allreduce(different, name="disagree.shape")

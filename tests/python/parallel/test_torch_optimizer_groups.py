@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, wrapped_sgd
 
 
@@ -137,10 +137,9 @@ def _dense(parameter: torch.Tensor) -> list[list[float]]:
     return rows
 
 
+@needs_ranks(2)
 def check_sparse_gradients() -> None:
     """Rank r looks up rows r and 5: every rank gets all of them."""
-    if hvd.size() == 1:
-        return
     for op, share in ((hvd.Sum, 1.0), (hvd.Average, 1.0 / hvd.size())):
         for groups in (None, 1):
             embedding = torch.nn.Embedding(6, 2, sparse=True)
@@ -158,9 +157,8 @@ def check_sparse_gradients() -> None:
                 optimizer.step()
 
 
+@needs_ranks(2)
 def check_sparse_on_some_ranks_only() -> None:
-    if hvd.size() == 1:
-        return
     embedding = torch.nn.Embedding(4, 2, sparse=True)
     (other,) = make_parameters(1)
     optimizer = wrapped_sgd([*embedding.parameters(), other])
@@ -177,9 +175,8 @@ def check_sparse_on_some_ranks_only() -> None:
     assert embedding.weight.grad.tolist() == [[rest] * 2, [rest + 1] * 2, [rest] * 2, [rest] * 2]
 
 
+@needs_ranks(2)
 def check_several_backwards_with_sparse_gradients() -> None:
-    if hvd.size() == 1:
-        return
     embedding = torch.nn.Embedding(3, 1, sparse=True)
     optimizer = wrapped_sgd(list(embedding.parameters()))
     for passes in (1, 2):
@@ -209,9 +206,8 @@ def check_sparse_gradients_with_their_optimizer() -> None:
     torch.testing.assert_close(embedding.weight, alone.weight)
 
 
+@needs_ranks(2)
 def check_sparse_where_it_has_no_meaning() -> None:
-    if hvd.size() == 1:
-        return
     embedding = torch.nn.Embedding(4, 2, sparse=True)
     plain = torch.optim.SGD(embedding.parameters(), lr=1.0)
     hvd.DistributedOptimizer(plain, op=hvd.Max)
@@ -224,9 +220,8 @@ def check_sparse_where_it_has_no_meaning() -> None:
     assert _dense(embedding.weight) == [[float(row < hvd.size())] * 2 for row in range(4)]
 
 
+@needs_ranks(2)
 def check_a_mismatch_in_a_group_is_an_error_on_all_and_training_goes_on() -> None:
-    if hvd.size() == 1:
-        return
     parameters = [torch.nn.Parameter(torch.zeros(3 + (hvd.rank() == 0))), torch.nn.Parameter(torch.zeros(2))]
     optimizer = wrapped_sgd(parameters, groups=1)
     for _ in range(2):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import Check, run_check
+from ranks import Check, needs_ranks, run_check
 from roundelay.torch._internal.optimizer.join_context import join_context
 from small_gradients import ALONE, POOLED, add_gradients, gradient_of, make_parameters, wrapped_sgd
 from some_ranks import all_but_the_last, process_set_of
@@ -78,9 +78,8 @@ def check_accumulation_on_uneven_data() -> None:
             assert gradient_of(parameter) == [2.0 * (hvd.size() - step)] * 3
 
 
+@needs_ranks(2)
 def check_sparse_gradients_on_uneven_data() -> None:
-    if hvd.size() == 1:
-        return
     embedding = torch.nn.Embedding(4, 1, sparse=True)
     optimizer = wrapped_sgd(list(embedding.parameters()))
     with join_context(optimizer) as context:

@@ -14,18 +14,12 @@ from typing import Any
 import pytest
 
 import roundelay.torch as hvd
-from ranks import ROOT, Check, launch, mpirun, run_check
+from ranks import PROGRAMS, ROOT, Check, launch, mpirun, run_check
 from roundelay import _core
 
 NO_MPI = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 COMPILER = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
 NO_COMPILER = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
-ASK = """
-import json
-import roundelay.torch as hvd
-names = ("mpi_built", "gloo_built", "cuda_built", "nccl_built", "ddl_built", "ccl_built", "rocm_built")
-print(json.dumps({name: getattr(hvd, name)() for name in names}))
-"""
 
 
 @pytest.mark.slow
@@ -45,29 +39,18 @@ def check_what_is_enabled_is_in_use() -> None:
     assert ("/libmpi." in Path("/proc/self/maps").read_text()) == by_mpirun
 
 
-LEVEL = """
-import mpi4py
-mpi4py.rc.thread_level = {level!r}
-from mpi4py import MPI
-import roundelay.torch as hvd
-hvd.init()
-assert hvd.mpi_threads_supported() is (MPI.Query_thread() == MPI.THREAD_MULTIPLE) is {expected}
-print("asked", flush=True)
-"""
-
-
 @pytest.mark.slow
 @NO_MPI
 @pytest.mark.parametrize(("level", "expected"), [("multiple", True), ("serialized", False)])
 def test_threads_of_mpi(level: str, expected: bool) -> None:
-    run = launch([sys.executable, "-c", LEVEL.format(level=level, expected=expected)], 2)
+    run = launch([sys.executable, str(PROGRAMS / "mpi_threads.py"), level, str(expected)], 2)
     assert run.output.count("asked") == 2, run.output
 
 
 def answers(package: Path, *more: Path) -> dict[str, Any]:
     """Of a process that finds Roundelay, and more, in these folders."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [package, *more]))}
-    words = [sys.executable, "-c", ASK]
+    words = [sys.executable, str(PROGRAMS / "what_is_built.py")]
     asked = subprocess.run(words, env=environment, cwd=package, capture_output=True, text=True, check=False)
     assert asked.returncode == 0, asked.stderr
     return dict(json.loads(asked.stdout))

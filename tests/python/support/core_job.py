@@ -1,9 +1,4 @@
-"""Runs jobs whose ranks use the core and fail, times their end, and checks that no process is left.
-
-A body is the code that each rank runs after `hvd.init()`. It may use `rank`, `hvd`, `torch`, `stamp()` (notes
-the time of the failure), `during(seconds, action)`, and `watched()`, which records the error that a block
-raises and raises it again. `die_watched(seconds)` kills the rank so long after all others have come there.
-"""
+"""Runs jobs whose ranks use the core and fail, times their end, and checks that no process is left."""
 
 from __future__ import annotations
 
@@ -21,57 +16,14 @@ from pathlib import Path
 import pytest
 
 from in_time import expect_within, wait_until
-from launch_job import PROGRAM, PROMISED_S, Job, said_until
+from launch_job import PROMISED_S, Job, interruptible, said_until
+from rank_program import Program
 from ranks import ROOT, mpirun
 
-__all__ = [
-    "INIT", "LIMIT_S", "PRELUDE", "CoreJob", "Ended", "Seen", "core_job", "go_on", "said_until",
-]  # fmt: skip
+__all__ = ["LIMIT_S", "CoreJob", "Ended", "Seen", "core_job", "go_on", "said_until"]
 
 LIMIT_S = 240.0
 SETTLE_S = 3.0  # the time that ranks may take to end after mpirun has ended
-
-PRELUDE = """
-import contextlib, faulthandler, json, threading
-faulthandler.dump_traceback_later(200, exit=True)
-import torch
-import roundelay.torch as hvd
-torch.set_num_threads(1)
-
-def during(seconds, action):
-    timer = threading.Timer(seconds, action)
-    timer.daemon = True
-    timer.start()
-
-def die():
-    stamp()
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def die_watched(seconds):
-    others = [Path(sys.argv[1], f"watching.{other}") for other in range(hvd.size()) if other != rank]
-    def wait():
-        while not all(other.exists() for other in others): time.sleep(0.01)
-        time.sleep(seconds)
-        die()
-    during(0.0, wait)
-
-def note(error):
-    seen = {"type": type(error).__name__, "text": str(error), "at": time.time()}
-    path = Path(sys.argv[1], f"seen.{rank}")
-    part = Path(sys.argv[1], f"part.{rank}")
-    part.write_text(json.dumps(seen))
-    part.rename(path)
-
-@contextlib.contextmanager
-def watched():
-    try:
-        Path(sys.argv[1], f"watching.{rank}").touch()
-        yield
-    except Exception as error:
-        note(error)
-        raise
-"""
-INIT = "hvd.init()\nready()\n"
 
 
 @dataclass(frozen=True)
@@ -105,15 +57,11 @@ class Ended:
 class CoreJob(Job):
     """A job with a folder for its files."""
 
-    def begin(
-        self, np: int, body: str, *, launcher: str = "roundelayrun", prelude: str = PRELUDE + INIT
-    ) -> subprocess.Popen[bytes]:
+    def begin(self, np: int, program: Program, *, launcher: str = "roundelayrun") -> subprocess.Popen[bytes]:
         """Starts the job. `launcher` is `roundelayrun`, perhaps with flags, or plain `mpirun`."""
         name, *flags = launcher.split()
         if name == "roundelayrun":
-            return self.start(np, prelude + body, *flags)
-        script = self.folder / "program.py"
-        script.write_text(PROGRAM + prelude + body)
+            return self.start(np, program, *flags)
         name, _, value = self.mark.partition("=")
         environment = {
             **{
@@ -127,13 +75,8 @@ class CoreJob(Job):
             "OMP_NUM_THREADS": "1",
         }
         flags = ["-np", str(np), "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-        return subprocess.Popen(
-            [str(mpirun()), *flags, sys.executable, str(script), str(self.folder)],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
+        return interruptible(
+            [str(mpirun()), *flags, sys.executable, *program.words(self.folder)], environment
         )
 
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:
@@ -147,9 +90,9 @@ class CoreJob(Job):
         seen = {int(path.suffix[1:]): self._seen(path) for path in self.folder.glob("seen.[0-9]*")}
         return Ended(process.returncode, out.decode(), err.decode(), after_s, seen)
 
-    def conduct(self, np: int, body: str, *, launcher: str = "roundelayrun") -> Ended:
+    def conduct(self, np: int, program: Program, *, launcher: str = "roundelayrun") -> Ended:
         """Starts a job and waits for its end."""
-        return self.ended(self.begin(np, body, launcher=launcher))
+        return self.ended(self.begin(np, program, launcher=launcher))
 
     def wait_for(self, name: str) -> None:
         """Waits until the job has written a file of this name."""

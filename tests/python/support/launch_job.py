@@ -8,44 +8,16 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from in_time import crowd, wait_until
+from rank_program import Program
 from ranks import ROOT, mpirun
 
 LIMIT_S = 100.0
 PROMISED_S = 5.0  # the longest time from a failure to the job's end
-
-
-# Each rank's program begins with this. It does not use MPI; the launcher's variables give the rank.
-PROGRAM = """
-import os, signal, sys, time
-from pathlib import Path
-rank = int(next(filter(None, map(os.environ.get, ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")))))
-def ready():
-    Path(sys.argv[1], f"ready.{rank}").write_text(str(os.getpid()))
-def meet(count):
-    ready()
-    while len(list(Path(sys.argv[1]).glob("ready.*"))) < count:
-        time.sleep(0.01)
-def stamp():
-    Path(sys.argv[1], "failed_at").write_text(str(time.time()))
-def outlive(lost, text):
-    # Says it 1.6 s after the other's end, or when told to end: that is 2.5 s after it, and not before 1.5 s.
-    failed = Path(sys.argv[1], "failed_at")
-    while not failed.exists(): time.sleep(0.01)
-    dead = Path("/proc", Path(sys.argv[1], f"ready.{lost}").read_text())
-    while dead.exists(): time.sleep(0.01)
-    def say(*_):
-        lived = time.time() - float(failed.read_text())
-        print(text if lived > 1.5 else f"told to end after {lived} s", flush=True)
-        os._exit(1)
-    signal.signal(signal.SIGTERM, say)
-    time.sleep(1.6)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    say()
-"""
 
 
 @dataclass
@@ -57,9 +29,7 @@ class Job:
     bin: Path | None = None  # the folder of the test's own mpirun
     mark: str = field(default_factory=lambda: f"ROUNDELAY_RUN_TEST_MARK={uuid.uuid4().hex}")
 
-    def start(self, np: int, body: str, *flags: str) -> subprocess.Popen[bytes]:
-        script = self.folder / "program.py"
-        script.write_text(PROGRAM + body)
+    def start(self, np: int, program: Program, *flags: str) -> subprocess.Popen[bytes]:
         name, _, value = self.mark.partition("=")
         environment = {
             **{
@@ -72,17 +42,10 @@ class Job:
             "PATH": os.pathsep.join([str(self.bin or Path(str(mpirun())).parent), os.environ["PATH"]]),
         }
         command = [sys.executable, "-m", "roundelay.run.cli", "-np", str(np), *self.way, *flags]
-        return subprocess.Popen(
-            [*command, sys.executable, str(script), str(self.folder)],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,  # what said_until() has not returned, communicate() returns
-        )
+        return interruptible([*command, sys.executable, *program.words(self.folder)], environment)
 
-    def run(self, np: int, body: str, *flags: str) -> tuple[int, str, str]:
-        with self.start(np, body, *flags) as process:
+    def run(self, np: int, program: Program, *flags: str) -> tuple[int, str, str]:
+        with self.start(np, program, *flags) as process:
             return self.finish(process)
 
     def finish(self, process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
@@ -130,6 +93,29 @@ class Job:
         while left := self.left():  # which no second run excuses
             assert time.monotonic() < deadline, f"processes are left {left}"
             time.sleep(0.02)
+
+
+def not_ignoring(*signals: signal.Signals) -> Callable[[], None]:
+    """Returns a `preexec_fn`: what nohup and shells' background have processes ignore is inherited."""
+
+    def restore() -> None:
+        for signum in signals:
+            signal.signal(signum, signal.SIG_DFL)
+
+    return restore
+
+
+def interruptible(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Starts a process that Ctrl-C ends."""
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,  # what said_until() has not returned, communicate() returns
+        preexec_fn=not_ignoring(signal.SIGINT),
+    )
 
 
 def state_of(pid: int) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 TESTS = ROOT / "tests" / "python"
+PROGRAMS = TESTS / "programs"
 PATHS = (ROOT / "python", TESTS, TESTS / "support")  # a rank's PYTHONPATH
 NOT_STARTED = "The PMIx server's listener thread failed to start"
 GRACE_S = 8.0  # the time between the ranks' dump of their stacks and the end of the job

@@ -3,40 +3,80 @@
 A check is a function whose name begins with `check_`; it runs on every rank of a job. A test that has the
 parameter `check` becomes one test for each check of its file, or of the files in its mark `checks_of`:
 `test_strategy_state[2-nothing_is_lost]` runs `check_nothing_is_lost` on 2 ranks. The mark's `only` and `but`
-choose some of the checks, by names without `check_`. All checks of a test with the same other parameters are
-a session of the same ranks (ranks.py), which `variant_of()` names.
+choose some of the checks, by names without `check_`. A check that has nothing to check on some numbers of
+ranks says so by `needs_ranks()`, and is no test on those. All checks of a test with the same other parameters
+are a session of the same ranks (ranks.py), which `variant_of()` names.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 PREFIX = "check_"
+TESTS = Path(__file__).parents[1]
+Function = TypeVar("Function", bound=Callable[[], None])
 
 
 @dataclass(frozen=True)
 class Check:
-    """A function of a file. `id` is its name in the test's parameters."""
+    """A function of a file, for `least` to `most` ranks. `id` is its name in the test's parameters."""
 
     file: str
     name: str
     id: str
+    least: int = 1
+    most: int = sys.maxsize
+
+    def fits(self, np: int) -> bool:
+        """Returns whether there is something to check on so many ranks."""
+        return self.least <= np <= self.most
 
 
-def names_in(file: str | Path) -> list[str]:
-    """Returns the names of the checks that a file defines or imports, in order. Does not import the file."""
-    names: list[str] = []
+def needs_ranks(least: int, most: int = sys.maxsize) -> Callable[[Function], Function]:
+    """Says on how many ranks a check has something to check. It is read from the source."""
+    return lambda check: check
+
+
+def checks_in(file: str | Path, prefix: str = "") -> list[Check]:
+    """Returns the checks that a file defines or imports, in order. Does not import the file."""
+    checks: list[Check] = []
     for statement in ast.parse(Path(file).read_bytes()).body:
+        found: list[tuple[str, Sequence[int]]] = []
         if isinstance(statement, ast.FunctionDef):
-            names.append(statement.name)
+            found = [(statement.name, _ranks_of(statement))]
         elif isinstance(statement, ast.ImportFrom):
-            names += [name.asname or name.name for name in statement.names]
-    return [name for name in names if name.startswith(PREFIX)]
+            found = [
+                (name.asname or name.name, _ranks_there(statement, name.name)) for name in statement.names
+            ]
+        checks += [
+            Check(str(file), name, prefix + name.removeprefix(PREFIX), *ranks)
+            for name, ranks in found
+            if name.startswith(PREFIX)
+        ]
+    return checks
+
+
+def _ranks_of(function: ast.FunctionDef) -> Sequence[int]:
+    for decorator in function.decorator_list:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == needs_ranks.__name__:
+            return [ast.literal_eval(argument) for argument in decorator.args]
+    return ()
+
+
+def _ranks_there(statement: ast.ImportFrom, name: str) -> Sequence[int]:
+    """Returns what the file says that a check is imported from."""
+    file = (TESTS / (statement.module or "").replace(".", "/")).with_suffix(".py")
+    if not name.startswith(PREFIX) or not file.exists():
+        return ()
+    there = {check.name: (check.least, check.most) for check in checks_in(file)}
+    return there[name]
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
@@ -62,9 +102,17 @@ def _chosen(checks: list[Check], only: Sequence[str] = (), but: Sequence[str] = 
 
 
 def _of_file(file: Path, prefix: str) -> list[Check]:
-    names = names_in(file)
-    assert names, f"{file} has no functions whose names begin with {PREFIX}"
-    return [Check(str(file), name, prefix + name.removeprefix(PREFIX)) for name in names]
+    checks = checks_in(file, prefix)
+    assert checks, f"{file} has no functions whose names begin with {PREFIX}"
+    return checks
+
+
+def fits(item: pytest.Item) -> bool:
+    """Returns whether the test's check has something to check on its number of ranks, the parameter `np`."""
+    callspec = getattr(item, "callspec", None)
+    parameters = {} if callspec is None else callspec.params
+    check = parameters.get("check")
+    return not isinstance(check, Check) or check.fits(parameters.get("np", check.least))
 
 
 def variant_of(item: pytest.Item) -> str:

@@ -8,6 +8,7 @@ checks.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import importlib.util
 import os
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from in_time import TooLateError
-from named_checks import names_in
+from named_checks import checks_in
 
 
 def _module_of(file: str) -> ModuleType:
@@ -31,8 +32,13 @@ def _module_of(file: str) -> ModuleType:
 
 def prepare() -> None:
     """Prepares torch and, with RANKS_DEVICE, the GPU."""
+    gc.disable()  # the collector would look through torch again and again
     import torch
 
+    import roundelay.torch  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
     torch.set_num_threads(1)
     if "RANKS_DEVICE" in os.environ:
         import gpu_device
@@ -95,10 +101,11 @@ def main(files: Sequence[str], limit_s: float) -> None:
 
     session = Session()
     for file in files:
-        names = names_in(file)
-        assert names, f"{file} has no check_ functions"
-        for name in names:
-            _run_or_exit(session, file, name)
+        checks = checks_in(file)
+        assert checks, f"{file} has no check_ functions"
+        for check in checks:
+            if check.fits(hvd.size()):
+                _run_or_exit(session, file, check.name)
     sys.stdout.write(f"all checks passed on rank {hvd.rank()}\n")
     sys.stdout.flush()
     session.end()

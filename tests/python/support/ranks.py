@@ -13,16 +13,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import standing_ranks
-from mpi_jobs import PATHS, ROOT, launch, mpirun
-from named_checks import Check, names_in
+from mpi_jobs import PATHS, PROGRAMS, ROOT, launch, mpirun
+from named_checks import Check, checks_in, needs_ranks
 from standing_ranks import Setting, output
 
 __all__ = [
     "PATHS",
+    "PROGRAMS",
     "ROOT",
     "Check",
     "launch",
     "mpirun",
+    "needs_ranks",
     "output",
     "run_check",
     "run_checks",
@@ -54,6 +56,7 @@ def run_check(
         mpi: whether mpirun starts the ranks. Otherwise they are new processes under roundelayrun.
 
     """
+    assert check.fits(np), f"{check.id} has nothing to check on {np} ranks: give the test the parameter `np`"
     setting = Setting(np, tuple(sorted((env or {}).items())), fresh, each, mpi)
     standing_ranks.run_check(setting, check.file, check.name, limit_s)
 
@@ -66,8 +69,9 @@ def run_checks(
     fresh: bool = False,
 ) -> None:
     """Runs all checks of `file` as run_check() does: for a test that looks at what they leave behind."""
-    for name in names_in(file):
-        run_check(Check(file, name, name), np, limit_s, env, fresh)
+    for check in checks_in(file):
+        if check.fits(np):
+            run_check(check, np, limit_s, env, fresh)
     standing_ranks.end_session()
 
 

@@ -76,6 +76,7 @@ def main(address: str) -> None:
     with socket.socket(socket.AF_UNIX) as tests:
         tests.connect(address)
         Server(tests).serve()
+    gc.freeze()  # the end of the interpreter would look through torch several times
 
 
 if __name__ == "__main__":

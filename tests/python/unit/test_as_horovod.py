@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from setuptools import find_namespace_packages
 
-from ranks import ROOT
+from ranks import PROGRAMS, ROOT
 from roundelay import horovod_shim
 from roundelay.run import cli
 
@@ -44,117 +44,22 @@ def passes(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout
 
 
-# What libraries and scripts import, and that it is Roundelay's own, not a copy.
-IMPORTS = """
-import horovod
-import horovod.torch as hvd
-import horovod.torch.optimizer
-import roundelay.torch
-import roundelay.torch.optimizer
-assert hvd is roundelay.torch
-assert roundelay.torch.__spec__.name == "roundelay.torch"
-assert horovod.torch.optimizer is roundelay.torch.optimizer
-from horovod.torch.mpi_ops import (
-    Adasum, Average, Max, Min, Product, Sum, ProcessSet, Compression, HorovodInternalError,
-    allreduce, allreduce_async_, broadcast_, barrier, poll, synchronize, global_process_set,
-    init, shutdown, rank, size, local_rank, local_size, cross_rank, cross_size, is_homogeneous,
-    is_initialized, mpi_threads_supported, mpi_built, nccl_built, start_timeline, stop_timeline,
-)
-assert rank is hvd.rank and allreduce is hvd.allreduce and HorovodInternalError is hvd.HorovodInternalError
-from horovod.torch.compression import Compressor, NoneCompressor, FP16Compressor, Compression
-from horovod.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
-from horovod.torch.functions import allgather_object
-from horovod.torch.optimizer import DistributedOptimizer
-from horovod.torch.sync_batch_norm import SyncBatchNorm
-from horovod.torch.elastic import run, TorchState, ElasticSampler
-from horovod.torch.elastic.state import State, ObjectState, TorchState
-from horovod.torch.elastic.sampler import ElasticSampler
-from horovod.common.elastic import run_fn, State, ObjectState
-from horovod.common.exceptions import HorovodInternalError as same, HostsUpdatedInterrupt
-assert same is hvd.HorovodInternalError
-from horovod.common.exceptions import HorovodVersionMismatchError
-from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.common.util import (
-    check_extension, env, extension_available, gpu_available, is_iterable, mpi_built, nccl_built,
-    num_rank_is_power_2, split_list,
-)
-from horovod.runner import run as by_runner
-assert by_runner is horovod.run is horovod.runner.run
-import horovod.run
-assert horovod.run.run is by_runner and callable(horovod.run)
-from horovod.common.basics import HorovodBasics
-assert HorovodBasics("path", "mpi_lib_v2").rank is hvd.rank
-from horovod.torch import _DistributedOptimizer
-from horovod.torch.optimizer import _DistributedOptimizer
-assert horovod.__version__.startswith("0.28.1+roundelay.")
-import importlib.util
-assert importlib.util.find_spec("horovod.torch") and not importlib.util.find_spec("horovod.tensorflow")
-hvd.init()
-assert hvd.size() == 1
-assert hvd.mpi_ops._basics.size() == 1
-assert hvd.mpi_ops._basics._get_process_set_ids_and_ranks() == {0: [0]}
-print("all is there")
-"""
-
-WRAPPED = """
-import copy, pickle
-import roundelay.as_horovod
-import torch
-import horovod.torch as hvd
-hvd.init()
-plain = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=1.0, momentum=0.5)
-shown = str(plain)
-optimizer = hvd.DistributedOptimizer(plain)
-assert optimizer is plain and isinstance(plain, torch.optim.SGD) and str(plain) == shown
-assert str(plain.__class__) == "<class 'horovod.torch.optimizer.SGD'>"  # Lightning looks for this
-for copied in (copy.copy(plain), copy.deepcopy(plain), pickle.loads(pickle.dumps(plain))):
-    assert type(copied) is torch.optim.SGD
-hvd.DistributedOptimizer(plain, strategy="csc:keep=0.5,momentum=masked")  # which is for SGD alone
-assert type(plain).__mro__[1] is torch.optim.SGD
-print("wrapped")
-"""
-
-CHILDREN = """
-import multiprocessing, subprocess, sys
-
-def child(queue):
-    import horovod.torch as hvd
-    queue.put(hvd.__name__)
-
-if __name__ == "__main__":
-    print(sys.argv[1:], sys.path[0].endswith("site"), __spec__ is None)
-    for way in ("spawn", "fork"):
-        context = multiprocessing.get_context(way)
-        queue = context.Queue()
-        process = context.Process(target=child, args=(queue,))
-        process.start()
-        print(way, queue.get(timeout=60))
-        process.join()
-    line = "import horovod.torch as hvd; print('subprocess', hvd.__name__)"
-    print(subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True).stdout)
-"""
-
-
 def test_everything_that_is_imported_resolves(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text("import roundelay.as_horovod\n" + IMPORTS)
-    assert "all is there" in passes(run(str(script), cwd=tmp_path))
+    assert "all is there" in passes(run(str(PROGRAMS / "horovod_imports.py"), cwd=tmp_path))
 
 
 def test_the_class_of_a_wrapped_optimizer_has_horovods_name(tmp_path: Path) -> None:
-    assert "wrapped" in passes(run("-c", WRAPPED, cwd=tmp_path))
+    assert "wrapped" in passes(run(str(PROGRAMS / "wrapped_optimizer.py"), cwd=tmp_path))
 
 
 @pytest.mark.slow
 def test_children_of_every_kind(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(CHILDREN)
-    out = passes(run("-m", "roundelay.as_horovod", str(script), "--flag", "x", cwd=tmp_path))
+    script = str(PROGRAMS / "horovod_children.py")
+    out = passes(run("-m", "roundelay.as_horovod", script, "--flag", "x", cwd=tmp_path))
     assert "['--flag', 'x']" in out
     for way in ("spawn", "fork", "subprocess"):
         assert f"{way} roundelay.torch" in out
-    script.write_text("import roundelay.as_horovod\n" + CHILDREN)
-    out = passes(run(str(script), cwd=tmp_path))
+    out = passes(run(script, "--itself", cwd=tmp_path))
     for way in ("spawn", "fork", "subprocess"):
         assert f"{way} roundelay.torch" in out
 
@@ -212,7 +117,7 @@ def test_a_child_that_has_a_horovod_of_its_own_is_told(tmp_path: Path, real: str
     assert REFUSED + real in done.stderr
 
 
-def test_it_can_be_forced_and_then_says_so(tmp_path: Path, real: str) -> None:
+def test_a_forced_stand_in_shadows_a_real_horovod_and_says_so(tmp_path: Path, real: str) -> None:
     force = {"ROUNDELAY_RUN_AS_HOROVOD": "force"}
     done = run(
         "-c", "import roundelay.as_horovod, horovod; print(horovod.run)", cwd=tmp_path, path=real, env=force
@@ -255,7 +160,7 @@ def test_python_path_has_it_once_and_first() -> None:
     assert horovod_shim.python_path({}) == horovod_shim.SITE
 
 
-def test_the_launcher_hands_it_to_the_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_launcher_puts_the_stand_in_on_the_ranks_path(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["-np", "2", "--mpi", "--as-horovod", "--dry-run", "true"]) == 0
     line = capsys.readouterr().out
     assert f"PYTHONPATH={horovod_shim.SITE}" in line

@@ -74,7 +74,7 @@ def test_a_short_training(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.skipif(bool(why_not()), reason=f"no rig: {why_not()}")
-def test_short_steps(tmp_path: Path) -> None:
+def test_steps_send_the_bytes_of_their_formula(tmp_path: Path) -> None:
     pytest.importorskip("roundelay._core")
     few = ["--nodes", "2", "--repetitions", "1", "--contenders", "dense", "daso-4-1"]
     steps.main([*few, "--output", str(tmp_path)])

@@ -19,7 +19,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
 @pytest.mark.parametrize("size", [4, 60, 64, 4100, 1 << 20])
-def test_it_measures_and_checks_its_own_sums(program: Path, ranks: int, size: int) -> None:
+def test_the_bare_benchmark_checks_its_sums(program: Path, ranks: int, size: int) -> None:
     running = bare.Program(program, ranks, size)
     assert all(0 < running.measure() < 60 for _ in range(3))
     assert running.close() == 0

@@ -70,7 +70,7 @@ def test_a_page_without_trainings_says_so() -> None:
 
 
 @pytest.mark.parametrize("make", [digits, characters])
-def test_the_tasks(make: Callable[[], Task]) -> None:
+def test_each_task_has_batches_a_loss_and_an_accuracy(make: Callable[[], Task]) -> None:
     task = make()
     steps = 2 * (task.samples // BATCH) + 1
     chosen = list(batches(task, steps, seed=3))

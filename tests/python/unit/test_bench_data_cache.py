@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.data_cache import main, ratios
 from benchmarks.report import bars, picture
-from benchmarks.workers.data_cache import Images, augment
 
 SECONDS = {
     "first, with a cache": 2.2,
@@ -27,14 +26,6 @@ def test_ratios_and_picture(tmp_path: Path) -> None:
     result = {"seconds": seconds, "samples": 64, "delay": 0.01, "ranks": 2, "workers": 2, "memory": memory}
     picture.draw(bars.data_cache, result, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 1000
-
-
-def test_the_source_is_slow_and_equal() -> None:
-    far, near = Images(3, 8, 1e-4), Images(3, 8, 0.0)
-    assert all((far[i][0] == near[i][0]).all() for i in range(3))
-    image, label = augment(near[2])
-    assert label == 2
-    assert image.abs().max() <= 1.0
 
 
 @pytest.mark.nightly

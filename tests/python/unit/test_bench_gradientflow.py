@@ -38,7 +38,7 @@ def test_the_model_has_alexnets_proportions() -> None:
     assert sum(sizes[-2:]) / sum(sizes) == pytest.approx(0.94, abs=0.005)
 
 
-def test_payloads() -> None:
+def test_payloads_have_the_bytes_of_their_formulas() -> None:
     elements = 65536 + 64 + 640 + 65536
     assert dense(2)(SHAPES) == 2 * elements
     # rank 4 halves the matrix of 64 x 1024, but not those of 10 x 64 and 32768 x 2

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import lars
 
 
-def test_the_model() -> None:
+def test_the_model_adds_up_the_seconds_of_each_way() -> None:
     cluster = lars.Cluster(ranks=8, kernel=1.0, memory=2.0, alpha=10.0, wire=40.0)
     found = cluster.seconds(layers=100, size=16, largest_share=4)
     assert found == {"per layer": 216.0, "multi-tensor": 18.0, "shared": 2 + 4 + 30 + 10}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import itertools
 import json
@@ -14,7 +13,7 @@ import pytest
 
 from benchmarks.plan import fit, gate
 from benchmarks.plan.__main__ import STORED, load
-from benchmarks.plan.cells import Cell, Constants, measure, predicted, shape_of, workload
+from benchmarks.plan.cells import Cell, Constants, measure, predicted
 from benchmarks.plan.tasks import AUTO, CANDIDATES, STRATEGIES, TASKS
 from benchmarks.report import lines, picture
 from tests.rig import why_not
@@ -48,7 +47,7 @@ def test_the_fit_finds_constants_that_predict_the_other_half() -> None:
     assert result.constants.share == pytest.approx(TRUE.share, rel=0.1)
 
 
-def test_halves_have_every_kind() -> None:
+def test_both_halves_of_the_cells_have_every_kind() -> None:
     first, second = fit.halves(cells(STRATEGIES, (100, 300, 1000), ((2, 1), (2, 2), (4, 2))))
     assert abs(len(first) - len(second)) <= 1
     for half in (first, second):
@@ -66,13 +65,6 @@ def test_errors_have_signs_and_a_picture(tmp_path: Path) -> None:
     assert "strategy dense: median 50.0%, mean -50.0%" in result.lines()
     picture.draw(lines.plan, result, tmp_path / "plan.png")
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_a_task_has_its_elements_and_times(task: str) -> None:
-    step = workload(Cell(2, 1, 100, task, "dense", 1.0, alone(task), 0.0, CORES))
-    assert step.bytes == 4 * sum(TASKS[task].elements)
-    assert len(TASKS[task].backward) == len(TASKS[task].elements)
 
 
 def gate_cell(dense: float, bf16: float, auto: float) -> dict[str, Any]:
@@ -100,12 +92,6 @@ def test_the_gate_counts_cells_in_which_auto_costs_something() -> None:
     )
     assert gate.rows([good])[0][:4] == ["2x1", "100", "even", "200 ms"]
     assert gate.rows([good])[0][-1] == "bf16"
-
-
-def test_shapes_are_read() -> None:
-    assert shape_of("4x2") == (4, 2)
-    with pytest.raises(argparse.ArgumentTypeError, match="'4' is not like 2x1"):
-        shape_of("4")
 
 
 @pytest.mark.skipif(bool(_REASON), reason=f"no rig: {_REASON}")

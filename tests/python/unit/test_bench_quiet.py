@@ -153,7 +153,7 @@ def test_an_interval_is_about_its_value_and_narrows() -> None:
     assert widths[1] < widths[0] / 2
 
 
-def test_what_hits_both_cancels_out() -> None:
+def test_a_ratio_that_is_the_same_in_each_repetition_has_no_interval() -> None:
     """Whole repetitions are drawn: a ratio that is the same in each has no interval to speak of."""
     own = [float(2**index) for index in range(9)]
     ratio = Samples({"a": own, "b": [3 * value for value in own]}, [0.0] * 9).ratio("b", "a")

@@ -54,7 +54,9 @@ def test_train_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)  # starts seven jobs
-def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_measures_every_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(samples, "MOST_OTHERS", math.inf)  # whoever else runs here: this is no measurement
     table.main(["--quick", "--output", str(tmp_path)])

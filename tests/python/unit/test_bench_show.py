@@ -19,12 +19,12 @@ def seconds(**medians: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("text", "size"), [("256", 256), ("4K", 4096), ("64KiB", 65536), ("1mb", 1 << 20), ("100M", 100 << 20)]
 )
-def test_sizes(text: str, size: int) -> None:
+def test_sizes_are_parsed(text: str, size: int) -> None:
     assert show.parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "0", "K", "-1", "1.5M", "3T"])
-def test_what_is_no_size(text: str) -> None:
+def test_wrong_sizes_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no size like"):
         show.parse_size(text)
 
@@ -58,7 +58,7 @@ def test_allreduce_rows_say_how_many_times_as_long_a_peer_takes() -> None:
     assert allreduce.reasons(cells) == ["-  mpi: no (bf16, fp16)"]
 
 
-def test_summary() -> None:
+def test_a_summary_has_median_range_and_p99() -> None:
     assert measure.summary([5.0]) == {"median": 5, "low": 5, "high": 5, "p99": 5, "least": 5}
     assert measure.summary([4, 1, 3, 2, 5]) == {"median": 3, "low": 1.5, "high": 4.5, "p99": 5, "least": 1}
     assert measure.summary([float(i) for i in range(1, 201)])["p99"] == 198

@@ -52,7 +52,7 @@ def test_costs_are_those_of_the_window_with_the_fewest_messages() -> None:
         ({"steps a freeze": 30.0}, ["steps a freeze none -> 30"]),
     ],
 )
-def test_what_is_worse(changed: dict[str, Any], said: list[str]) -> None:
+def test_costs_that_have_risen_are_named(changed: dict[str, Any], said: list[str]) -> None:
     counts = ("bytes", "reports", "full", "cached", "orders", "wakeups", "step", "zero_grad")
     before = {
         **dict.fromkeys(counts, 0.0),
@@ -68,7 +68,7 @@ def test_what_is_worse(changed: dict[str, Any], said: list[str]) -> None:
 
 @pytest.mark.starts_jobs
 @pytest.mark.parametrize("scenarios", [["alone", "dense"], ["in turn", "gan", "join", "groups"]])
-def test_the_command(scenarios: list[str], tmp_path: Path) -> None:
+def test_the_command_writes_a_line_for_each_scenario(scenarios: list[str], tmp_path: Path) -> None:
     out = tmp_path / "now.json"
     words = ["--scenarios", *scenarios, "--steps", "6", "--parameters", "8", "--out", str(out)]
     step_costs.main(words)

@@ -50,7 +50,7 @@ CUTS = st.builds(Cuts, st.integers(0, 500), st.integers(0, 500))
 LINKS = st.builds(Link, st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.1), st.floats(0, 1))
 
 
-def test_cuts_by_hand() -> None:
+def test_buckets_are_cut_by_size_and_last_size() -> None:
     sizes = (4, 4, 4, 4, 4)
     assert cut(pool(*sizes), Cuts(8), NO_LIMIT) == [range(2), range(2, 4), range(4, 5)]
     assert cut(pool(*sizes), Cuts(9), NO_LIMIT) == [range(3), range(3, 5)]
@@ -122,7 +122,7 @@ def test_candidates_differ_and_the_best_is_first(extents: list[Extent], most: in
     assert chosen.cuts == DEFAULT or chosen == every[0]
 
 
-def test_choices() -> None:
+def test_the_chosen_cuts_fit_latency_and_overlap() -> None:
     fast = Link(alpha=20e-6, beta=1 / 10e9)
     resnet = pool(*[MIB] * 100, every=0.005)  # 100 MiB in half a second
     # Everything comes at once: what remains is latency, so one bucket (of no more than is allowed).
@@ -142,7 +142,7 @@ def test_choices() -> None:
     assert choose([resnet], NO_LIMIT, crowded).buckets == 1
 
 
-def test_out_of_place() -> None:
+def test_gradients_out_of_their_order_are_noticed() -> None:
     assert not out_of_place([1, 2, 3])
     assert out_of_place([1, 3, 2])
     assert not out_of_place([1, 2, 0])  # the last waits for the end anyway
@@ -176,7 +176,7 @@ def test_a_line_through_noise() -> None:
     st.lists(st.floats(1e-7, 10), min_size=1, max_size=3),
     st.permutations([4 << 10, 256 << 10, 4 << 20]),
 )
-def test_bytes_are_never_free(times: list[float], sizes: list[int]) -> None:
+def test_a_fitted_link_has_a_cost_for_bytes(times: list[float], sizes: list[int]) -> None:
     alpha, beta = fit(list(zip(sizes, times, strict=False)))
     assert alpha >= 0
     assert 0 < beta < inf

@@ -43,7 +43,7 @@ def test_a_package_that_declares_what_it_imports(tmp_path: Path) -> None:
         "from . import pages\n",
     ],
 )
-def test_what_may_be_missing(tmp_path: Path, text: str) -> None:
+def test_guarded_imports_need_no_declaration(tmp_path: Path, text: str) -> None:
     assert _package(tmp_path, more=text) == []
 
 
@@ -66,7 +66,7 @@ def test_what_is_not_declared(tmp_path: Path, text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("unused", ["flask>=3", 'flask; extra == "web"'])
-def test_what_is_declared_for_nothing(tmp_path: Path, unused: str) -> None:
+def test_an_unused_declaration_is_named(tmp_path: Path, unused: str) -> None:
     (line,) = _package(tmp_path, [*DECLARED, unused])
     assert line.startswith("flask is declared")
 
@@ -87,7 +87,7 @@ TRAIN = ["torch==2.13.0", "numpy", "pyyaml", "rich>=13", "ninja"]
         (["torch==2.12.0", *TRAIN[1:]], ["pyproject.toml builds with torch==2.13.0, tools/requirements-tr"]),
     ],
 )
-def test_what_training_needs(train: list[str], wrong: list[str]) -> None:
+def test_the_list_for_training_has_what_is_imported(train: list[str], wrong: list[str]) -> None:
     found = list(check_imports.wrong_in_train(DECLARED, BUILD, train))
     assert len(found) == len(wrong), found
     assert all(line.startswith(start) for line, start in zip(found, wrong, strict=True)), found
@@ -119,5 +119,5 @@ def test_files_that_include_others(tmp_path: Path) -> None:
     assert check_imports.lines_of(tmp_path / "a.txt") == ["numpy", "torch==2.13.0"]
 
 
-def test_this_repository(capsys: pytest.CaptureFixture[str]) -> None:
+def test_this_repository_declares_what_it_imports(capsys: pytest.CaptureFixture[str]) -> None:
     assert check_imports.main(ROOT) == 0, capsys.readouterr().out

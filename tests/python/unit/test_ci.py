@@ -95,7 +95,7 @@ def test_what_is_late_again_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         [],  # it failed, and no test did: a crash
     ],
 )
-def test_nothing_else_runs_again(monkeypatch: pytest.MonkeyPatch, complaints: list[str]) -> None:
+def test_only_late_tests_run_again(monkeypatch: pytest.MonkeyPatch, complaints: list[str]) -> None:
     phases(monkeypatch, shell("one", says("one", *complaints), rerun="pytest"))
     again = rerun(monkeypatch, {})
     assert ci.main() == 1

@@ -216,7 +216,7 @@ def test_allocated_outputs_are_normal_tensors_whatever_mode_runs(core: None) -> 
     assert not output.requires_grad
 
 
-def test_groups(core: None) -> None:
+def test_grouped_operations_of_one_rank(core: None) -> None:
     tensors = list(layouts().values())
     outputs = [torch.full_like(tensor, -1.0) for tensor in tensors]
     assert outputs_of(_core.grouped_allreduce_async(tensors, outputs, "g", SUM, 1.0, 1.0, 0)) == []
@@ -389,7 +389,7 @@ def test_a_forked_child_leaves_quietly(core: None) -> None:
     assert in_child("_core.fail('x')") == "None"
 
 
-def test_versions() -> None:
+def test_versions_and_classes_of_errors() -> None:
     assert _core.__version__ == "0.1.0"
     assert torch.__version__.startswith(_core.torch_build_version())
     assert issubclass(_core.HorovodInternalError, RuntimeError)

@@ -69,7 +69,7 @@ def test_texts_are_read_and_written_back(strategy: CSC, text: str) -> None:
     assert vars(again) == vars(strategy)
 
 
-def test_short_texts() -> None:
+def test_texts_leave_out_defaults() -> None:
     assert parse("csc").text == "csc:keep=0.1"
     assert parse("csc:warmup=100").text == "csc:keep=0.1,warmup=100/1"
     assert parse("csc:wire=none,momentum=masked,warmup=0").text == "csc:keep=0.1"
@@ -170,7 +170,7 @@ def test_wrong_texts(text: str, words: str) -> None:
         ),
     ],
 )
-def test_what_it_cannot_work_with(
+def test_optimizers_and_parameters_that_csc_refuses(
     job_of_one: None, optimizer: torch.optim.Optimizer, strategy: CSC, arguments: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ValueError, match="strategy") as raised:
@@ -192,7 +192,7 @@ def test_other_optimizers_without_correction(job_of_one: None) -> None:
     hvd.DistributedOptimizer(adam, strategy="csc:keep=0.1,momentum=none")
 
 
-def test_the_schedule() -> None:
+def test_the_warmup_decides_what_each_step_keeps() -> None:
     strategy = CSC(0.1, dense_below=0, warmup=[(3, 1.0), (5, 0.5)])
     one = bucket(100000)
     keeps = [settings(strategy, one, step) for step in range(7)]
@@ -210,7 +210,7 @@ def test_dense_parameters() -> None:
     assert settings(CSC(dense_below=10000), one) is None
 
 
-def test_what_the_technique_gets(job_of_one: None) -> None:
+def test_the_technique_gets_settings_for_its_bucket(job_of_one: None) -> None:
     one = bucket(100000)
     assert settings(CSC(0.25, 1024), one) == {
         "before": "0",

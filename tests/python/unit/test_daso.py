@@ -63,7 +63,7 @@ def test_a_schedule_resumes() -> None:
     assert run(again, losses[5:]) == expected[5:]
 
 
-def test_batches() -> None:
+def test_skips_say_which_batches_send_reduce_and_block() -> None:
     skips = Skips(6, 2, 4)
     assert [batch for batch in range(14) if skips.sends(batch)] == [0, 6, 12]
     assert [batch for batch in range(14) if skips.reduces(batch)] == [0, 4, 6, 8, 12]

@@ -20,6 +20,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from far_source import FarSource, another_job, check, node_memory, source
+from programs import full_disk
+from rank_program import program
 from roundelay.torch.data import DataCache, disk_folder, node_cache
 from roundelay.torch.data import cache as cache_module
 
@@ -238,27 +240,8 @@ def test_a_disk_that_is_full_at_the_start_is_left_out(
 @pytest.mark.usefixtures("node_memory")
 def test_a_write_that_fails_ends_the_keeping_and_not_the_job(tmp_path: Path) -> None:
     """RLIMIT_FSIZE makes the kernel refuse to write, as a full disk does."""
-    program = f"""
-import resource, signal, sys, warnings
-from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parent.parent / "support")!r})
-from far_source import FarSource, check
-from roundelay.torch.data import DataCache, memory_folder
-memory_folder.NODE_MEMORY = Path({str(tmp_path / "shm")!r})
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-source = FarSource(Path({str(tmp_path)!r}), numbers=40000)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 21, resource.RLIM_INFINITY))
-cache = DataCache(source, {str(tmp_path / "disk")!r}, memory=0)
-with warnings.catch_warnings(record=True) as warned:
-    warnings.simplefilter("always")
-    check(cache, source)
-    check(cache, source)
-assert len(warned) == 1, warned
-assert "is full (" in str(warned[0].message), warned[0].message
-assert 8 <= cache.stats().disk.kept < 24, cache.stats()
-print(warned[0].message)
-"""
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    words = program(full_disk.keeps_until_the_disk_is_full).words(tmp_path)
+    run = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
 
 

@@ -223,7 +223,7 @@ def test_after_its_end_a_cache_says_so(source: FarSource) -> None:
         pickle.loads(copy)[0]
 
 
-def test_sizes() -> None:
+def test_sizes_of_memory_are_parsed_or_refused() -> None:
     assert bytes_of("4 GiB") == bytes_of("4G") == bytes_of("4 gb") == bytes_of(4 << 30) == 4 << 30
     assert bytes_of("1.5 MiB") == bytes_of("1536K") == 3 << 19
     assert bytes_of("0") == bytes_of(0) == 0

@@ -41,7 +41,7 @@ def equal(first: Any, second: Any) -> bool:
 
 @pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 0, 2), (2, 3, 5)])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_tensors(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+def test_tensors_of_every_dtype_come_back(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     tensor = torch.randint(0, 2, shape).to(dtype)
     back = through(tensor)
     assert equal(tensor, back)
@@ -94,7 +94,7 @@ def test_what_comes_back_may_be_written_to_and_is_alone() -> None:
     ],
     ids=lambda sample: type(sample).__name__,
 )
-def test_kinds(sample: Any) -> None:
+def test_samples_of_every_kind_come_back(sample: Any) -> None:
     back = through(sample)
     if isinstance(sample, torch.Tensor) and (sample.is_sparse or sample.requires_grad or sample.is_conj()):
         assert torch.equal(back.to_dense() if back.is_sparse else back, sample.to_dense())
@@ -106,12 +106,12 @@ def test_kinds(sample: Any) -> None:
         assert equal(back, sample), back
 
 
-def test_not_a_number_stays_one() -> None:
+def test_nan_stays_nan() -> None:
     assert math.isnan(through((math.nan,))[0])
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "RGB", "RGBA", "I", "F", "I;16", "P"])
-def test_images(mode: str) -> None:
+def test_images_of_every_mode_come_back(mode: str) -> None:
     image = Image.new(mode, (5, 3))
     image.putpixel((4, 2), 1 if mode not in ("RGB", "RGBA") else tuple(range(1, len(mode) + 1)))
     image.info["exif"] = b"which way is up"
@@ -147,7 +147,7 @@ _SAMPLES = st.recursive(
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(_SAMPLES)
-def test_any_nest_of_them(sample: Any) -> None:
+def test_any_nested_sample_comes_back(sample: Any) -> None:
     back = through(sample)
     assert str(back) == str(sample)  # equal even where a number is none
     assert type(back) is type(sample)

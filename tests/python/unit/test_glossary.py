@@ -106,7 +106,7 @@ def test_a_class_has_the_lines_of_its_files(tmp_path: Path) -> None:
     assert breaks == ["csrc/runtime/lane.h: Lane: 413 lines with its .cc files (at most 400)"]
 
 
-def test_exceptions_only_shrink(tmp_path: Path) -> None:
+def test_exceptions_of_class_sizes_only_shrink(tmp_path: Path) -> None:
     test_a_class_has_the_lines_of_its_files(tmp_path)
     assert check_classes.check(tmp_path, {"Lane": check_classes.Size(413, 5)}) == []
     assert "at most 412" in check_classes.check(tmp_path, {"Lane": check_classes.Size(412, 5)})[0]

@@ -37,7 +37,9 @@ def _measured(found: Mapping[str, Any]) -> list[Line]:
     ("value", "ok", "message"),
     [(2.0, True, ""), (1.5, False, "work: 1 s 1.5x >= 2x"), (None, None, "work: not measured: no peer")],
 )
-def test_goals_decide(value: float | None, ok: bool | None, message: str, place: Place) -> None:
+def test_a_check_passes_if_its_figure_reaches_the_goal(
+    value: float | None, ok: bool | None, message: str, place: Place
+) -> None:
     program = f"print('words'); print('''{json.dumps({'value': value}, indent=1)}''')"
     check = runner.run(Step("one, 2 of it", 60, _python(program), lines=_measured), place, 60)
     assert (check.ok, check.figures, check.message) == (ok, {"value": value}, message)

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import ROOT
+from ranks import PROGRAMS, ROOT
 from roundelay import _core
 from roundelay.run.agent import horovod_variables
 from roundelay.run.arguments import parser as arguments
@@ -178,7 +178,7 @@ def functions_of(file: Path) -> frozenset[str]:
     return frozenset(name for name in functions if name.startswith(("test_", "check_")))
 
 
-def test_what_is_there_is_there() -> None:
+def test_names_that_the_page_lists_are_there_or_absent() -> None:
     of_hvd = {name for name in names_of(("works", "differs")) if name in {*SIGNATURES, *OTHER_NAMES}}
     assert not [name for name in of_hvd if not hasattr(hvd, name)]
     absent = {name for line in lines() if line.kind == "absent" for name in line.names}
@@ -288,41 +288,23 @@ def test_elastic_says_that_it_is_not_there() -> None:
             getattr(elastic, name)(None)
 
 
-def test_what_the_stand_in_has_not(tmp_path: Path) -> None:
+def test_what_the_stand_in_has_not() -> None:
     others = ("spark", "ray", "data", "tensorflow", "keras", "mxnet")
     assert {f"horovod.{name}" for name in others} <= names_of(("absent",), "Modules")
-    script = tmp_path / "script.py"
-    script.write_text(f"""
-import roundelay.as_horovod
-import importlib
-for name in {others}:
-    try:
-        importlib.import_module("horovod." + name)
-    except ImportError:
-        continue
-    raise AssertionError(name)
-""")
+    script = str(PROGRAMS / "horovod_modules_that_are_absent.py")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     run = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, script, *others], env=environment, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
 
 
 @pytest.mark.slow
-def test_run_under_horovods_name(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text("""
-import roundelay.as_horovod
-import horovod
-def work():
-    import horovod.torch as hvd
-    return hvd.__name__
-print(horovod.run(work, np=2))
-""")
+def test_run_under_horovods_name() -> None:
+    script = str(PROGRAMS / "horovod_run.py")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     run = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, script], env=environment, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout == "['roundelay.torch', 'roundelay.torch']\n"

@@ -22,7 +22,7 @@ def _exact(tensor: torch.Tensor, k: int) -> list[int]:
 
 @settings(deadline=None)
 @given(_FLOATS, some.data())
-def test_any_values(numbers: list[float], data: some.DataObject) -> None:
+def test_any_values_are_selected_whatever_the_way(numbers: list[float], data: some.DataObject) -> None:
     tensor = torch.tensor(numbers)
     k = data.draw(some.integers(0, len(numbers)))
     selects: tuple[Select, ...] = ("mstopk", "radix", "auto")
@@ -63,7 +63,7 @@ def test_mstopk_has_the_energy_of_the_largest(density: float) -> None:
         assert chosen.square().sum() >= 0.999 * exact.square().sum()
 
 
-def test_the_seed() -> None:
+def test_the_seed_decides_between_equal_values() -> None:
     tied = torch.full((1000,), 2.0)
     first = hvd.mstopk(tied, 10, seed=1)[1]
     assert torch.equal(first, hvd.mstopk(tied, 10, seed=1)[1])

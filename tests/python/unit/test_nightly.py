@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -35,17 +33,3 @@ def test_a_step_that_fails_ends_no_other(tmp_path: Path, capfd: pytest.CaptureFi
     summary = (tmp_path / "summary.txt").read_text()
     assert "FAILED: out/nightly/bad.log" in summary
     assert "what passes" in summary
-
-
-def test_some_steps(tmp_path: Path) -> None:
-    assert nightly.main(["good"]) == 0
-    assert not (tmp_path / "bad.log").exists()
-    with pytest.raises(SystemExit):
-        nightly.main(["god"])
-
-
-def test_cores_are_busy_for_a_while() -> None:
-    with nightly.busy_cores() as processes:
-        assert len(processes) == len(os.sched_getaffinity(0))
-        assert all(process.poll() is None for process in processes)
-    assert all(process.returncode == -signal.SIGKILL for process in processes)

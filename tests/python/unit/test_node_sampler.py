@@ -44,7 +44,7 @@ _JOBS = st.tuples(
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(_JOBS)
-def test_any_job(job: tuple[int, list[int], bool, bool, int]) -> None:
+def test_any_jobs_nodes_share_the_samples(job: tuple[int, list[int], bool, bool, int]) -> None:
     length, nodes, shuffle, drop_last, epoch = job
     options = {"shuffle": shuffle, "drop_last": drop_last, "seed": 3}
     size = len(nodes)
@@ -100,7 +100,7 @@ def test_without_shuffling_in_the_datasets_order() -> None:
     assert epoch_of(7, [0, 0, 1, 1], 5, shuffle=False) == [[0, 2], [1, 3], [4, 6], [5, 4]]
 
 
-def test_a_loader_takes_it() -> None:
+def test_a_data_loader_takes_the_sampler() -> None:
     dataset = TensorDataset(torch.arange(10))
     sampler = NodeSampler(dataset, [0, 0], 1)
     loader = DataLoader(dataset, batch_size=2, sampler=sampler)

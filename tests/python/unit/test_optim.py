@@ -134,7 +134,7 @@ def test_without_adapt_it_is_sgd(nesterov: bool, decay: float) -> None:
 
 @pytest.mark.parametrize("make", KINDS)
 @pytest.mark.parametrize("way", ["state_dict", "deepcopy", "pickle"])
-def test_training_goes_on(make: Make, way: str) -> None:
+def test_copies_and_checkpoints_train_on_to_the_same_bits(make: Make, way: str) -> None:
     """A checkpoint or a copy after two steps leads to the same bits."""
     whole = parameters()
     take_steps(make(groups_of(whole)), whole, range(STEPS))
@@ -258,7 +258,7 @@ def test_parameters_and_gradients_that_it_refuses(make: Make) -> None:
     assert not made.state
 
 
-def test_sharing_needs_init() -> None:
+def test_distributed_norms_need_init() -> None:
     tensors = parameters()
     with pytest.raises(ValueError, match=r"LARS\(distributed_norms=True\) needs hvd.init"):
         take_steps(LARS(tensors, 0.1, distributed_norms=True), tensors, range(1))

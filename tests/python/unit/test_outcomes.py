@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,49 +12,12 @@ import pytest
 
 import outcomes
 from outcomes import Failure
-
-SUPPORT = Path(__file__).parents[1] / "support"
-
-PYTHON = f"""
-import subprocess, sys, time
-import pytest
-sys.path.insert(0, {str(SUPPORT)!r})
-from in_time import TooLateError, expect_within, three_tries, wait_until
-
-tries = []
-
-@pytest.fixture
-def leaves():
-    yield
-    raise TooLateError("the end")
-
-def test_passes(): pass
-def test_wrong(): assert 1 == 2
-def test_says_so(): raise ValueError("TooLateError: 3 s")
-def test_promised(): expect_within(0.5, 1e6)
-def test_awaited(): wait_until(lambda: False, 0.0, "nothing comes")
-def test_a_program(): subprocess.run(["sleep", "9"], timeout=0.01)
-@pytest.mark.timeout(0.1)
-def test_hangs(): time.sleep(9)
-@pytest.mark.parametrize("place", ["a/b.c [1]"])
-def test_leaves(leaves, place): pass
-def test_wrong_and_leaves(leaves): assert 1 == 2
-
-@three_tries
-def test_third_time():
-    tries.append(0)
-    expect_within(1.0, 1e6 if len(tries) < 3 else 0.0)
-
-@three_tries
-def test_wrong_the_second_time():
-    tries.append(1)
-    expect_within(1.0, 1e6 if tries.count(1) < 2 else 0.0)
-    assert tries.count(1) == 3
-"""
+from ranks import PATHS, PROGRAMS
 
 
-def test_pytest(tmp_path: Path) -> None:
-    (tmp_path / "test_some.py").write_text(PYTHON)
+def test_pytest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, PATHS)))
+    shutil.copy(PROGRAMS / "tests_of_all_outcomes.py", tmp_path / "test_some.py")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "1", "--junitxml=o.xml"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 1, ended.stdout
@@ -90,7 +55,7 @@ a case
 LATE = f"{HEAD}due to unexpected exception with message:\n  took too long: 9 s of 5 s\n"
 WRONG = f"{HEAD}  CHECK( 1 == 2 )\n"
 CRASH = f"{HEAD}due to a fatal error condition:\n  SIGSEGV - Segmentation violation signal\n"
-PROGRAMS = {
+SAID = {
     "late": (LATE + LATE, True),
     "wrong": (LATE + WRONG, False),
     "crash": (CRASH, False),
@@ -102,7 +67,7 @@ PROGRAMS = {
 
 def test_ctest(tmp_path: Path) -> None:
     lines = ["cmake_minimum_required(VERSION 3.22)", "project(some NONE)", "enable_testing()"]
-    for name, (output, _) in PROGRAMS.items():
+    for name, (output, _) in SAID.items():
         (tmp_path / name).write_text(output)
         lines.append(f'add_test(NAME {name} COMMAND sh -c "cat {tmp_path / name}; exit 1")')
     lines += [
@@ -125,7 +90,7 @@ def test_ctest(tmp_path: Path) -> None:
         capture_output=True,
     )
     assert ended.returncode != 0
-    expected = {name: late for name, (_, late) in PROGRAMS.items()}
+    expected = {name: late for name, (_, late) in SAID.items()}
     expected |= {"hangs": True, "hangs_after": False, "absent": False}
     assert {failure.test: failure.late for failure in outcomes.read(file)} == expected
 

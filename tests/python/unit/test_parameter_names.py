@@ -13,7 +13,7 @@ from roundelay.torch._internal.parameter_list import Row, difference
 from roundelay.torch._internal.parameter_names import canonical_order, group_names, in_canonical_order
 
 
-def test_digits_are_numbers() -> None:
+def test_names_are_ordered_by_their_numbers() -> None:
     names = ["noname.0.10", "noname.0.2", "noname.10.0", "noname.2.11", "b", "a01", "a1", "", "7", "ü²"]
     order = [names[place] for place in canonical_order(tuple(names))]
     assert order == [
@@ -105,7 +105,9 @@ def test_a_state_dict_of_another_order() -> None:
         ({"shape": ()}, {"name": "x"}, "rank 4 has 'b' (of 2 parameters), rank 6 (2 parameters) does not"),
     ],
 )
-def test_the_first_difference(one: dict[str, Any], two: dict[str, Any], text: str) -> None:
+def test_the_first_difference_of_parameters_is_told(
+    one: dict[str, Any], two: dict[str, Any], text: str
+) -> None:
     b = Row("b", (2,), "float32")
     rows = [[b._replace(**each), b._replace(name="c", shape=())] for each in (one, two)]
     assert difference((4, rows[0]), (6, rows[1])) == text

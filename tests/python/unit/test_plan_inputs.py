@@ -93,7 +93,7 @@ def test_a_poor_timeline_says_what_it_lacks(raw: list[dict[str, Any]], text: str
     assert "roundelayrun -np 1 --timeline-filename" in str(error.value)
 
 
-def test_quantities() -> None:
+def test_times_and_bandwidths_are_parsed_and_shown() -> None:
     assert units.seconds("0.12s") == 0.12
     assert units.seconds("30 us") == pytest.approx(30e-6)
     assert units.seconds("0s", zero=True) == 0

@@ -55,7 +55,7 @@ def test_texts_are_read_and_written_back(strategy: PowerSGD, text: str) -> None:
     assert vars(again) == vars(strategy)
 
 
-def test_short_texts() -> None:
+def test_texts_leave_out_defaults() -> None:
     assert parse("power_sgd").text == "power_sgd:rank=2"
     assert parse("power_sgd:momentum=none,warmup=0,wire=none,seed=0").text == "power_sgd:rank=2"
     assert "rank=2" in known()["power_sgd"]
@@ -117,7 +117,7 @@ def test_wrong_texts(text: str, words: str) -> None:
         ),
     ],
 )
-def test_what_it_cannot_work_with(
+def test_optimizers_and_parameters_that_power_sgd_refuses(
     job_of_one: None,
     optimizer: torch.optim.Optimizer,
     strategy: PowerSGD,
@@ -184,7 +184,7 @@ def test_the_warm_up_is_dense() -> None:
         (torch.zeros(()), 0),
     ],
 )
-def test_columns(tensor: torch.Tensor, columns: int) -> None:
+def test_columns_of_the_matrix_of_each_shape(tensor: torch.Tensor, columns: int) -> None:
     assert columns_of(shape_in_pool(tensor)) == columns
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import standing_ranks
 from in_time import TooLateError
-from named_checks import PREFIX, names_in
-from ranks import PATHS, ROOT, Check, launch, mpirun, run_check, run_checks
+from named_checks import PREFIX, checks_in
+from ranks import PATHS, PROGRAMS, ROOT, Check, launch, mpirun, run_check, run_checks
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
@@ -35,7 +35,19 @@ def test_a_files_checks_are_found_in_order(tmp_path: Path) -> None:
         "from other import check_b, thing\nfrom x import y as check_c\n"
         "def helper():\n    def check_inner(): pass\ndef check_a():\n    pass\n"
     )
-    assert names_in(file) == ["check_b", "check_c", "check_a"]
+    assert [check.name for check in checks_in(file)] == ["check_b", "check_c", "check_a"]
+
+
+def test_a_check_says_on_how_many_ranks_it_checks_something(tmp_path: Path) -> None:
+    file = tmp_path / "some.py"
+    file.write_text(
+        "from parallel.test_join import check_on_a_process_set\n"
+        "@needs_ranks(2, 3)\ndef check_a():\n    pass\ndef check_b():\n    pass\n"
+    )
+    fitting = [[np for np in range(1, 5) if check.fits(np)] for check in checks_in(file)]
+    assert fitting == [[3, 4], [2, 3], [1, 2, 3, 4]]
+    with pytest.raises(AssertionError, match="a has nothing to check on 4 ranks"):
+        run_check(checks_in(file)[1], 4)
 
 
 def test_one_init_and_import_serve_checks_with_one_setting() -> None:
@@ -142,20 +154,10 @@ def test_a_hanging_rank_is_ended_and_says_where(tmp_path: Path) -> None:
     assert "in never_ends" in run.output
 
 
-LITTLE_MEMORY_ON_RANK_0 = """
-import os, resource
-if "OMPI_COMM_WORLD_RANK" in os.environ:
-    from mpi4py import MPI  # its own files are larger; returns when all ranks have come
-if os.environ.get("OMPI_COMM_WORLD_RANK") == "0":
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
-"""
-
-
 @pytest.mark.slow
 def test_ranks_that_fell_back_to_another_fabric_fail(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(LITTLE_MEMORY_ON_RANK_0)
     file = tmp_path / "passing.py"
     file.write_text("def check_nothing():\n    pass\n")
-    path = os.pathsep.join(map(str, [tmp_path, *PATHS]))
+    path = os.pathsep.join(map(str, [PROGRAMS / "little_memory_on_rank_0", *PATHS]))
     with pytest.raises(AssertionError, match="fell back to fabric mpi, the checks are for shm"):
         run_checks(str(file), 2, env={"PYTHONPATH": path}, fresh=True)

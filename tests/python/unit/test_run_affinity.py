@@ -39,7 +39,7 @@ def test_fewer_ranks_than_nodes_get_several() -> None:
     [(machine(1, 2, 1), 3), (machine(1, 8, 1), 1), (machine(1, 3, 1), 2), (machine(1, 1, 2), 2), ([], 2)],
     ids=["more ranks than cores", "one rank", "a share of one CPU", "one core with two threads", "unknown"],
 )
-def test_too_few_to_divide(nodes: list[list[Core]], ranks: int) -> None:
+def test_too_few_cores_are_not_divided(nodes: list[list[Core]], ranks: int) -> None:
     assert shares(nodes, ranks) == [None] * ranks
 
 

@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 from in_time import crowd, expect_within, three_tries, wait_until
-from launch_job import PROMISED_S, state_of
-from ranks import ROOT
+from launch_job import PROMISED_S, not_ignoring, state_of
+from programs import telling
+from rank_program import program
 from roundelay._internal import error_report, trust
 from roundelay.run.agent import affinity, agent, protocol
 from roundelay.run.agent.frames import HEADER
@@ -54,6 +55,7 @@ def start(listener: Listener, *program: str, **environment: str) -> Iterator[sub
         },
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        preexec_fn=not_ignoring(signal.SIGINT, signal.SIGHUP),
     ) as process:
         try:
             yield process
@@ -153,15 +155,11 @@ def test_a_program_that_ended_before_the_order_was_not_told(
         assert process.wait(LIMIT_S) == 0
 
 
-def test_tells_of_the_exception_that_ended_a_program_although_it_was_told_to_end(listener: Listener) -> None:
-    script = """
-import sys, threading, time
-sys.path[:0] = sys.argv[1:]
-import roundelay
-threading.Thread(target=time.sleep, args=(60,)).start()
-raise ValueError("two\\nlines")
-"""
-    with start(listener, sys.executable, "-c", script, str(ROOT / "python")) as process:
+def test_tells_of_the_exception_that_ended_a_program_although_it_was_told_to_end(
+    listener: Listener, tmp_path: Path
+) -> None:
+    words = program(telling.raises_and_does_not_end).words(tmp_path)
+    with start(listener, sys.executable, *words, PYTHONPATH=str(PYTHON)) as process:
         peer = caller(listener)
         assert next(payload for kind, payload in frames(peer) if kind == protocol.ERROR) == error_report.OWN
         peer.order(protocol.SIGNAL + bytes([signal.SIGTERM]))
@@ -247,7 +245,7 @@ def test_a_caller_without_the_secret_is_refused(listener: Listener) -> None:
     assert not peer.is_proven
 
 
-def test_what_an_agent_has_said_helps_nobody(listener: Listener) -> None:
+def test_a_replayed_answer_of_an_agent_is_refused(listener: Listener) -> None:
     genuine, said = say_as_an_agent(listener, listener.secret)
     assert list(frames(genuine)) == []
     assert genuine.is_proven
@@ -341,7 +339,7 @@ def test_without_a_launcher_it_becomes_the_program() -> None:
     ],
     ids=["starter", "Open MPI", "more ranks than cores", "not told"],
 )
-def test_binds_to_its_share(
+def test_an_agent_binds_to_its_share_of_cores(
     said: dict[str, str], cpus: set[int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bound: list[set[int]] = []

@@ -83,7 +83,7 @@ def test_path_comes_before_home_and_home_before_the_environment(tmp_path: Path) 
     assert mpi.find_mpirun({**home, "PATH": str(tmp_path / "path")}).version == "4.1.4"
 
 
-def test_beside_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_mpirun_beside_this_python_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_mpirun(tmp_path, OPEN_MPI)
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     assert mpi.find_mpirun({"PATH": ""}).found == "beside this Python"
@@ -155,7 +155,7 @@ def test_what_other_mpis_can_and_cannot_be_told() -> None:
             line(flavour, "4", replace(job, ssh=["-p", "2222"]))
 
 
-def test_hydra() -> None:
+def test_the_command_line_for_hydra() -> None:
     assert line(mpi.Flavour.HYDRA, "4.2.1", make_job()) == (
         "mpirun -np 4 -genvlist PATH,ROUNDELAY_THETA --more args python train.py"
     )

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from programs import telling
+from rank_here import Rank
+from rank_program import Program, program
 from ranks import ROOT
 from roundelay._internal import error_report
 from roundelay.run.launcher.result import Ending, first_failure, is_victim, job_result
@@ -23,28 +28,19 @@ def ending(rank: int, returncode: int, host: str = "here", **more: object) -> En
 
 # --- what a process tells ---
 
-PRELUDE = """
-import sys, threading, types
-sys.path.insert(0, sys.argv[1])
-import roundelay
-class HorovodInternalError(RuntimeError): pass
-class MismatchError(HorovodInternalError): pass
-sys.modules["roundelay._core"] = types.SimpleNamespace(HorovodInternalError=HorovodInternalError)
-def lose():
-    raise MismatchError("rank 1 raised ValueError: one\\ntwo")
-"""
 
-
-def told(program: str, *, shell: str = 'exec "$@"', inode: str | None = None) -> tuple[bytes, str]:
+def told(
+    folder: Path, work: Program, *, shell: str = 'exec "$@"', inode: str | None = None
+) -> tuple[bytes, str]:
     """What a program under a shell tells its agent, and what it writes to stderr."""
     ours, theirs = os.pipe()
     pipe = error_report.named(theirs) if inode is None else f"{theirs}:{inode}"
-    command = ["bash", "-c", shell, "bash", sys.executable, "-c", PRELUDE + program, str(ROOT / "python")]
+    command = ["bash", "-c", shell, "bash", sys.executable, *work.words(folder)]
     with os.fdopen(ours, "rb") as reader:
         try:
             done = subprocess.run(
                 command,
-                env={**os.environ, error_report.PIPE: pipe},
+                env={**os.environ, error_report.PIPE: pipe, "PYTHONPATH": str(ROOT / "python")},
                 pass_fds=[theirs],
                 stderr=subprocess.PIPE,
                 text=True,
@@ -56,47 +52,45 @@ def told(program: str, *, shell: str = 'exec "$@"', inode: str | None = None) ->
         return reader.read(), done.stderr
 
 
+LOSES = program(telling.loses_a_peer)
+
+
 @pytest.mark.parametrize(
-    ("program", "bytes_told"),
+    ("work", "bytes_told"),
     [
-        ("raise ValueError('one\\ntwo')", b"o"),
-        ("lose()", b"p"),
-        ("try: lose()\nexcept RuntimeError as error: raise ValueError from error", b"p"),
-        ("try: lose()\nfinally: {}['gone']", b"p"),
-        ("try: lose()\nexcept RuntimeError: raise ValueError from None", b"o"),
-        ("sys.excepthook = lambda *_: None\nlose()", b"p"),
-        ("sys.exit(3)", b""),
-        ("threading.Thread(target=lose).start()", b""),
-        ("import os\nif os.fork() == 0: lose()\nos.wait()", b""),
-        (
-            "import os, subprocess\nassert 'ROUNDELAY_RUN_ERROR' not in os.environ\n"
-            "subprocess.run([sys.executable, '-c', 'import roundelay; 1 / 0'], close_fds=False)",
-            b"",
-        ),
+        (telling.raises, b"o"),
+        (telling.loses_a_peer, b"p"),
+        (telling.raises_because_of_the_loss, b"p"),
+        (telling.raises_after_the_loss, b"p"),
+        (telling.raises_from_none, b"o"),
+        (telling.loses_a_peer_with_a_hook_that_is_silent, b"p"),
+        (telling.exits, b""),
+        (telling.loses_a_peer_in_a_thread, b""),
+        (telling.loses_a_peer_in_a_fork, b""),
+        (telling.has_a_child_that_raises, b""),
     ],
     ids=["own", "peer's", "cause", "context", "from None", "hook", "exit", "thread", "fork", "child"],
 )
-def test_a_process_tells_of_the_exception_that_ends_it(program: str, bytes_told: bytes) -> None:
-    assert told(program)[0] == bytes_told
+def test_a_process_tells_of_the_exception_that_ends_it(
+    tmp_path: Path, work: Callable[[Rank], None], bytes_told: bytes
+) -> None:
+    assert told(tmp_path, program(work))[0] == bytes_told
 
 
-def test_the_users_hook_still_shows_the_exception() -> None:
-    program = (
-        "before = sys.excepthook\nsys.excepthook = lambda *a: (print('mine', file=sys.stderr), before(*a))"
-    )
-    said, stderr = told(f"{program}\nraise ValueError('boom')")
+def test_the_users_hook_still_shows_the_exception(tmp_path: Path) -> None:
+    said, stderr = told(tmp_path, program(telling.raises_with_a_hook_that_shows_it))
     assert said == b"o"
     assert stderr.startswith("mine\nTraceback (most recent call last):\n")
     assert stderr.endswith("ValueError: boom\n")
     assert stderr.count("Traceback") == 1
 
 
-def test_a_shell_between_agent_and_program() -> None:
-    assert told("lose()", shell='"$@"; exit $?')[0] == b"p"
+def test_a_shell_between_agent_and_program(tmp_path: Path) -> None:
+    assert told(tmp_path, LOSES, shell='"$@"; exit $?')[0] == b"p"
 
 
-def test_another_file_at_the_pipes_number_is_left_alone() -> None:
-    assert told("lose()", inode="1") == (b"", told("lose()")[1])
+def test_another_file_at_the_pipes_number_is_left_alone(tmp_path: Path) -> None:
+    assert told(tmp_path, LOSES, inode="1") == (b"", told(tmp_path, LOSES)[1])
 
 
 # --- what stderr shows ---

@@ -12,20 +12,12 @@ from typing import Any
 
 import pytest
 
-from ranks import ROOT
+from ranks import PROGRAMS, ROOT
 from roundelay.run.agent import agent
 from roundelay.run.agent.horovod_variables import MARK, NAMES, of_rank
 
 # Each rank writes which variables it has, and of which of them Roundelay says that they have no effect.
-PROGRAM = """
-import json, os, sys
-import torch
-from roundelay import _core
-names = [name for name in os.environ if name.startswith("HOROVOD_")]
-said = {"set": {name: os.environ[name] for name in names}, "no effect": _core.load_config().no_effect}
-with open(os.path.join(sys.argv[1], os.environ["HOROVOD_RANK"]), "w") as file:
-    json.dump(said, file)
-"""
+PROGRAM = str(PROGRAMS / "horovod_variables.py")
 
 
 def cross(rank: int, local_rank: int, local_size: int, by_host: str, size: int = 6) -> tuple[str, str] | None:
@@ -87,8 +79,6 @@ def test_the_agent_reads_every_launchers_numbers(
 @pytest.mark.parametrize("way", ["", "--mpi"])
 def test_ranks_have_them_also_within_another_job(way: str, tmp_path: Path) -> None:
     """Of the job's own variables no line says that they have no effect; of the user's one does."""
-    script = tmp_path / "show.py"
-    script.write_text(PROGRAM)
     outer = dict.fromkeys(NAMES, "7") | {MARK: "1"}
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("ROUNDELAY_")},
@@ -98,7 +88,7 @@ def test_ranks_have_them_also_within_another_job(way: str, tmp_path: Path) -> No
     }
     command = [sys.executable, "-m", "roundelay.run.cli", "-np", "2", *way.split()]
     done = subprocess.run(
-        [*command, sys.executable, str(script), str(tmp_path)],
+        [*command, sys.executable, PROGRAM, str(tmp_path)],
         env=environment,
         capture_output=True,
         text=True,

@@ -44,7 +44,7 @@ def request(
 
 
 @pytest.mark.usefixtures("machine")
-def test_one_machine_needs_none() -> None:
+def test_one_machine_needs_no_mpi() -> None:
     assert not uses_mpi()
     assert not uses_mpi("--gloo", variables={"ROUNDELAY_FABRIC": "mpi"})
     assert not uses_mpi(variables={"ROUNDELAY_FABRIC": "c10d"})
@@ -52,7 +52,7 @@ def test_one_machine_needs_none() -> None:
 
 
 @pytest.mark.usefixtures("machine")
-def test_what_takes_mpirun() -> None:
+def test_flags_hosts_and_variables_that_ask_for_mpirun() -> None:
     assert uses_mpi("--mpi")
     assert uses_mpi("--mpi-args=--verbose")
     assert uses_mpi("--binding-args=--bind-to core")
@@ -62,7 +62,7 @@ def test_what_takes_mpirun() -> None:
         assert uses_mpi(variables={name: "mpi"})
 
 
-def test_several_hosts_need_none_either(machine: pytest.MonkeyPatch) -> None:
+def test_several_hosts_need_no_mpi_either(machine: pytest.MonkeyPatch) -> None:
     assert not uses_mpi("--gloo", named=HOSTS)
     machine.setattr("roundelay.run.modes.mpi.candidates", lambda _environment: [])
     assert not uses_mpi(named=HOSTS)
@@ -70,7 +70,7 @@ def test_several_hosts_need_none_either(machine: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("machine")
-def test_what_only_mpi_could_do() -> None:
+def test_gloo_refuses_what_only_mpi_could_do() -> None:
     with pytest.raises(UsageError, match="--gloo does not know the hosts of a scheduler's allocation"):
         uses_mpi("--gloo", named=[])
     with pytest.raises(UsageError, match="--binding-args are for mpirun"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ranks import ROOT
+from ranks import PROGRAMS, ROOT
 from roundelay.run.agent import agent, protocol
 from roundelay.run.launcher import deadlines
 from roundelay.run.launcher.connections import Listener
@@ -21,26 +21,12 @@ from roundelay.run.modes.own import OwnMode
 
 PATIENCE_S = 60.0
 
-# Starts rank 0, and rank 1 when the gate opens. Ends when both have ended.
-STARTER = """
-import os, subprocess, sys
-def agent(rank, program):
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", sys.argv[1], "--", "sh", "-c", program],
-        env={**os.environ, "ROUNDELAY_RUN_RANK": str(rank)},
-    )
-first = agent(0, sys.argv[3])
-with open(sys.argv[2]) as gate: gate.read()
-second = agent(1, sys.argv[4])
-sys.exit(first.wait() or second.wait())
-"""
-
 
 def job(gate: Path, *programs: str) -> Launcher:
     """Two ranks. Rank 1 starts when the gate opens."""
     listener = Listener([])
     output = Output(2, io.BytesIO(), io.BytesIO(), None)
-    command = [sys.executable, "-c", STARTER, agent.__file__, str(gate), *programs]
+    command = [sys.executable, str(PROGRAMS / "two_agents.py"), agent.__file__, str(gate), *programs]
     environment = {**os.environ, protocol.ADDRESS: listener.address, protocol.SECRET: listener.secret.hex()}
     settings = Settings(2, PATIENCE_S, False, OwnMode(), "", print)
     return Launcher(command, environment, listener, output, settings)
@@ -82,28 +68,14 @@ def test_the_rank_that_another_one_has_lost_gets_longer_to_end(
     assert result.text.startswith("rank 1 ")
 
 
-# An agent whose connection is reset when it is killed, as its program does.
-RESETTING = """
-import socket, struct, sys
-sys.path.insert(0, sys.argv[2])
-from roundelay.run.agent import agent
-dial = agent.dial
-def resetting(address):
-    connection = dial(address)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    return connection
-agent.dial = resetting
-agent.run(["sh", "-c", sys.argv[1]])
-"""
-
-
 def test_a_reset_connection_is_named_under_mpirun_too(tmp_path: Path) -> None:
     listener = Listener(["127.0.0.1"])
     known = tmp_path / "known"  # the launcher has heard of the rank
     script = f"while [ ! -e {known} ]; do sleep 0.01; done; kill -9 $PPID; exec sleep 60"
-    command = [sys.executable, "-c", RESETTING, script, str(ROOT / "python")]
+    command = [sys.executable, str(PROGRAMS / "resetting_agent.py"), script]
     environment = {
         **os.environ,
+        "PYTHONPATH": str(ROOT / "python"),
         "ROUNDELAY_RUN_RANK": "0",
         protocol.ADDRESS: listener.address,
         protocol.SECRET: listener.secret.hex(),

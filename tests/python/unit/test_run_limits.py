@@ -54,7 +54,7 @@ def test_available_memory(machine: Path) -> None:
     assert refusal(100) == said + "(what is available)"
 
 
-def test_no_limit_is_known(machine: Path) -> None:
+def test_an_unknown_limit_refuses_no_ranks(machine: Path) -> None:
     (machine / "proc/meminfo").unlink()
     (machine / "proc/sys/kernel/pid_max").unlink()
     limits.check_ranks(10**6)

@@ -65,7 +65,7 @@ def test_every_option_is_a_flag_that_the_parser_reads() -> None:
         ({"modes": {"gloo": True}, "mpi_args": "-q"}, "use_gloo and mpi_args exclude each other"),
     ],
 )
-def test_what_contradicts_itself(given: dict[str, Any], why: str) -> None:
+def test_contradictory_options_are_refused(given: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         options(**given)
 

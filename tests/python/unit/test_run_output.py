@@ -129,14 +129,14 @@ def test_who_was_told_to_end_did_not_fail() -> None:
     assert job_result(endings, 2, interrupted_by=None, problem=None).status == 4
 
 
-def test_mpirun_itself() -> None:
+def test_the_status_is_mpiruns_if_it_ended_the_job() -> None:
     endings = [ending(0, -15, stopped=True), ending(1, -9, stopped=True)]
     problem = Problem("mpirun itself ended the job: exit code 5", 5)
     assert job_result(endings, 2, interrupted_by=None, problem=problem) == JobResult(5, problem.text)
     assert job_result(endings, 2, interrupted_by=None, problem=None).status == 143
 
 
-def test_the_users_signal_counts_most() -> None:
+def test_the_users_signal_is_the_status_whatever_ranks_did() -> None:
     result = job_result([ending(0, 1)], 2, interrupted_by=signal.SIGINT, problem=Problem("x", 1))
     assert result == JobResult(130, "ended by SIGINT; no rank is left")
 

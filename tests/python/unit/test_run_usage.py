@@ -14,7 +14,7 @@ from roundelay.run.system import hosts
 from roundelay.run.system.hosts import Host
 
 
-def test_hosts() -> None:
+def test_hosts_are_parsed_and_those_with_ranks_are_used() -> None:
     assert hosts.parse_hosts("a:2, b") == [Host("a", 2), Host("b", 1)]
     assert hosts.used([Host("a", 2), Host("b", 3), Host("c", 1)], 4) == [Host("a", 2), Host("b", 2)]
 
@@ -59,7 +59,7 @@ def test_bad_hostfiles(tmp_path: Path, text: str, complaint: str) -> None:
     assert str(file) in str(raised.value)
 
 
-def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_and_addresses_of_this_machine_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "here.example")
     monkeypatch.setattr(
         "roundelay.run.system.interfaces.addresses", lambda: {"lo": ["127.0.0.1"], "a0": ["192.0.2.7"]}
@@ -68,7 +68,7 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(map(hosts.is_local, ("127.0.0.2", "192.0.2.8", "there", "here.other")))
 
 
-def test_one_machine() -> None:
+def test_local_hosts_alone_are_one_machine() -> None:
     assert hosts.one_machine([], {})
     assert hosts.one_machine([Host("localhost", 2)], {"SLURM_JOB_ID": "1"})
     assert not hosts.one_machine([], {"SLURM_JOB_ID": "1"})

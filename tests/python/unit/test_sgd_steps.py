@@ -141,7 +141,7 @@ def test_what_was_sent_moves_as_with_sgd_and_the_rest_decays(
     assert all((DECAY_KEY in masked.state.get(one, {})) == decaying for one in ours)
 
 
-def test_others_are_left_to_the_optimizer() -> None:
+def test_other_parameters_are_left_to_the_optimizer() -> None:
     ours = parameters()
     optimizer = torch.optim.SGD(ours, lr=1.0, momentum=0.9)
     for one in ours:

@@ -18,13 +18,13 @@ def test_one_rank_stays_where_there_is_nothing_else() -> None:
     assert variations([run("a", 1), run("b", 1), run("b", 2, left_out=True)]) == [2]
 
 
-def test_the_first_of_other_parameters_stays() -> None:
+def test_of_other_parameters_the_first_is_short() -> None:
     first, second = Run("a", "a[x]", 2), Run("a", "a[y]", 2)
     assert variations([first, second, run("c")]) == [1]
     assert variations([second, first, run("c")]) == [1]
 
 
-def test_all_checks_of_a_variant_stay_or_none() -> None:
+def test_all_checks_of_a_variant_are_short_or_none() -> None:
     runs = [run("a", ranks) for ranks in (4, 4, 1, 2, 2, 3)]
     assert variations(runs) == [0, 1, 2, 5]
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+from ranks import PATHS, PROGRAMS
 
 pytest_plugins = "pytester"
 
@@ -12,44 +16,33 @@ import skips
 def pytest_configure(config):
     skips.register(config, {"needs 3 GPUs": 2})
 """
-TESTS = """
-import pytest
-
-@pytest.mark.parametrize("number", range(%d))
-@pytest.mark.skipif(True, reason="needs 3 GPUs, there are 0")
-def test_skipped(number):
-    pass
-
-@pytest.mark.xfail(reason="known")
-def test_known_to_fail():
-    assert False
-
-def test_passes():
-    pass
-"""
+TESTS = (PROGRAMS / "tests_that_are_skipped.py").read_text()
 
 
-def run(pytester: pytest.Pytester, tests: str, more: str = "") -> pytest.RunResult:
+def run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, skipped: int, more: str = ""
+) -> pytest.RunResult:
+    monkeypatch.setenv("SKIPPED", str(skipped))
     pytester.makeconftest(PLUGIN)
-    pytester.makepyfile(test_tests=tests)
+    pytester.makepyfile(test_tests=TESTS)
     if more:
         pytester.makepyfile(test_more=more)
     return pytester.runpytest_subprocess("-p", "no:cacheprovider")
 
 
 @pytest.fixture(autouse=True)
-def _in_ci(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+def _in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
-    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath / "tests" / "python" / "support"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, PATHS)))
 
 
-def test_as_many_as_allowed(pytester: pytest.Pytester) -> None:
-    result = run(pytester, TESTS % 2)
+def test_as_many_as_allowed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(pytester, monkeypatch, 2)
     assert result.ret == pytest.ExitCode.OK, result.stdout.str()
 
 
-def test_one_skip_more_than_allowed_fails(pytester: pytest.Pytester) -> None:
-    result = run(pytester, TESTS % 3)
+def test_one_skip_more_than_allowed_fails(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(pytester, monkeypatch, 3)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["3 tests skipped, 2 allowed (tests/python/support/skips.py): needs 3 GPUs"])
 
@@ -63,8 +56,10 @@ def test_one_skip_more_than_allowed_fails(pytester: pytest.Pytester) -> None:
         "import pytest\npytestmark = pytest.mark.skip(reason='no mpirun')\ndef test_it():\n    pass\n",
     ],
 )
-def test_a_reason_that_is_not_listed(pytester: pytest.Pytester, more: str) -> None:
-    result = run(pytester, TESTS % 1, more)
+def test_a_reason_that_is_not_listed(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    result = run(pytester, monkeypatch, 1, more)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["1 tests skipped, 0 allowed (tests/python/support/skips.py): no mpirun"])
 
@@ -73,4 +68,4 @@ def test_elsewhere_anything_may_be_skipped(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CI")
-    assert run(pytester, TESTS % 3).ret == pytest.ExitCode.OK
+    assert run(pytester, monkeypatch, 3).ret == pytest.ExitCode.OK

@@ -90,7 +90,7 @@ def test_errors_say_what_there_is(text: str, words: str) -> None:
     assert words in str(raised.value)
 
 
-def test_known_ones_can_be_made() -> None:
+def test_known_strategies_can_be_made() -> None:
     assert {"dense", "dense:wire=bf16", "dense:wire=fp16", "adasum", "topk"} <= known().keys()
     for name, description in known().items():
         needed = ":total_epochs=9" if name == "daso" else ""
@@ -175,7 +175,7 @@ def test_the_variable_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
         hvd.init()
 
 
-def test_nothing_is_called_on_one_rank(job_of_one: None) -> None:
+def test_one_rank_calls_no_strategy(job_of_one: None) -> None:
     class Watched(Strategy):
         def technique(self, bucket: hvd.strategies.Bucket, step: int) -> Spec | None:
             raise AssertionError

@@ -191,7 +191,7 @@ CYCLED, CYCLED_OTHERWISE, NEGATED = (canonical(spec.text) for spec in (CYCLIC, O
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_nothing_is_lost_whatever_changes(seed: int) -> None:
+def test_what_is_kept_back_survives_every_change(seed: int) -> None:
     chance = random.Random(seed)
     job = Job(chance.randint(1, 4))
     seen: set[str] = set()

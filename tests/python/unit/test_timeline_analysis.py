@@ -123,7 +123,7 @@ def test_without_training_all_is_one_step() -> None:
     assert analysis.steps(Trace([])) == []
 
 
-def test_fusion(trace: Trace) -> None:
+def test_fusion_counts_tensors_operations_and_bytes(trace: Trace) -> None:
     barrier = span(0, COLLECTIVE, "barrier", 0, 1, tensors=1, bytes=0)
     total = analysis.fusion([barrier, *(e for e in trace.events if e.rank == 0)])
     assert (total.tensors, total.operations, total.bytes) == (8, 3, 2400)
@@ -181,7 +181,7 @@ def test_stragglers() -> None:
     ]
 
 
-def test_nothing_to_take_a_mean_of() -> None:
+def test_the_mean_of_no_steps() -> None:
     assert analysis.mean([], "exposed") == 0
     assert analysis.hidden_share([]) is None
 

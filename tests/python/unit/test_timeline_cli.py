@@ -86,7 +86,7 @@ def test_a_technique_has_the_users_text(
     assert f"technique {technique}: 5 operations" in capsys.readouterr().out
 
 
-def test_what_became_of_pools(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_cuts_of_each_pool_are_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = ["pool of g: cut into 9", "pool of g: autotune keeps theta [16] MiB", "pool of g: cut into 7"]
     where = {"ph": "X", "pid": 0, "tid": 1, "dur": 1}
     every = [*said, "pool of h: cut into 2"]
@@ -160,6 +160,6 @@ def test_without_matplotlib(
     assert "pip install matplotlib" in capsys.readouterr().err
 
 
-def test_units() -> None:
+def test_times_and_bytes_have_units() -> None:
     assert [time_text(t) for t in (0, 12.34, 1500, 2.5e6)] == ["0 us", "12.3 us", "1.5 ms", "2.50 s"]
     assert [bytes_text(b) for b in (10, 1536, 3 << 20, 5 << 30)] == ["10 B", "1.5 KiB", "3.0 MiB", "5.0 GiB"]

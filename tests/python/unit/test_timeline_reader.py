@@ -12,7 +12,7 @@ SPAN = {"ph": "X", "pid": 1, "tid": 3, "name": "allreduce", "ts": 5.5, "dur": 2.
 MARK = {"ph": "i", "pid": 0, "tid": 4, "name": "ready", "s": "t", "ts": 7, "args": {}}
 
 
-def test_a_whole_array() -> None:
+def test_a_whole_array_is_read() -> None:
     trace = parse(json.dumps([SPAN, MARK]))
     assert not trace.truncated
     assert trace.ranks == [0, 1]
@@ -66,7 +66,7 @@ def test_a_file_is_read_and_a_missing_one_raises(tmp_path: Path) -> None:
         read(tmp_path / "none.json")
 
 
-def test_intervals() -> None:
+def test_intervals_unite_and_subtract() -> None:
     assert union([(5, 7), (1, 2), (2, 3), (6, 9), (4, 4), (8, 3)]) == [(1, 3), (5, 9)]
     assert clip([(0, 4), (6, 9)], 2, 7) == [(2, 4), (6, 7)]
     assert clip([(0, 4)], 5, 7) == []

@@ -61,7 +61,7 @@ def test_texts_are_read_and_written_back(strategy: TopK, text: str) -> None:
     assert vars(again) == vars(strategy)
 
 
-def test_short_texts() -> None:
+def test_texts_leave_out_defaults() -> None:
     assert parse("topk").text == "topk:density=0.01"
     assert parse("topk:momentum=local,select=mstopk,index_bits=32").text == "topk:density=0.01"
     assert "density=0.01" in known()["topk"]
@@ -116,7 +116,7 @@ def test_wrong_texts(text: str, words: str) -> None:
         (torch.optim.SGD([torch.zeros(3, dtype=torch.int32)], lr=1.0), {}, "those of torch.int32 cannot be"),
     ],
 )
-def test_what_it_cannot_work_with(
+def test_optimizers_and_parameters_that_topk_refuses(
     job_of_one: None, optimizer: torch.optim.Optimizer, arguments: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ValueError, match="strategy") as raised:
@@ -133,7 +133,7 @@ def test_groups_with_two_momenta_are_told_what_to_do(job_of_one: None) -> None:
         hvd.DistributedOptimizer(torch.optim.SGD(groups, lr=1.0), strategy=TopK())
 
 
-def test_the_schedule() -> None:
+def test_the_warmup_decides_the_density_of_each_step() -> None:
     strategy = TopK(0.1, dense_below=0, warmup=[(3, 1.0), (5, 0.5)])
     found = [settings(strategy, bucket(100000), step) for step in range(7)]
     assert [one and one["density"] for one in found] == [None] * 3 + ["0.5"] * 2 + ["0.1"] * 2
@@ -143,7 +143,7 @@ def test_with_density_1_every_step_is_dense() -> None:
     assert settings(TopK(1.0, dense_below=0), bucket(100000)) is None
 
 
-def test_what_the_technique_gets(job_of_one: None) -> None:
+def test_the_technique_gets_settings_for_its_bucket(job_of_one: None) -> None:
     one = bucket(100000)
     strategy = TopK(0.25, "radix", 9, 16, 3)
     assert settings(strategy, one) == {

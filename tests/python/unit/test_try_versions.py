@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 import try_versions
 from try_versions import BrokenError, NotHereError, Version
-
-
-def test_versions_are_read() -> None:
-    assert Version.read("3.12/2.14.1") == Version("3.12", "2.14.1")
-    for text in ("3.12", "3.12/2.14", "2.14.1/3.12", "3.12/2.14.1+cpu"):
-        with pytest.raises(ValueError, match=r"3\.12/2\.14\.1"):
-            Version.read(text)
-    assert all(map(Version.read, try_versions.VERSIONS))
-
-
-def test_a_python_is_found_on_path_and_in_pyenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = tmp_path / "versions" / "3.99.1" / "bin" / "python3.99"
-    here.parent.mkdir(parents=True)
-    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    with pytest.raises(NotHereError, match=r"no python3\.99 here"):
-        Version("3.99", "2.13.0").interpreter()
-    (tmp_path / "bin").mkdir()
-    shim = tmp_path / "bin" / "python3.99"
-    for path, status in ((here, 0), (shim, 1)):  # a shim of pyenv that knows no such version
-        path.write_text(f"#!/bin/sh\nexit {status}\n")
-        path.chmod(0o755)
-    assert Version("3.99", "2.13.0").interpreter() == str(here)
-    shim.write_text("#!/bin/sh\nexit 0\n")
-    assert Version("3.99", "2.13.0").interpreter() == str(shim)
 
 
 def test_a_clone_names_the_other_pytorch(tmp_path: Path) -> None:
@@ -66,11 +40,3 @@ def test_only_what_is_here_and_does_not_work_is_a_failure(
         "built and tried",
         "FAILED: the build: see log",
     ]
-
-
-def test_a_disk_that_is_full_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Version, "interpreter", lambda _: "python3")
-    usage = shutil.disk_usage("/")._replace(free=10**9)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(NotHereError, match="1 GB of disk are free"):
-        try_versions.attempt(Version("3.12", "2.13.0"))

@@ -116,7 +116,7 @@ def test_steps_and_bytes(algorithm: str, ranks: int, steps: int, sent: float) ->
     assert found[1] == pytest.approx(1200 * sent)
 
 
-def test_what_has_no_formula() -> None:
+def test_algorithms_without_a_formula_have_no_work() -> None:
     assert fit.work(Measurement("x", "allreduce", "recursive_doubling", 6, 1200, 0, 0)) is None
     assert fit.work(Measurement("x", "broadcast", "binomial_tree", 8, 1200, 0, 0)) is None
 
@@ -154,7 +154,7 @@ def test_rounds_become_medians() -> None:
     assert job.medians(rounds) == (Measurement("x", "allreduce", "ring", 2, 4, 2.0, 4.0),)
 
 
-def test_the_plan_is_one_word() -> None:
+def test_a_plan_is_sent_as_one_word() -> None:
     plan = Plan((256, 1024), 3, 0.1, 1.0)
     assert Plan.from_word(plan.to_word()) == plan
     assert " " not in plan.to_word()

@@ -13,24 +13,11 @@ import pytest
 
 from benchmarks import two_nodes
 from in_time import wait_until
-from ranks import ROOT, mpirun
+from ranks import PROGRAMS, ROOT, mpirun
 from tests.rig import Rig, why_not
 
 _REASON = why_not()
 pytestmark = pytest.mark.skipif(bool(_REASON), reason=f"no rig: {_REASON}")
-
-# Makes a rig with a program in it, says so, and waits to be killed.
-_OWNER = """
-import subprocess, sys, time
-from tests.rig import Rig
-with Rig(nodes=2) as rig:
-    subprocess.Popen([*rig.on(1), "sleep", sys.argv[1]])
-    look = [*rig.on(1), "pgrep", "-f", "^sleep " + sys.argv[1]]
-    while subprocess.run(look, capture_output=True).returncode:
-        time.sleep(0.02)
-    print("ready", flush=True)
-    time.sleep(60)
-"""
 
 
 def _runs(argument: str) -> bool:
@@ -67,7 +54,10 @@ def test_hosts_reach_each_other_by_name_and_count_bytes() -> None:
 def test_a_rig_ends_with_its_owner(tmp_path: Path) -> None:
     argument = f"61.{os.getpid()}"
     owner = subprocess.Popen(
-        [sys.executable, "-c", _OWNER, argument], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, str(PROGRAMS / "rig_owner.py"), argument],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with owner:
         assert owner.stdout is not None

@@ -89,7 +89,7 @@ def test_what_the_links_make_slow_is_not_tried() -> None:
     assert tried(of_nodes(8), "pairwise", "bf16") == half  # pairwise is what dense is
 
 
-def test_other_ranks_than_all_try_everything() -> None:
+def test_costs_of_ways_without_known_links() -> None:
     assert candidate("ring").cost(None) is None
     assert candidate("bf16").cost(None) == Cost(1, 0.5, 1.5)
 
