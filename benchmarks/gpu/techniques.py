@@ -38,7 +38,8 @@ def _images() -> Task:
         images = torch.randn(128, 3, 224, 224, generator=generator)
         return images, torch.randint(1000, (128,), generator=generator)
 
-    return Task(resnet50().to(memory_format=torch.channels_last), make)
+    model = resnet50().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return Task(model, make)
 
 
 def _language() -> Task:

@@ -42,13 +42,17 @@ struct ReduceForm {
 template <typename Form, int kPack, int kPacks, bool kAligned>
 ROUNDELAY_DEVICE void reduce_packs(const Reduction& work, std::uint64_t first, std::uint64_t stride) {
   using Element = Stored<Form::kType>;
-  typename Form::Kept kept[kPacks][kPack] = {};
-  ROUNDELAY_ROLLED
-  for (int begin = 0; begin < work.parts; begin += Form::kAtOnce) {
+#ifdef __CUDA_ARCH__
+  typename Form::Kept kept[kPacks][kPack];
+#else
+  typename Form::Kept kept[kPacks][kPack] = {};  // a compiler for the CPU does not see that all are started
+#endif
+  int begin = 0;
+  do {  // there is a part
     Pack<Element, kPack> pack[Form::kAtOnce][kPacks];
     ROUNDELAY_UNROLL
     for (int p = 0; p < Form::kAtOnce; ++p) {
-      if (begin + p >= work.parts) break;
+      if (p > 0 && begin + p >= work.parts) break;
       ROUNDELAY_UNROLL
       for (int u = 0; u < kPacks; ++u) {
         const std::byte* const from = work.part[begin + p] + (first + stride * u) * sizeof(Element);
@@ -57,7 +61,7 @@ ROUNDELAY_DEVICE void reduce_packs(const Reduction& work, std::uint64_t first, s
     }
     ROUNDELAY_UNROLL
     for (int p = 0; p < Form::kAtOnce; ++p) {
-      if (begin + p >= work.parts) break;
+      if (p > 0 && begin + p >= work.parts) break;
       ROUNDELAY_UNROLL
       for (int u = 0; u < kPacks; ++u) {
         if constexpr (Form::kPrescales) scale_alike<Form::kType>(pack[p][u], work.prescale);
@@ -71,7 +75,8 @@ ROUNDELAY_DEVICE void reduce_packs(const Reduction& work, std::uint64_t first, s
         }
       }
     }
-  }
+    begin += Form::kAtOnce;
+  } while (begin < work.parts);
   ROUNDELAY_UNROLL
   for (int u = 0; u < kPacks; ++u) {
     store_pack<Element, kPack, kAligned>(work.to + (first + stride * u) * sizeof(Element),
