@@ -119,10 +119,10 @@ format: $(STAMPS)/test-packages  ## put C++ and Python into the house style
 	@clang-format -i $(CXX_FILES)
 	@ruff check --fix . ; ruff format .
 
-# NCCL's header, to compare our declarations with; where no CUDA is installed, a compiler too.
+# NCCL's header, to compare our declarations with, and a disassembler; where no CUDA is installed, a compiler too.
 CUDA := build/cuda/nvidia
 $(STAMPS)/cuda-wheels: $(STAMPS)/venv tools/requirements-cuda.txt
-	@if command -v nvcc >/dev/null; then grep '^nvidia-nccl' tools/requirements-cuda.txt >build/cuda.txt; \
+	@if command -v nvcc >/dev/null; then grep -E '^nvidia-(nccl|cuda-nvdisasm)' tools/requirements-cuda.txt >build/cuda.txt; \
 	  else echo "no nvcc on PATH: fetching NVIDIA's wheels"; cp tools/requirements-cuda.txt build/cuda.txt; fi
 	@$(PY) -m pip install --quiet --upgrade --no-deps --target build/cuda -r build/cuda.txt \
 	  || $(call cure,pip could not install tools/requirements-cuda.txt,check the network; nvcc can be that of an installed CUDA 13)
@@ -135,6 +135,7 @@ cuda: $(STAMPS)/tests-configured $(STAMPS)/cuda-wheels  ## compile all that is C
 	@cmake --build build/dev --target all_cuda -j $(JOBS) -- --quiet
 	@test "$$(nm -D --defined-only python/roundelay/_cuda.so | cut -d' ' -f3)" = roundelay_gpu \
 	  || $(call cure,_cuda.so exports more than roundelay_gpu,see csrc/CMakeLists.txt)
+	@$(PY) tools/check_device_code.py
 
 build-asan build-ubsan build-tsan: build-%: $(STAMPS)/test-packages
 	@$(PY) tools/get_catch2.py

@@ -55,7 +55,8 @@ def _normed(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.
     return [nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False), nn.BatchNorm2d(outputs)]
 
 
-def _resnet50() -> nn.Module:
+def resnet50() -> nn.Module:
+    """Build ResNet-50 for 1,000 classes."""
     layers: list[nn.Module] = [*_normed(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     inputs = 64
     for stage, (count, width) in enumerate(zip((3, 4, 6, 3), (64, 128, 256, 512), strict=True)):
@@ -93,7 +94,7 @@ def _vgg16() -> nn.Module:
 _MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "alexnet": (_alexnet, (8, 64)),
     "vgg16": (_vgg16, (2, 8)),
-    "resnet50": (_resnet50, (4, 16)),
+    "resnet50": (resnet50, (4, 16)),
 }
 
 

@@ -35,7 +35,9 @@ def mlp() -> Task:
     return Task(model, lambda g: (torch.randn(64, 256, generator=g), torch.randint(10, (64,), generator=g)))
 
 
-class _Transformer(nn.Module):
+class Transformer(nn.Module):
+    """A language model: an embedding, layers of an encoder, a head."""
+
     def __init__(self, words: int, width: int, layers: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(words, width)
@@ -46,6 +48,7 @@ class _Transformer(nn.Module):
         self.head = nn.Linear(width, words)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the logits of each token's successor."""
         logits: torch.Tensor = self.head(self.encoder(self.embedding(tokens)))
         return logits
 
@@ -58,7 +61,7 @@ def transformer() -> Task:
         tokens = torch.randint(words, (batch, length + 1), generator=generator)
         return tokens[:, :-1], tokens[:, 1:].contiguous()
 
-    return Task(_Transformer(words, 256, 4), make)
+    return Task(Transformer(words, 256, 4), make)
 
 
 def cnn() -> Task:

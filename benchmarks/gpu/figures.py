@@ -8,8 +8,11 @@ from typing import Any
 from benchmarks import show
 from benchmarks.table.line import Goal, Line, missing
 
-_BANDWIDTH = 0.85  # the least part of the rate of a copy of as many bytes on the device, in the same run
-_SELECTION = 2.0  # times the time of as many reads, at the copy's bandwidth
+# The least part of a copy's rate on the device, in the same run, from so many bytes on.
+_SHARES = ((100 << 20, 0.9), (25 << 20, 0.85), (4 << 20, 0.6))
+_BEYOND_S = 2e-6  # what smaller work may take beyond a copy of as many bytes and a launch
+_SELECTION = {"mstopk": 2.0, "radix": 1.3}  # times the time of as many reads, at the copy's rate
+_SMALL_SELECTION_S = 40e-6  # from 1 MiB of values
 
 
 def host_time(found: Mapping[str, Any]) -> list[Line]:
@@ -31,21 +34,55 @@ def kernels(found: Mapping[str, Any]) -> list[Line]:
     """Take the kernel of each size that is slowest relative to a copy, and the selections of values."""
     made = []
     for cell in found["sizes"]:
-        name, share = min(cell["fractions"].items(), key=lambda item: float(item[1]))
-        work = f"slowest of {len(cell['fractions'])} kernels, {show.size_text(cell['bytes'])}"
-        copy = f"{cell['copy_gb_per_s']:.0f} GB/s"
-        made.append(Line(work, name, "copy of", copy, share, "x", Goal(_BANDWIDTH)))
+        made.append(_slowest(cell))
         made += [_selection(name, one, cell) for name, one in cell["selections"].items()]
     return made
 
 
+def _slowest(cell: Mapping[str, Any]) -> Line:
+    name, share = min(cell["fractions"].items(), key=lambda item: float(item[1]))
+    work = f"slowest of {len(cell['fractions'])} kernels, {show.size_text(cell['bytes'])}"
+    for least, goal in _SHARES:
+        if cell["bytes"] >= least:
+            copy = f"{cell['copy_gb_per_s']:.0f} GB/s"
+            return Line(work, name, "copy of", copy, share, "x", Goal(goal))
+    copy_s = cell["copy_us"] * 1e-6
+    launch_s = cell.get("launch_us", 0.0) * 1e-6  # results of earlier versions have none
+    beyond = max(0.0, copy_s / share - copy_s - launch_s)
+    texts = name, show.seconds_text(copy_s + launch_s)
+    return Line(
+        work, texts[0], "beyond copy and launch", texts[1], beyond, "s", Goal(_BEYOND_S, at_least=False)
+    )
+
+
 def _selection(name: str, found: Mapping[str, Any], cell: Mapping[str, Any]) -> Line:
-    """Compare a selection of 1 % of the values with the reads that it needs: a copy reads and writes."""
-    reads = found["reads"] * cell["copy_us"] / 2
+    """Compare a selection of 1 % of the values with so many reads of them: a copy reads and writes."""
+    own, reads = found["us"] * 1e-6, found["reads"] * cell["copy_us"] * 1e-6 / 2
     work = f"{name}, 1 % of {show.size_text(cell['bytes'])}"
-    texts = show.seconds_text(found["us"] * 1e-6), show.seconds_text(reads * 1e-6)
-    goal = Goal(_SELECTION, at_least=False)
-    return Line(work, texts[0], f"{found['reads']} reads", texts[1], found["us"] / reads, "x", goal)
+    texts = show.seconds_text(own), show.seconds_text(reads)
+    if name == "radix" and cell["bytes"] <= 1 << 20:
+        return Line(work, texts[0], value=own, unit="s", goal=Goal(_SMALL_SELECTION_S, at_least=False))
+    goal = Goal(_SELECTION[name], at_least=False) if name in _SELECTION else None
+    return Line(work, texts[0], f"{found['reads']} reads", texts[1], own / reads, "x", goal)
+
+
+def techniques(found: Mapping[str, Any]) -> list[Line]:
+    """Tell what each technique adds to a dense step, and the part of the bytes that it sends."""
+    made = []
+    for cell in found["cells"]:
+        dense = float(cell["seconds"]["dense"]["median"])
+        for way, sent in cell["bytes"].items():
+            if way == "dense":
+                continue
+            step = float(cell["seconds"][way]["median"])
+            part = sent / cell["bytes"]["dense"]
+            work = f"a step of {cell['model']} with {way}, which sends {part:.2%}"
+            texts = show.seconds_text(step), show.seconds_text(dense)
+            made.append(Line(work, texts[0], "dense", texts[1], step / dense, "x"))
+        made += [
+            missing(f"a step of {cell['model']} with {way}", why) for way, why in cell["missing"].items()
+        ]
+    return made
 
 
 def pointers(found: Mapping[str, Any]) -> list[Line]:

@@ -12,6 +12,7 @@ from benchmarks.gpu.runner import ROOT, Step
 _BUILT = "a dry run takes what is built"
 _ON_DEVICE = "it needs a GPU"
 _MPI = (sys.executable, "-m", "benchmarks.gpu.mpi")
+_TECHNIQUES = (sys.executable, "-m", "benchmarks.gpu.techniques", "--device", "{device}")
 _HOST_TIME = (sys.executable, "-m", "benchmarks.gpu.host_time", "--device", "{device}")
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "tests/python/gpu/test_faults.py")
 _MATRIX = "matrix/test_matrix.py"
@@ -84,6 +85,7 @@ _TRAINING = (
     _ranks("strategies of buckets", "parallel/test_strategies.py", 2, 60, ROUNDELAY_THETA="64"),
     _ranks("selection of the largest values", "gpu/test_mstopk_on_gpu.py", 1, 60),
     Step("host time of a step", 60, _HOST_TIME, lines=figures.host_time),
+    Step("what techniques add to a step", 60, _TECHNIQUES, lines=figures.techniques),
 )
 _FAULTS = (Step("ranks that die or stop", 180, _PYTEST),)
 # The last ones: where there is no such MPI, all others have run.

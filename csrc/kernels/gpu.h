@@ -79,9 +79,9 @@ class GpuKernels {
                                             GpuStream stream) = 0;
 
   // Selects what kernels::top_k() selects (top_k.h). MSTopK reads the values ceil(samplings / 4) + 3 times,
-  // once more if fewer than k reach the mean; radix reads them 10 times. `scratch` has
-  // top_k_scratch(values.size()) bytes, aligned to 8. Errors besides: kInvalidArgument (`chosen` has more
-  // places than there are values).
+  // once more if fewer than k reach the mean; radix reads them twice, and more often only where more than an
+  // eighth of neighbouring values is selected. `scratch` has top_k_scratch(values.size()) bytes, aligned
+  // to 8. Errors besides: kInvalidArgument (`chosen` has more places than there are values).
   [[nodiscard]] virtual Status top_k(int device, std::span<const float> values, const TopKRule& rule,
                                      std::span<float> chosen, std::span<std::int64_t> indices,
                                      std::byte* scratch, GpuStream stream) = 0;

@@ -2,9 +2,10 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/cuda/any.cuh"
 #include "kernels/cuda/copy.cuh"
 #include "kernels/cuda/kernels.h"
-#include "platform/cuda/device.h"
+#include "kernels/cuda/launch.cuh"
 
 namespace roundelay::kernels::cuda {
 namespace {
@@ -48,14 +49,10 @@ __device__ __forceinline__ Chunk find_chunk(const Table& table) {
   return {&item, begin, static_cast<int>(left < table.chunk ? left : table.chunk)};
 }
 
-__device__ __forceinline__ Thread this_thread() {
-  return {static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
-}
-
 __global__ void __launch_bounds__(kMostThreads) bytes_kernel(const __grid_constant__ Table table) {
   const Chunk chunk = find_chunk(table);
-  copy_bytes(this_thread(), chunk.item->to + chunk.begin, chunk.item->from + chunk.begin,
-             static_cast<std::uint64_t>(chunk.count), chunk.item->width);
+  copy_bytes(this_thread(), chunk.item->to + chunk.begin, chunk.item->from + chunk.begin, chunk.count,
+             chunk.item->width);
 }
 
 template <DType kTo, DType kFrom>
@@ -70,11 +67,7 @@ __global__ void __launch_bounds__(kMostThreads) any_kernel(const __grid_constant
   const Chunk chunk = find_chunk(table);
   std::byte* const to = chunk.item->to + chunk.begin * static_cast<unsigned>(table.types.to_size);
   const std::byte* const from = chunk.item->from + chunk.begin * static_cast<unsigned>(table.types.from_size);
-  if (chunk.item->width != 1) {
-    copy_any<true>(this_thread(), to, from, table.types, chunk.count, table.scaler);
-  } else {
-    copy_any<false>(this_thread(), to, from, table.types, chunk.count, table.scaler);
-  }
+  copy_any(this_thread(), to, from, table.types, chunk.count, chunk.item->width, table.scaler);
 }
 
 using Kernel = void (*)(Table);

@@ -38,6 +38,31 @@ inline constexpr bool kIsHalf = kType == DType::kFloat16 || kType == DType::kBFl
 template <DType kType>
 inline constexpr bool kIsFloating = kIsHalf<kType> || std::is_floating_point_v<Stored<kType>>;
 
+// Calls a function with the type as a template argument, on the host or on the device.
+#ifdef __CUDACC__
+#pragma nv_exec_check_disable
+#endif
+template <typename Function>
+ROUNDELAY_DEVICE decltype(auto) with_type(DType type, Function function) {
+  switch (type) {
+#define ROUNDELAY_CASE(kType) \
+  case DType::kType:          \
+    return function.template operator()<DType::kType>()
+    ROUNDELAY_CASE(kFloat64);
+    ROUNDELAY_CASE(kFloat32);
+    ROUNDELAY_CASE(kFloat16);
+    ROUNDELAY_CASE(kBFloat16);
+    ROUNDELAY_CASE(kInt64);
+    ROUNDELAY_CASE(kInt32);
+    ROUNDELAY_CASE(kInt16);
+    ROUNDELAY_CASE(kInt8);
+    ROUNDELAY_CASE(kUInt8);
+    ROUNDELAY_CASE(kBool);
+#undef ROUNDELAY_CASE
+  }
+  return function.template operator()<DType::kBool>();  // all types are above
+}
+
 // Widens a stored value. Exact for numbers; a NaN becomes some NaN.
 template <DType kType>
 ROUNDELAY_DEVICE typename Element<kType>::Wide number(Stored<kType> value) {
@@ -101,12 +126,9 @@ ROUNDELAY_DEVICE Stored<kTo> nan_from(Stored<kFrom> value) {
       static_cast<typename To::Bits>(sign | To::kQuiet | payload >> (52 - To::kFraction)));
 }
 
-// Converts the scaled `value` of `from` to kTo.
-template <DType kTo, DType kFrom, typename Real>
-ROUNDELAY_DEVICE Stored<kTo> finished(Real value, Stored<kFrom> from) {
-  if constexpr (kIsFloating<kTo> && kIsFloating<kFrom>) {
-    if (value != value) return nan_from<kTo, kFrom>(from);
-  }
+// Converts a number to kTo.
+template <DType kTo, typename Real>
+ROUNDELAY_DEVICE Stored<kTo> narrowed(Real value) {
   if constexpr (kIsHalf<kTo> && std::is_same_v<Real, float>) {
     return rounded<kTo>(value);
   } else if constexpr (kIsHalf<kTo>) {
@@ -114,6 +136,15 @@ ROUNDELAY_DEVICE Stored<kTo> finished(Real value, Stored<kFrom> from) {
   } else {
     return convert<kTo>(value);
   }
+}
+
+// Converts the scaled `value` of `from` to kTo.
+template <DType kTo, DType kFrom, typename Real>
+ROUNDELAY_DEVICE Stored<kTo> finished(Real value, Stored<kFrom> from) {
+  if constexpr (kIsFloating<kTo> && kIsFloating<kFrom>) {
+    if (value != value) return nan_from<kTo, kFrom>(from);
+  }
+  return narrowed<kTo>(value);
 }
 
 // Computes to = scale(from), as kernels::scale_copy() and kernels::cast() do. Rounds once if both types are

@@ -7,7 +7,7 @@
 
 #include "base/gpu.h"
 #include "base/status.h"
-#include "kernels/cuda/copy.cuh"
+#include "kernels/cuda/memory.cuh"
 #include "platform/cuda/device.h"
 
 namespace roundelay::kernels::cuda {

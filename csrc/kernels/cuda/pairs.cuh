@@ -48,7 +48,7 @@ ROUNDELAY_DEVICE void take_pair(const TakePairsWork& work, std::uint64_t i) {
   }
   if (i >= pairs.form.count) return;
   const auto index = static_cast<std::uint64_t>(work.indices[i]);
-  Take<kType>::apply(pairs.values + i * sizeof(Stored<kType>), work.kept.residual + index * sizeof(Real));
+  move_one<Take<kType>>(pairs.values + i * sizeof(Stored<kType>), work.kept.residual + index * sizeof(Real));
   if (work.kept.momentum != nullptr) store_one<true>(work.kept.momentum + index * sizeof(Real), Real{});
   if (pairs.form.is_short) {
     pairs.narrow[i] = static_cast<std::uint16_t>(index % IndexForm::kBlock);

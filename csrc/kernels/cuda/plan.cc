@@ -60,12 +60,14 @@ CopyGroup& group_of(std::vector<CopyGroup>& groups, const GpuCopy& copy, bool by
 
 }  // namespace
 
-int block_threads(std::uint64_t count, int elements, int multiprocessors) {
-  int threads = kMostThreads;
-  const auto wanted =
-      std::uint64_t{2} * static_cast<unsigned>(multiprocessors) * static_cast<unsigned>(elements);
-  while (threads > kLeastThreads && count < wanted * static_cast<std::uint64_t>(threads)) threads /= 2;
-  return threads;
+BlockShape block_shape(std::uint64_t packs, int most, int multiprocessors) {
+  constexpr std::uint64_t kBusy = 2;  // blocks of a multiprocessor
+  const std::uint64_t blocks = kBusy * static_cast<unsigned>(multiprocessors);
+  BlockShape shape{kMostThreads, most};
+  if (packs >= blocks * shape.of_block()) return shape;
+  shape.packs = 1;
+  while (shape.threads > kLeastThreads && packs < blocks * shape.of_block()) shape.threads /= 2;
+  return shape;
 }
 
 std::uint8_t common_width(const std::byte* to, std::span<const std::byte* const> parts, std::size_t size) {
@@ -89,11 +91,12 @@ std::vector<CopyGroup> plan_copies(std::span<const GpuCopy> copies, bool identit
     }
   }
   for (CopyGroup& group : groups) {
-    const int pack = pack_elements(size_of(group.to_type), size_of(group.from_type));
+    const auto pack = static_cast<unsigned>(pack_elements(size_of(group.to_type), size_of(group.from_type)));
     std::uint64_t count = 0;
     for (const CopyItem& item : group.items) count += item.count;
-    group.threads = block_threads(count, kUnroll * pack, multiprocessors);
-    group.chunk = std::uint64_t{kUnroll} * static_cast<unsigned>(group.threads) * static_cast<unsigned>(pack);
+    const BlockShape shape = block_shape(count / pack, kUnroll, multiprocessors);
+    group.threads = shape.threads;
+    group.chunk = shape.of_block() * pack;
   }
   return groups;
 }

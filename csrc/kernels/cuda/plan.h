@@ -40,9 +40,16 @@ constexpr int pack_elements(std::size_t to_size, std::size_t from_size) {
   return kPackBytes / static_cast<int>(to_size > from_size ? to_size : from_size);
 }
 
-// Returns a number of threads per block such that `count` elements keep all multiprocessors busy if a thread
-// takes `elements`.
-int block_threads(std::uint64_t count, int elements, int multiprocessors);
+// The work of a block: how many threads it has, and how many packs each of them takes.
+struct BlockShape {
+  int threads = kMostThreads;
+  int packs = 1;
+  [[nodiscard]] std::uint64_t of_block() const { return static_cast<std::uint64_t>(threads * packs); }
+};
+
+// Returns blocks for so many packs: large ones, whose threads have `most` packs on their way at once, if
+// these keep all multiprocessors busy; else smaller ones.
+BlockShape block_shape(std::uint64_t packs, int most, int multiprocessors);
 
 // Returns CopyItem::width for a reduction of elements of `size` bytes.
 std::uint8_t common_width(const std::byte* to, std::span<const std::byte* const> parts, std::size_t size);

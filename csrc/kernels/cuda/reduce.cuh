@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/copy.cuh"
+#include "kernels/cuda/plan.h"
 #include "kernels/cuda/sum.cuh"
 
 namespace roundelay::kernels::cuda {
@@ -25,77 +25,124 @@ struct Reduction {
   const std::byte* part[kMostParts];
 };
 
-// Packs that a thread loads at once: more for the reductions that gradients use. `Kept` accumulates one
-// element: Sum or Steps of sum.cuh.
-template <DType kType, typename Kept>
-inline constexpr int kReduceUnroll = kIsFloating<kType>&& std::is_same_v<Kept, Sum<kType>> ? kUnroll : 1;
-// Elements of a pack. The narrowest types take 8 bytes, because their sums are wide.
-template <DType kType>
-inline constexpr int kReducePack = std::min(8, pack_elements(sizeof(Stored<kType>), 1));
-template <DType kType, typename Kept>
-inline constexpr int kReduceElements = kReducePack<kType>* kReduceUnroll<kType, Kept>;
+// How a kernel reduces. A thread loads packs of kAtOnce parts before it adds the first of them, kPacks of
+// each part. `Kept` accumulates one element: Sum or Steps of sum.cuh.
+template <DType kElement, typename KeptType, int kPartsAtOnce, int kPacksAtOnce, bool kScalesBefore>
+struct ReduceForm {
+  static constexpr DType kType = kElement;
+  using Kept = KeptType;
+  static constexpr int kAtOnce = kPartsAtOnce;
+  static constexpr int kPacks = kPacksAtOnce;
+  static constexpr bool kPrescales = kScalesBefore;
+  // Elements of a pack. The narrowest types take 8 bytes, because their sums are wide.
+  static constexpr int kPack = std::min(8, pack_elements(sizeof(Stored<kType>), 1));
+};
 
-// Reduces a complete chunk at `begin` by packs. All addresses must be aligned.
-template <DType kType, typename Kept>
-ROUNDELAY_DEVICE void reduce_packs(Thread thread, const Reduction& work, std::uint64_t begin) {
-  constexpr int kPack = kReducePack<kType>;
-  constexpr int kPacks = kReduceUnroll<kType, Kept>;
-  using Element = Stored<kType>;
-  Kept kept[kPacks][kPack];
-  const std::uint64_t first = begin + static_cast<std::uint64_t>(thread.index * kPack);
-  const auto stride = static_cast<std::uint64_t>(thread.count * kPack);
-  ROUNDELAY_ROLLED
-  for (int p = 0; p < work.parts; ++p) {
-    Pack<Element, kPack> pack[kPacks];
+// Reduces kPacks packs from element `first` on, and `stride` elements from each other.
+template <typename Form, int kPack, int kPacks, bool kAligned>
+ROUNDELAY_DEVICE void reduce_packs(const Reduction& work, std::uint64_t first, std::uint64_t stride) {
+  using Element = Stored<Form::kType>;
+#ifdef __CUDA_ARCH__
+  typename Form::Kept kept[kPacks][kPack];
+#else
+  typename Form::Kept kept[kPacks][kPack] = {};  // a compiler for the CPU does not see that all are started
+#endif
+  int begin = 0;
+  do {  // there is a part
+    Pack<Element, kPack> pack[Form::kAtOnce][kPacks];
     ROUNDELAY_UNROLL
-    for (int u = 0; u < kPacks; ++u)
-      pack[u] = load_pack<Element, kPack>(work.part[p] + (first + stride * u) * sizeof(Element));
-    ROUNDELAY_UNROLL
-    for (int i = 0; i < kPacks * kPack; ++i) {
-      Kept& one = kept[i / kPack][i % kPack];
-      const Element value = pack[i / kPack].at[i % kPack];
-      if (p == 0) {
-        one.start(value, work.op, work.prescale);
-      } else {
-        one.add(value, work.op, work.prescale);
+    for (int p = 0; p < Form::kAtOnce; ++p) {
+      if (p > 0 && begin + p >= work.parts) break;
+      ROUNDELAY_UNROLL
+      for (int u = 0; u < kPacks; ++u) {
+        const std::byte* const from = work.part[begin + p] + (first + stride * u) * sizeof(Element);
+        pack[p][u] = load_pack<Element, kPack, kAligned>(from);
       }
     }
-  }
+    ROUNDELAY_UNROLL
+    for (int p = 0; p < Form::kAtOnce; ++p) {
+      if (p > 0 && begin + p >= work.parts) break;
+      ROUNDELAY_UNROLL
+      for (int u = 0; u < kPacks; ++u) {
+        if constexpr (Form::kPrescales) scale_alike<Form::kType>(pack[p][u], work.prescale);
+        ROUNDELAY_UNROLL
+        for (int e = 0; e < kPack; ++e) {
+          if (p == 0 && begin == 0) {
+            kept[u][e].start(pack[p][u].at[e]);
+          } else {
+            kept[u][e].add(pack[p][u].at[e], work.op);
+          }
+        }
+      }
+    }
+    begin += Form::kAtOnce;
+  } while (begin < work.parts);
   ROUNDELAY_UNROLL
   for (int u = 0; u < kPacks; ++u) {
-    Pack<Element, kPack> pack;
-    ROUNDELAY_UNROLL
-    for (int e = 0; e < kPack; ++e) pack.at[e] = kept[u][e].finish(work.scale);
-    store_pack(work.to + (first + stride * u) * sizeof(Element), pack);
+    store_pack<Element, kPack, kAligned>(work.to + (first + stride * u) * sizeof(Element),
+                                         Form::Kept::finish(kept[u], work.scale));
   }
 }
 
-template <DType kType, typename Kept, bool kAligned>
-ROUNDELAY_DEVICE void reduce_singly(Thread thread, const Reduction& work, std::uint64_t begin,
-                                    std::uint64_t end) {
-  using Element = Stored<kType>;
+// Reduces the packs in [begin, end), elements.
+template <typename Form, int kPack, int kPacks, bool kAligned>
+ROUNDELAY_DEVICE void reduce_range(Thread thread, const Reduction& work, std::uint64_t begin,
+                                   std::uint64_t end) {
+  const auto stride = static_cast<std::uint64_t>(thread.count * kPack);
+  std::uint64_t first = begin + static_cast<std::uint64_t>(thread.index * kPack);
+  if constexpr (kPacks > 1) {
+    for (; first + (kPacks - 1) * stride < end; first += kPacks * stride)
+      reduce_packs<Form, kPack, kPacks, kAligned>(work, first, stride);
+  }
   ROUNDELAY_ROLLED
-  for (std::uint64_t i = begin + thread.index; i < end; i += thread.count) {
-    Kept kept;
-    kept.start(load_one<kAligned, Element>(work.part[0] + i * sizeof(Element)), work.op, work.prescale);
-    ROUNDELAY_ROLLED
-    for (int p = 1; p < work.parts; ++p)
-      kept.add(load_one<kAligned, Element>(work.part[p] + i * sizeof(Element)), work.op, work.prescale);
-    store_one<kAligned>(work.to + i * sizeof(Element), kept.finish(work.scale));
+  for (; first < end; first += stride) reduce_packs<Form, kPack, 1, kAligned>(work, first, stride);
+}
+
+template <typename Form>
+ROUNDELAY_DEVICE void reduce_chunk(Thread thread, const Reduction& work, std::uint64_t begin) {
+  const std::uint64_t left = work.count - begin, count = left < work.chunk ? left : work.chunk;
+  const std::uint64_t end = begin + count;
+  if (work.width == kPackBytes) {
+    const std::uint64_t tail = end - count % Form::kPack;
+    reduce_range<Form, Form::kPack, Form::kPacks, true>(thread, work, begin, tail);
+    begin = tail;
+  }
+  if (work.width != 1) {
+    reduce_range<Form, 1, 1, true>(thread, work, begin, end);
+  } else {
+    reduce_range<Form, 1, 1, false>(thread, work, begin, end);
   }
 }
 
-template <DType kType, typename Kept>
-ROUNDELAY_DEVICE void reduce_chunk(Thread thread, const Reduction& work, std::uint64_t begin) {
-  const std::uint64_t left = work.count - begin;
-  const std::uint64_t end = begin + (left < work.chunk ? left : work.chunk);
-  if (work.width == kPackBytes && left >= work.chunk) {
-    reduce_packs<kType, Kept>(thread, work, begin);
-  } else if (work.width != 1) {
-    reduce_singly<kType, Kept, true>(thread, work, begin, end);
-  } else {
-    reduce_singly<kType, Kept, false>(thread, work, begin, end);
+// The forms of a type's reductions. Sums of floating types, which gradients use, read all parts at once if
+// there are up to 8.
+template <DType kType>
+struct ReduceForms {
+  static constexpr int kAtOnce = kIsFloating<kType> ? 4 : 2;
+  using PrescaledSteps = ReduceForm<kType, Steps<kType>, 2, 1, true>;
+  using OfSteps = ReduceForm<kType, Steps<kType>, 2, 1, false>;
+  using PrescaledSum = ReduceForm<kType, Sum<kType>, kAtOnce, 1, true>;
+  using OfSum = ReduceForm<kType, Sum<kType>, kAtOnce, 1, false>;
+  using SumOf2 = ReduceForm<kType, Sum<kType>, 2, 2, false>;
+  using SumOf8 = ReduceForm<kType, Sum<kType>, 8, 1, false>;
+};
+
+// Calls a function with the form for this reduction as a template argument.
+template <DType kType, typename Function>
+decltype(auto) with_form(ReduceOp op, std::size_t parts, bool prescales, Function function) {
+  using Forms = ReduceForms<kType>;
+  if constexpr (kType != DType::kBool) {  // the sum of bools is "or"
+    if (op == ReduceOp::kSum) {
+      if (prescales) return function.template operator()<typename Forms::PrescaledSum>();
+      if constexpr (kIsFloating<kType>) {
+        if (parts <= 2) return function.template operator()<typename Forms::SumOf2>();
+        if (parts > 4) return function.template operator()<typename Forms::SumOf8>();
+      }
+      return function.template operator()<typename Forms::OfSum>();
+    }
   }
+  if (prescales) return function.template operator()<typename Forms::PrescaledSteps>();
+  return function.template operator()<typename Forms::OfSteps>();
 }
 
 }  // namespace roundelay::kernels::cuda

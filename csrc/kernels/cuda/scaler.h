@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "base/dtype.h"
@@ -19,9 +20,13 @@ inline constexpr unsigned kMadeNanSign = 1;
 inline constexpr unsigned kMadeNanSign = 0;
 #endif
 
+// Quotients of larger divisors may be too small for a multiplication with the reciprocal.
+inline constexpr std::int64_t kMostDivisor = std::int64_t{1} << 30U;
+
 template <typename Real>
 struct RealScaler {
-  Real number;  // the factor or the divisor
+  Real number;      // the factor or the divisor
+  Real reciprocal;  // of a divisor up to kMostDivisor; else a NaN
 
   template <Scaling kHow>
   [[gnu::always_inline]] constexpr Real apply(Real value) const {
@@ -32,8 +37,8 @@ struct RealScaler {
 
 struct Scaler {
   Scaling how = Scaling::kNone;
-  RealScaler<float> floats{1.0F};
-  RealScaler<double> doubles{1.0};
+  RealScaler<float> floats{1.0F, 1.0F};
+  RealScaler<double> doubles{1.0, 1.0};
   Scale scale;
 
   template <typename Real>
@@ -58,6 +63,8 @@ inline Scaler make_scaler(Scale scale) {
   const bool times = multiplies(scale);
   const auto real = [&]<typename Real>(RealScaler<Real>& out) {
     out.number = times ? factor_of<Real>(scale) : static_cast<Real>(scale.divisor);
+    const bool has_reciprocal = scale.divisor > 0 && scale.divisor <= kMostDivisor;
+    out.reciprocal = has_reciprocal ? Real{1} / out.number : std::numeric_limits<Real>::quiet_NaN();
   };
   real(scaler.floats);
   real(scaler.doubles);

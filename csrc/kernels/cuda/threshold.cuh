@@ -1,19 +1,19 @@
-// The search for the magnitude from which on top_k() selects (kernels/top_k.h), by blocks of threads. Tests
-// compile it without CUDA.
+// MSTopK's search for the magnitude from which on top_k() selects (kernels/top_k.h), by blocks of threads.
+// Tests compile it without CUDA.
 //
-// Launches follow each other in one stream. The first one, for MSTopK only, computes the mean and the maximum
-// of the values (statistics). Then one block begins the search. Each round has two launches: one counts how
-// many magnitudes reach 16 thresholds, and in the other one thread takes the search on. The host enqueues as
-// many rounds as there may be; those after the search's end do nothing.
+// Launches follow each other in one stream. The first one computes the mean and the maximum of the values
+// (statistics). Then one block begins the search. Each round has two launches: one counts how many magnitudes
+// reach 16 thresholds, and in the other one thread takes the search on. The host enqueues as many rounds as
+// there may be; those after the search's end do nothing.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/bisection.h"
-#include "kernels/cuda/copy.cuh"
+#include "kernels/cuda/atomics.cuh"
+#include "kernels/cuda/memory.cuh"
 #include "kernels/magnitude.h"
-#include "kernels/radix_search.h"
 #include "kernels/top_k.h"
 
 namespace roundelay::kernels::cuda {
@@ -75,38 +75,24 @@ ROUNDELAY_DEVICE void statistics_step(int step, int thread, const StatisticsWork
 }
 
 // The state of a search. It lies in the device's memory, where the next launch finds it.
-template <typename Search>
 struct SearchState {
-  Search search;
-  typename Search::Thresholds thresholds;
-  typename Search::Counts counts;
+  Bisection search;
+  Bisection::Thresholds thresholds;
+  Bisection::Counts counts;
   Cut cut;    // the result, once the search is over
   bool over;  // the next rounds do nothing
 };
 
-template <typename Search>
 struct BeginWork {
-  SearchState<Search>* state;
+  SearchState* state;
   TopKRule rule;
   std::uint64_t count, k;             // k values of so many
   const BlockStatistics* statistics;  // of all values
-  std::uint64_t statistics_count;     // 0: the search needs none
+  std::uint64_t statistics_count;
 };
-
-ROUNDELAY_DEVICE Bisection search_of(const BeginWork<Bisection>& work,
-                                     const MagnitudeStatistics& statistics) {
-  return {statistics, work.k, work.rule.samplings};
-}
-ROUNDELAY_DEVICE RadixSearch search_of(const BeginWork<RadixSearch>& work,
-                                       const MagnitudeStatistics& /*statistics*/) {
-  return RadixSearch(work.k);
-}
-ROUNDELAY_DEVICE Cut cut_of(const Bisection& search, const TopKRule& rule) { return search.cut(rule.seed); }
-ROUNDELAY_DEVICE Cut cut_of(const RadixSearch& search, const TopKRule& /*rule*/) { return search.cut(); }
 
 // Returns how many rounds a search has at most. The first one may find that the mean is too high.
 constexpr int rounds_of(const TopKRule& rule) {
-  if (rule.how == Selection::kRadix) return RadixSearch::kRounds;
   const int samplings = rule.samplings < Bisection::kMostSteps ? rule.samplings : Bisection::kMostSteps;
   return 1 + (samplings + Bisection::kAtOnce - 1) / Bisection::kAtOnce;
 }
@@ -120,10 +106,9 @@ struct BeginShared {
   std::uint64_t infinite;
 };
 
-template <typename Search>
 class BeginSteps {
  public:
-  ROUNDELAY_DEVICE BeginSteps(const BeginWork<Search>& work, BeginShared& shared, int thread)
+  ROUNDELAY_DEVICE BeginSteps(const BeginWork& work, BeginShared& shared, int thread)
       : work_(work), shared_(shared), thread_(static_cast<unsigned>(thread)) {}
 
   [[nodiscard]] ROUNDELAY_DEVICE std::uint64_t steps() const {
@@ -158,42 +143,28 @@ class BeginSteps {
   }
 
   ROUNDELAY_DEVICE void begin() {
-    MagnitudeStatistics statistics{};
-    if (work_.statistics_count > 0) {
-      const std::uint64_t finite = work_.count - shared_.infinite;
-      statistics = {finite > 0 ? shared_.sum / static_cast<double>(finite) : 0.0, shared_.most,
-                    shared_.infinite};
-    }
-    SearchState<Search> state{search_of(work_, statistics), {}, {}, {}, work_.k == work_.count};
+    const std::uint64_t finite = work_.count - shared_.infinite;
+    const MagnitudeStatistics statistics{finite > 0 ? shared_.sum / static_cast<double>(finite) : 0.0,
+                                         shared_.most, shared_.infinite};
+    SearchState state{{statistics, work_.k, work_.rule.samplings}, {}, {}, {}, work_.k == work_.count};
     if (statistics.infinite > work_.k) {
       state.cut = {kInfinite + 1, kInfinite, 0, work_.k};
       state.over = true;
     } else if (!state.over && state.search.done()) {
-      state.cut = cut_of(state.search, work_.rule);
+      state.cut = state.search.cut(work_.rule.seed);
       state.over = true;
     }
     state.thresholds = state.search.thresholds();
     *work_.state = state;
   }
 
-  const BeginWork<Search>& work_;
+  const BeginWork& work_;
   BeginShared& shared_;
   const std::uint64_t thread_;
 };
 
-// Adds to a number that other blocks add to, too.
-ROUNDELAY_DEVICE void add_shared(std::uint64_t& to, std::uint64_t number) {
-#ifdef __CUDA_ARCH__
-  static_assert(sizeof(unsigned long long) == sizeof to);
-  atomicAdd(reinterpret_cast<unsigned long long*>(&to), static_cast<unsigned long long>(number));
-#else
-  to += number;
-#endif
-}
-
-template <typename Search>
 struct CountWork {
-  SearchState<Search>* state;
+  SearchState* state;
   const float* values;
   std::uint64_t count;
 };
@@ -209,8 +180,7 @@ struct CountShared {
 };
 
 // Counts a thread's values, in registers.
-template <typename Search>
-ROUNDELAY_DEVICE void count_of_thread(int thread, const CountWork<Search>& work, CountShared& shared,
+ROUNDELAY_DEVICE void count_of_thread(int thread, const CountWork& work, CountShared& shared,
                                       std::uint64_t block) {
   Magnitude thresholds[Bisection::kThresholds];
   std::uint32_t counts[Bisection::kThresholds] = {};
@@ -227,8 +197,7 @@ ROUNDELAY_DEVICE void count_of_thread(int thread, const CountWork<Search>& work,
   for (int t = 0; t < Bisection::kThresholds; ++t) shared.of[t][thread] = counts[t];
 }
 
-template <typename Search>
-ROUNDELAY_DEVICE void count_step(int step, int thread, const CountWork<Search>& work, CountShared& shared,
+ROUNDELAY_DEVICE void count_step(int step, int thread, const CountWork& work, CountShared& shared,
                                  std::uint64_t block) {
   if (work.state->over) return;
   const int t = thread / CountShared::kParts, part = thread % CountShared::kParts;
@@ -245,22 +214,20 @@ ROUNDELAY_DEVICE void count_step(int step, int thread, const CountWork<Search>& 
   }
 }
 
-template <typename Search>
 struct NextWork {
-  SearchState<Search>* state;
+  SearchState* state;
   TopKRule rule;
 };
 
 // One thread takes the search on.
-template <typename Search>
-ROUNDELAY_DEVICE void next_round(const NextWork<Search>& work) {
-  SearchState<Search>& state = *work.state;
+ROUNDELAY_DEVICE void next_round(const NextWork& work) {
+  SearchState& state = *work.state;
   if (state.over) return;
   state.search.narrow(state.counts);
   state.counts = {};
   state.over = state.search.done();
   if (state.over) {
-    state.cut = cut_of(state.search, work.rule);
+    state.cut = state.search.cut(work.rule.seed);
   } else {
     state.thresholds = state.search.thresholds();
   }

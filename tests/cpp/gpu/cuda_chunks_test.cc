@@ -17,7 +17,7 @@ namespace {
 
 using tests::values_of;
 
-constexpr std::size_t kCount = 2501;
+constexpr std::size_t kCount = 9001;  // two rounds of the halves' norms, and a rest
 
 // Aligned as a device's memory is.
 struct Memory {
@@ -38,10 +38,12 @@ void run_blocks(std::uint64_t blocks, Block block) {
   }
 }
 
+// Blocks have one pack of each thread, or as many as a thread loads at once.
 template <typename How>
-void run_flat(const Memory& to, const Memory& from) {
-  const FlatWork work{to.data(), from.data(), kCount};
-  run_blocks((kCount + kBlockElements - 1) / kBlockElements,
+void run_flat(const Memory& to, const Memory& from, int packs) {
+  const auto each = static_cast<std::uint64_t>(kChunkThreads * packs * kMovePack<How>);
+  const FlatWork work{to.data(), from.data(), kCount, each};
+  run_blocks((kCount + each - 1) / each,
              [&](Thread thread, std::uint64_t block) { move_flat<How>(thread, work, block); });
 }
 
@@ -54,19 +56,19 @@ void check_residuals() {
     for (std::size_t i = 0; i < kCount; i += 4)  // zeros take the value's bits
       std::memset(residual.data() + i * sizeof(ResidualOf<kType>), 0, sizeof(ResidualOf<kType>));
     const Memory on_values(values), on_residual(residual);
-    run_flat<Keep<kType>>(on_residual, on_values);
+    run_flat<Keep<kType>>(on_residual, on_values, 1);
     keep(residual.data(), values.data(), kCount, kType);
     REQUIRE(on_residual.read() == residual);
     REQUIRE(on_values.read() == values);
 
     const Memory on_sent(values);
-    run_flat<Take<kType>>(on_sent, on_residual);
+    run_flat<Take<kType>>(on_sent, on_residual, kUnroll);
     Bytes sent(values.size());
     take_rounded(sent.data(), residual.data(), kCount, kType);
     REQUIRE(on_sent.read() == sent);
     REQUIRE(on_residual.read() == residual);
 
-    run_flat<GiveBack<kType>>(on_sent, on_residual);
+    run_flat<GiveBack<kType>>(on_sent, on_residual, kUnroll);
     give_back(sent.data(), residual.data(), kCount, kType);
     REQUIRE(on_sent.read() == sent);
     REQUIRE(on_residual.read() == residual);
@@ -82,7 +84,8 @@ TEST_CASE("the device's residuals have the CPU's bits", "[cuda]") {
 
 template <DType kType>
 void check_norms() {
-  const Bytes source = values_of(kType, kCount, 5);
+  Bytes source = values_of(kType, kCount, 5);
+  std::memset(source.data(), 0, kCount / 2 * sizeof(Stored<kType>));  // a round of zeros
   for (const std::size_t chunk :
        {std::size_t{1}, std::size_t{7}, std::size_t{512}, std::size_t{1300}, kCount}) {
     const Memory from(source);
@@ -137,15 +140,16 @@ TEST_CASE("the device selects what the CPU selects", "[cuda]") {
 }
 
 TEST_CASE("the device moves chunks to their places, whatever is missing", "[cuda]") {
-  for (const std::size_t chunk : {std::size_t{3}, std::size_t{1000}, std::size_t{1024}, std::size_t{2400}}) {
+  for (const std::size_t chunk : {std::size_t{3}, std::size_t{1000}, std::size_t{1024}, std::size_t{8400}}) {
     const Chunking of{kCount, chunk};
     std::vector<std::uint32_t> indices;
     for (std::uint32_t i = 0; i < of.chunks() + 1; i += 2) indices.push_back(i);
     indices.push_back(static_cast<std::uint32_t>(of.chunks() + 5));  // there is no such chunk
     Bytes residual = values_of(DType::kFloat32, kCount, 7);
     const Memory on_residual(residual), message(Bytes(indices.size() * chunk * 2, std::byte{0x5a}));
-    const std::uint64_t blocks = (chunk + kBlockElements - 1) / kBlockElements;
-    ChunkWork work{message.data(), on_residual.data(), indices.data(), of, blocks};
+    constexpr std::uint64_t kEach = 1024;
+    const std::uint64_t blocks = (chunk + kEach - 1) / kEach;
+    ChunkWork work{message.data(), on_residual.data(), indices.data(), of, kEach, blocks};
     run_blocks(blocks * indices.size(), [&](Thread thread, std::uint64_t block) {
       gather_block<DType::kBFloat16>(thread, work, block);
     });
@@ -207,10 +211,12 @@ void check_accumulation(std::size_t chunk, std::size_t shift, LocalMomentum how)
                             on_values.data() + shift * size_of(kType), of};
   double sum[kNormSums];
   for (std::uint64_t block = 0; block < of.chunks(); ++block) {
-    for (int step = 0; step < kNormSteps; ++step) {
-      for (int thread = 0; thread < kKeptThreads<kType>; ++thread)
-        accumulate_step<kType>(step, thread, work, sum, block);
-    }
+    with_way(work.kept, [&]<typename Way>() {
+      for (int step = 0; step < kNormSteps; ++step) {
+        for (int thread = 0; thread < kKeptThreads<kType>; ++thread)
+          accumulate_step<kType, Way>(step, thread, work, sum, block);
+      }
+    });
     expected[block] =
         accumulate(chunk_of(kept_in(residual.data(), momentum.data()), of, block, kType),
                    values.data() + (shift + block * chunk) * size_of(kType), of.size(block), kType);

@@ -1,8 +1,14 @@
 // The CUDA kernels' arithmetic, compiled for the CPU: it must give all bits of kernels/kernels.h. The
 // "device" is a loop over the threads of a block.
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <random>
+#include <vector>
 
+#include "kernels/cuda/any.cuh"
+#include "kernels/cuda/copy.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/kernels.h"
 #include "tests/cpp/catch.h"
@@ -17,9 +23,11 @@ using tests::values_of;
 
 template <DType kTo, DType kFrom>
 void copy_by_blocks(std::byte* to, const std::byte* from, std::size_t count, int width, const Scaler& by) {
+  // Two packs and four of a thread, in turn.
   constexpr int kThreads = 64;
-  const std::size_t chunk = kThreads * kUnroll * pack_elements(size_of(kTo), size_of(kFrom));
-  for (std::size_t begin = 0; begin < count; begin += chunk) {
+  const std::size_t packs = kThreads * pack_elements(size_of(kTo), size_of(kFrom));
+  std::size_t chunk = kUnroll * packs;
+  for (std::size_t begin = 0; begin < count; begin += chunk, chunk = 6 * packs - chunk) {
     for (int thread = 0; thread < kThreads; ++thread) {
       copy_chunk<kTo, kFrom>({thread, kThreads}, to + begin * size_of(kTo), from + begin * size_of(kFrom),
                              static_cast<int>(std::min(chunk, count - begin)), width, by);
@@ -46,9 +54,10 @@ Bytes copied(DType to, DType from, const Bytes& source, std::size_t count, std::
     copy(out + shift, in + shift, count, width, make_scaler(scale));
   } else {
     const AnyTypes types{to, from, static_cast<int>(size_of(to)), static_cast<int>(size_of(from))};
-    const auto copy = width != 1 ? &copy_any<true> : &copy_any<false>;
-    for (int thread = 0; thread < 64; ++thread)
-      copy({thread, 64}, out + shift, in + shift, types, static_cast<int>(count), make_scaler(scale));
+    for (int thread = 0; thread < 64; ++thread) {
+      copy_any({thread, 64}, out + shift, in + shift, types, static_cast<int>(count), width,
+               make_scaler(scale));
+    }
   }
   return {out + shift, out + shift + count * size_of(to)};
 }
@@ -62,7 +71,7 @@ TEST_CASE("bytes are copied whole and alone, whatever the width", "[cuda]") {
       const Bytes source = values_of(DType::kUInt8, bytes, 10);
       std::copy(source.begin(), source.end(), from + width);
       for (int thread = 0; thread < kThreads; ++thread)
-        copy_bytes({thread, kThreads}, to + width, from + width, bytes, width);
+        copy_bytes({thread, kThreads}, to + width, from + width, static_cast<int>(bytes), width);
       INFO(bytes << " bytes, " << width << " at once");
       REQUIRE(Bytes(to + width, to + width + bytes) == source);
       REQUIRE((to[width - 1] == std::byte{} && to[static_cast<std::size_t>(width) + bytes] == std::byte{}));
@@ -126,6 +135,56 @@ TEST_CASE("scaled and cast on the device are the bits of one after the other", "
   }
 }
 
+// Numbers whose quotients are hard to round, or that a multiplication with the reciprocal cannot divide.
+template <typename Real>
+void check_quotients() {
+  std::mt19937_64 random(17);
+  using Bits = std::conditional_t<sizeof(Real) == 8, std::uint64_t, std::uint32_t>;
+  std::vector<std::int64_t> divisors = {kMostDivisor - 1, kMostDivisor + 1, (std::int64_t{1} << 62) + 3};
+  for (std::int64_t divisor = 3; divisor < 100; ++divisor) divisors.push_back(divisor);
+  for (int i = 0; i < 100; ++i) divisors.push_back(3 + static_cast<std::int64_t>(random() % (1U << 26U)));
+  for (const std::int64_t divisor : divisors) {
+    if (multiplies({1.0, divisor})) continue;
+    const RealScaler<Real> by = make_scaler({1.0, divisor}).real<Real>();
+    for (int i = 0; i < 20000; ++i) {
+      Real value = std::bit_cast<Real>(static_cast<Bits>(random()));
+      if (i % 4 == 0) value = by.number * static_cast<Real>(static_cast<std::int32_t>(random()));
+      if (i % 4 == 1) value = std::nextafter(by.number * static_cast<Real>(random() % 4096), Real{0});
+      Real quotients[2] = {value, Real{1}};
+      divide_all(quotients, by);
+      const Real expected = value / by.number;
+      if (expected != expected) {
+        REQUIRE(quotients[0] != quotients[0]);
+      } else {
+        REQUIRE(std::bit_cast<Bits>(quotients[0]) == std::bit_cast<Bits>(expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("quotients by a reciprocal have the bits of a division", "[cuda]") {
+  check_quotients<float>();
+  check_quotients<double>();
+}
+
+TEST_CASE("every half is divided as the CPU does", "[cuda]") {
+  constexpr std::size_t kAll = std::size_t{1} << 16U;
+  Bytes source(2 * kAll), expected(2 * kAll);
+  for (std::size_t i = 0; i < kAll; ++i) reference::put(&source[2 * i], static_cast<std::uint16_t>(i));
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    for (std::int64_t divisor = 3; divisor < 70; ++divisor) {
+      if (multiplies({1.0, divisor})) continue;
+      scale_copy(expected.data(), source.data(), kAll, dtype, {1.0, divisor});
+      INFO(name_of(dtype) << " / " << divisor);
+      for (std::size_t begin = 0; begin < kAll; begin += kAll / 4) {
+        const Bytes part(source.begin() + 2 * begin, source.begin() + 2 * begin + kAll / 2);
+        const Bytes of_part(expected.begin() + 2 * begin, expected.begin() + 2 * begin + kAll / 2);
+        REQUIRE(copied(dtype, dtype, part, kAll / 4, 0, {1.0, divisor}) == of_part);
+      }
+    }
+  }
+}
+
 TEST_CASE("fp64 that is scaled and cast on the device is rounded once", "[cuda]") {
   // 2049/2048 and a bit: fp32 would round it to the midpoint of two fp16, which goes to even.
   const double value = (1 + 0x1p-11 + 0x1p-40) / 3;
@@ -137,46 +196,19 @@ TEST_CASE("fp64 that is scaled and cast on the device is rounded once", "[cuda]"
   REQUIRE(reference::get<std::int32_t>(whole.data()) == -10);
 }
 
-template <DType kType, typename Kept>
+template <typename Form>
 void reduce_by_blocks(Reduction& work) {
   constexpr int kThreads = 64;
-  work.chunk = kThreads * kReduceElements<kType, Kept>;
+  work.chunk = kThreads * Form::kPack * Form::kPacks;
   for (std::uint64_t begin = 0; begin < work.count; begin += work.chunk)
-    for (int thread = 0; thread < kThreads; ++thread)
-      reduce_chunk<kType, Kept>({thread, kThreads}, work, begin);
+    for (int thread = 0; thread < kThreads; ++thread) reduce_chunk<Form>({thread, kThreads}, work, begin);
 }
 
-template <DType kType>
-void reduce_type(Reduction& work) {
-  if constexpr (kType != DType::kBool) {
-    if (work.op == ReduceOp::kSum) return reduce_by_blocks<kType, Sum<kType>>(work);
-  }
-  reduce_by_blocks<kType, Steps<kType>>(work);
-}
-
-void reduce_any(DType dtype, Reduction& work) {
-  switch (dtype) {
-    case DType::kFloat64:
-      return reduce_type<DType::kFloat64>(work);
-    case DType::kFloat32:
-      return reduce_type<DType::kFloat32>(work);
-    case DType::kFloat16:
-      return reduce_type<DType::kFloat16>(work);
-    case DType::kBFloat16:
-      return reduce_type<DType::kBFloat16>(work);
-    case DType::kInt64:
-      return reduce_type<DType::kInt64>(work);
-    case DType::kInt32:
-      return reduce_type<DType::kInt32>(work);
-    case DType::kInt16:
-      return reduce_type<DType::kInt16>(work);
-    case DType::kInt8:
-      return reduce_type<DType::kInt8>(work);
-    case DType::kUInt8:
-      return reduce_type<DType::kUInt8>(work);
-    case DType::kBool:
-      return reduce_type<DType::kBool>(work);
-  }
+void reduce_any(DType dtype, Reduction& work, bool prescales) {
+  with_type(dtype, [&]<DType kType>() {
+    with_form<kType>(work.op, static_cast<std::size_t>(work.parts), prescales,
+                     [&]<typename Form>() { reduce_by_blocks<Form>(work); });
+  });
 }
 
 bool reduces_alike(DType dtype, ReduceOp op, std::size_t parts, std::size_t shift, Scale prescale,
@@ -204,14 +236,14 @@ bool reduces_alike(DType dtype, ReduceOp op, std::size_t parts, std::size_t shif
   work.parts = static_cast<std::int32_t>(parts);
   work.op = op;
   work.width = shift == 0 ? kPackBytes : 1;
-  reduce_any(dtype, work);
+  reduce_any(dtype, work, !prescale.identity());
   return std::memcmp(work.to, expected.data(), bytes) == 0;
 }
 
 TEST_CASE("the device's reductions give the CPU's bits", "[cuda]") {
   for (const DType dtype : kAllDTypes) {
     for (const ReduceOp op : reference::kAllOps) {
-      for (const std::size_t parts : {1, 2, 3, 5}) {
+      for (const std::size_t parts : {1, 2, 3, 5, 9}) {
         for (const Scale scale : kScales) {
           INFO(name_of(dtype) << " " << name_of(op) << " of " << parts << ", scale " << scale.factor << " / "
                               << scale.divisor);

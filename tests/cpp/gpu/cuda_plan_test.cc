@@ -97,12 +97,14 @@ TEST_CASE("a launch keeps within the number of blocks that a grid can have", "[c
 }
 
 TEST_CASE("little work is spread over all multiprocessors, much of it in large blocks", "[cuda]") {
-  REQUIRE(block_threads(1 << 10, 16, 132) == kLeastThreads);
-  REQUIRE(block_threads(1 << 28, 16, 132) == kMostThreads);
-  for (const std::uint64_t count : {1U << 18, 1U << 19, 1U << 20}) {
-    const int threads = block_threads(count, 16, 132);
-    const bool busy = count / static_cast<std::uint64_t>(threads * 16) >= 2 * 132;
-    REQUIRE((busy || threads == kLeastThreads));
+  const BlockShape little = block_shape(1 << 10, 4, 132), much = block_shape(1 << 28, 4, 132);
+  REQUIRE((little.threads == kLeastThreads && little.packs == 1));
+  REQUIRE((much.threads == kMostThreads && much.packs == 4));
+  for (std::uint64_t packs = 1 << 14; packs < 1 << 22; packs = packs * 3 / 2) {
+    const BlockShape shape = block_shape(packs, 4, 132);
+    const bool busy = packs / shape.of_block() >= 2 * 132;
+    REQUIRE((busy || shape.of_block() == kLeastThreads));
+    REQUIRE((shape.packs == 1 || shape.threads == kMostThreads));
   }
 }
 

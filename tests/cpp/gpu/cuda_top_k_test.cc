@@ -6,10 +6,11 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
+#include "kernels/cuda/radix.cuh"
 #include "kernels/cuda/threshold.cuh"
-#include "kernels/cuda/tiles.cuh"
 #include "tests/cpp/catch.h"
 
 namespace roundelay::kernels::cuda {
@@ -33,7 +34,14 @@ void all_threads(int threads, Take take) {
   for (int thread = 0; thread < threads; ++thread) take(thread);
 }
 
-std::vector<BlockStatistics> statistics_of(const Floats& values) {
+// Runs all steps of a block.
+template <typename MakeSteps>
+void run_block(int threads, MakeSteps make) {
+  for (std::uint64_t step = 0; step < make(0).steps(); ++step)
+    all_threads(threads, [&](int thread) { make(thread).run(step); });
+}
+
+std::vector<BlockStatistics> statistics_of(std::span<const float> values) {
   std::vector<BlockStatistics> statistics((values.size() + kMagnitudeBlock - 1) / kMagnitudeBlock);
   const StatisticsWork work{statistics.data(), values.data(), values.size()};
   StatisticsShared shared;
@@ -45,19 +53,26 @@ std::vector<BlockStatistics> statistics_of(const Floats& values) {
   return statistics;
 }
 
-template <typename Search>
-Cut search(const Floats& values, const TopKRule& rule, std::uint64_t k,
-           const std::vector<BlockStatistics>& statistics) {
-  const auto state = std::make_unique<std::byte[]>(sizeof(SearchState<Search>));
-  auto* const found = reinterpret_cast<SearchState<Search>*>(state.get());
-  const BeginWork<Search> begin{found, rule, values.size(), k, statistics.data(), statistics.size()};
-  const auto begin_shared = std::make_unique<BeginShared>();
-  const std::uint64_t steps = BeginSteps<Search>(begin, *begin_shared, 0).steps();
-  for (std::uint64_t step = 0; step < steps; ++step) {
-    all_threads(kBeginThreads,
-                [&](int thread) { BeginSteps<Search>(begin, *begin_shared, thread).run(step); });
-  }
-  const CountWork<Search> count{found, values.data(), values.size()};
+// A search's state, which has no default constructor: the first launch makes it.
+class State {
+ public:
+  [[nodiscard]] SearchState* at() const { return reinterpret_cast<SearchState*>(bytes_.get()); }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_ = std::make_unique<std::byte[]>(sizeof(SearchState));
+};
+
+void begin_search(const BeginWork& work) {
+  const auto shared = std::make_unique<BeginShared>();
+  run_block(kBeginThreads, [&](int thread) { return BeginSteps(work, *shared, thread); });
+}
+
+Cut search(std::span<const float> values, const TopKRule& rule, std::uint64_t k) {
+  const std::vector<BlockStatistics> statistics = statistics_of(values);
+  const State state;
+  SearchState* const found = state.at();
+  begin_search({found, rule, values.size(), k, statistics.data(), statistics.size()});
+  const CountWork count{found, values.data(), values.size()};
   const auto count_shared = std::make_unique<CountShared>();
   for (int round = 0; round < rounds_of(rule); ++round) {
     for (std::uint64_t block = 0; block * kCountValues < values.size(); ++block) {
@@ -65,42 +80,88 @@ Cut search(const Floats& values, const TopKRule& rule, std::uint64_t k,
         all_threads(kCountThreads,
                     [&](int thread) { count_step(step, thread, count, *count_shared, block); });
     }
-    next_round(NextWork<Search>{found, rule});
+    next_round(NextWork{found, rule});
   }
   REQUIRE(found->over);
   return found->cut;
 }
 
-template <typename Last>
-void run_tiles(const TileWork& work, Last last) {
-  const auto shared = std::make_unique<TileShared>();
-  for (std::uint64_t tile = 0; tile < work.tiles(); ++tile) {
-    for (int step = 0; step < TileSteps::kSteps - 1; ++step)
-      all_threads(kTileThreads, [&](int thread) { TileSteps(work, *shared, tile, thread).run(step); });
-    all_threads(kTileThreads, [&](int thread) {
-      TileSteps steps(work, *shared, tile, thread);
-      last(steps);
-    });
+// What the launches share: memory for lists, and each share's counts.
+struct ShareMemory {
+  explicit ShareMemory(std::span<const float> values, bool lists)
+      : shares(values.size()),
+        list(shares.shares() * shares.each / 8),
+        places(list.size()),
+        kept(shares.shares()),
+        ranks(shares.shares()),
+        of{values.data(), shares} {
+    if (lists) of = {values.data(), shares, list.data(), places.data(), kept.data()};
   }
+  template <typename Run>
+  void for_each(Run run) const {
+    for (std::uint64_t share = 0; share < shares.shares(); ++share) run(share);
+  }
+
+  Shares shares;
+  Floats list;
+  std::vector<std::uint16_t> places;
+  std::vector<std::uint32_t> kept;
+  std::vector<Ranks> ranks;
+  ShareLists of;
+};
+
+void write_on_device(ShareMemory& memory, const Cut& cut, Selected& selected) {
+  const RanksWork all{memory.ranks.data(), memory.ranks.size()};
+  const auto scan = std::make_unique<RanksSteps::Shared>();
+  run_block(kRanksThreads, [&](int thread) { return RanksSteps(all, *scan, thread); });
+  const WriteWork work{memory.of, &cut, memory.ranks.data(), selected.values.data(), selected.indices.data()};
+  const auto shared = std::make_unique<TileShared>();
+  memory.for_each([&](std::uint64_t share) {
+    run_block(kTileThreads, [&](int thread) { return WriteSteps(work, *shared, share, thread); });
+  });
 }
 
-Selected select_on_device(const Floats& values, std::size_t k, const TopKRule& rule) {
+Selected bisect_on_device(std::span<const float> values, std::size_t k, const TopKRule& rule) {
   Selected selected(k);
-  const Cut cut = rule.how == Selection::kRadix ? search<RadixSearch>(values, rule, k, {})
-                                                : search<Bisection>(values, rule, k, statistics_of(values));
-  std::vector<Ranks> ranks((values.size() + kTile - 1) / kTile);
-  const TileWork work{values.data(), values.size(),          &cut,
-                      ranks.data(),  selected.values.data(), selected.indices.data()};
-  run_tiles(work, [](TileSteps& steps) { steps.tally(); });
-  const RanksWork all{ranks.data(), ranks.size()};
-  const auto shared = std::make_unique<RanksSteps::Shared>();
-  for (int step = 0; step < RanksSteps::kSteps; ++step)
-    all_threads(kRanksThreads, [&](int thread) { RanksSteps(all, *shared, thread).run(step); });
-  run_tiles(work, [](TileSteps& steps) { steps.write(); });
+  const Cut cut = search(values, rule, k);
+  ShareMemory memory(values, false);
+  const auto shared = std::make_unique<TileShared>();
+  memory.for_each([&](std::uint64_t share) {
+    run_block(kTileThreads, [&](int thread) {
+      return TallySteps(memory.of, cut, memory.ranks.data(), *shared, share, thread);
+    });
+  });
+  write_on_device(memory, cut, selected);
   return selected;
 }
 
-void check(const Floats& values, std::size_t k, const TopKRule& rule) {
+template <typename Steps>
+void launch_radix(const RadixWork& work, const ShareMemory& memory) {
+  const auto shared = std::make_unique<typename Steps::Shared>();
+  memory.for_each([&](std::uint64_t share) {
+    run_block(kRadixThreads, [&](int thread) { return Steps(work, *shared, share, thread); });
+  });
+}
+
+Selected radix_on_device(std::span<const float> values, std::size_t k) {
+  Selected selected(k);
+  ShareMemory memory(values, true);
+  const auto state = std::make_unique<RadixState>();
+  const RadixWork work{state.get(), memory.of, memory.ranks.data(), k};
+  all_threads(kRanksThreads, [&](int thread) { clear_counts(work, {thread, kRanksThreads}); });
+  launch_radix<CountSteps>(work, memory);
+  launch_radix<CompactSteps>(work, memory);
+  launch_radix<RefineSteps>(work, memory);
+  launch_radix<CutSteps>(work, memory);
+  write_on_device(memory, state->cut, selected);
+  return selected;
+}
+
+Selected select_on_device(std::span<const float> values, std::size_t k, const TopKRule& rule) {
+  return rule.how == Selection::kRadix ? radix_on_device(values, k) : bisect_on_device(values, k, rule);
+}
+
+void check(std::span<const float> values, std::size_t k, const TopKRule& rule) {
   Selected expected(k);
   top_k(values, rule, expected.values, expected.indices);
   REQUIRE(select_on_device(values, k, rule) == expected);
@@ -149,6 +210,34 @@ TEST_CASE("the device selects the CPU's values, whatever they are", "[cuda][top_
   check_both(Floats(kCount, kNan));
 }
 
+TEST_CASE("the device selects the CPU's values of many shares, with and without room in their lists",
+          "[cuda][top_k]") {
+  // Two tiles a share. The largest lie side by side, so that some lists are too short, and others empty.
+  constexpr std::size_t kCount = Shares::kWanted * kTile + 5 * kTile + 77;
+  REQUIRE(Shares(kCount).each == 2 * kTile);
+  Floats values = normal(kCount);
+  for (std::size_t i = 0; i < kCount / 40; ++i) values[kCount / 2 + i] *= 8;
+  for (std::size_t i = 0; i < kCount; i += 3) values[i] = std::round(values[i]);
+  for (const std::size_t k : {kCount / 1000, kCount / 100, kCount / 10, kCount - 7})
+    check(values, k, {Selection::kRadix});
+  check(values, kCount / 100, {Selection::kMsTopK, 20, 5});
+  check(std::span(values).subspan(1, 3 * kTile), 1000, {Selection::kRadix});
+}
+
+TEST_CASE("values that differ in their last bits only are told apart", "[cuda][top_k]") {
+  Floats values(20000);
+  std::mt19937 random(9);
+  for (float& value : values) value = number_of(0x3f800000 + static_cast<Magnitude>(random() % 3000));
+  check_both(values);
+}
+
+TEST_CASE("a share is no longer than its places can tell", "[cuda][top_k]") {
+  const Shares most(std::uint64_t{1} << 40U);
+  CHECK(most.each == Shares::kMostEach);
+  CHECK(most.shares() * most.each >= most.count);
+  CHECK(Shares(1).shares() == 1);
+}
+
 TEST_CASE("the device adds up the statistics of many blocks", "[cuda][top_k]") {
   // More blocks than one step of BeginSteps loads. Only the sums are made up.
   std::vector<BlockStatistics> statistics(2 * kBeginThreads + 5);
@@ -158,14 +247,10 @@ TEST_CASE("the device adds up the statistics of many blocks", "[cuda][top_k]") {
     sum += statistics[i].sum;
   }
   const std::uint64_t count = statistics.size() * kMagnitudeBlock, k = count / 100;
-  const auto state = std::make_unique<std::byte[]>(sizeof(SearchState<Bisection>));
-  auto* const found = reinterpret_cast<SearchState<Bisection>*>(state.get());
+  const State state;
+  SearchState* const found = state.at();
   const TopKRule rule{Selection::kMsTopK};
-  const BeginWork<Bisection> work{found, rule, count, k, statistics.data(), statistics.size()};
-  const auto shared = std::make_unique<BeginShared>();
-  for (std::uint64_t step = 0; step < BeginSteps<Bisection>(work, *shared, 0).steps(); ++step) {
-    all_threads(kBeginThreads, [&](int thread) { BeginSteps<Bisection>(work, *shared, thread).run(step); });
-  }
+  begin_search({found, rule, count, k, statistics.data(), statistics.size()});
   const Bisection expected({sum / static_cast<double>(count), 1499.0, 0}, k, rule.samplings);
   CHECK(found->thresholds == expected.thresholds());
   CHECK_FALSE(found->over);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import figures, mpi, runner, wheels
+from benchmarks.gpu import figures, mpi, runner, techniques, wheels
 from benchmarks.gpu.check import checks, sharing
 from benchmarks.gpu.runner import Place, Step
 from benchmarks.report import gpu as report
@@ -145,22 +146,48 @@ def test_host_time_is_beside_ddp() -> None:
 
 
 def test_of_each_size_the_slowest_kernel_counts() -> None:
-    sizes = [(1 << 20, {"pack": 0.9, "cast": 0.8}), (25 << 20, {"pack": 0.95, "cast": 0.9})]
-    plain = {"copy_gb_per_s": 2000.4, "copy_us": 10.0, "selections": {}}
+    sizes = [
+        (1 << 20, {"pack": 0.9, "cast": 0.8}),
+        (4 << 20, {"pack": 0.5, "cast": 0.8}),
+        (25 << 20, {"pack": 0.95, "cast": 0.9}),
+        (100 << 20, {"pack": 0.95, "cast": 0.89}),
+    ]
+    plain = {"copy_gb_per_s": 2000.4, "copy_us": 10.0, "launch_us": 1.5, "selections": {}}
     cells = [{"bytes": size, "fractions": found, **plain} for size, found in sizes]
     assert [line.cells() for line in figures.kernels({"sizes": cells})] == [
-        ["slowest of 2 kernels, 1 MiB", "cast", "copy of 2000 GB/s", "0.8x", ">= 0.85x", "no"],
+        ["slowest of 2 kernels, 1 MiB", "cast", "beyond copy and launch 11.5 us", "1 us", "<= 2 us", "yes"],
+        ["slowest of 2 kernels, 4 MiB", "pack", "copy of 2000 GB/s", "0.5x", ">= 0.6x", "no"],
         ["slowest of 2 kernels, 25 MiB", "cast", "copy of 2000 GB/s", "0.9x", ">= 0.85x", "yes"],
+        ["slowest of 2 kernels, 100 MiB", "cast", "copy of 2000 GB/s", "0.89x", ">= 0.9x", "no"],
     ]
 
 
 def test_a_selection_is_beside_its_reads() -> None:
-    selections = {"mstopk": {"us": 60.0, "reads": 8}, "radix": {"us": 120.0, "reads": 10}}
-    cell = {"bytes": 1 << 20, "fractions": {"pack": 0.9}, "copy_gb_per_s": 1.0, "copy_us": 10.0}
-    lines = figures.kernels({"sizes": [{**cell, "selections": selections}]})[1:]
-    assert [line.cells() for line in lines] == [
+    selections = {
+        "mstopk": {"us": 60.0, "reads": 8},
+        "radix": {"us": 30.0, "reads": 4},
+        "radix_equal": {"us": 60.0, "reads": 10},
+    }
+    cell = {"fractions": {"pack": 0.9}, "copy_gb_per_s": 1.0, "copy_us": 10.0, "launch_us": 1.0}
+    sizes = [{"bytes": size, **cell, "selections": selections} for size in (1 << 20, 100 << 20)]
+    small, large = (figures.kernels({"sizes": [one]})[1:] for one in sizes)
+    assert [line.cells() for line in small] == [
         ["mstopk, 1 % of 1 MiB", "60 us", "8 reads 40 us", "1.5x", "<= 2x", "yes"],
-        ["radix, 1 % of 1 MiB", "120 us", "10 reads 50 us", "2.4x", "<= 2x", "no"],
+        ["radix, 1 % of 1 MiB", "30 us", "", "30 us", "<= 40 us", "yes"],
+        ["radix_equal, 1 % of 1 MiB", "60 us", "10 reads 50 us", "1.2x", "", ""],
+    ]
+    assert [line.cells() for line in large][1] == (
+        ["radix, 1 % of 100 MiB", "30 us", "4 reads 20 us", "1.5x", "<= 1.3x", "no"]
+    )
+
+
+def test_a_technique_is_beside_a_dense_step_with_the_part_that_it_sends() -> None:
+    seconds = {"none": {"median": 0.02}, "dense": {"median": 0.025}, "csc": {"median": 0.03}}
+    cell = {"model": "gpt2", "seconds": seconds, "bytes": {"dense": 200.0, "csc": 3.0}}
+    lines = figures.techniques({"cells": [{**cell, "missing": {"power_sgd": "no GPU"}}]})
+    assert [line.cells()[:4] for line in lines] == [
+        ["a step of gpt2 with csc, which sends 1.50%", "30 ms", "dense 25 ms", "1.2x"],
+        ["a step of gpt2 with power_sgd", "not measured: no GPU", "", ""],
     ]
 
 
@@ -220,6 +247,20 @@ def test_the_page_takes_a_real_result_only() -> None:
     with pytest.raises(SystemExit, match="dry run"):
         report.write_page(_result(True, found))
     assert report.PART.page.read_text() == page
+
+
+@pytest.mark.slow
+def test_techniques_add_to_a_step_on_the_fake_device(place: Place) -> None:
+    command = [sys.executable, "-m", "benchmarks.gpu.techniques", "--device", "{device}"]
+    folders = ("python", "tests/python/support", ".")
+    path = os.pathsep.join(str(runner.ROOT / folder) for folder in folders)
+    check = runner.run(Step("techniques", 240, command, environment={"PYTHONPATH": path}), place, 240)
+    assert check.figures is not None, check.message
+    (cell,) = check.figures["cells"]
+    assert {"none", "dense", *techniques.STRATEGIES[:2]} <= cell["seconds"].keys()
+    for way in techniques.STRATEGIES:
+        assert cell["bytes"].get(way, 0) < 0.1 * cell["bytes"]["dense"]
+        assert way in cell["bytes"] or way in cell["missing"]
 
 
 @pytest.mark.slow
