@@ -1,4 +1,4 @@
-"""Steps of DASO and of local SGD: tables and a picture in docs/techniques/daso.md."""
+"""Steps of DASO and of local SGD: tables and a picture in docs/results/daso.md."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PART = page.part(page.TECHNIQUES / "daso.md", "averaging.steps")
-STORED = page.TECHNIQUES / "averaging_steps.json"
+PART = page.part(page.RESULTS / "daso.md", "averaging.steps")
+STORED = page.RESULTS / "averaging_steps.json"
 PICTURE = page.IMAGES / "averaging_steps.png"
 COLUMNS = (
     "nodes of 2 ranks",

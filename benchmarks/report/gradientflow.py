@@ -43,11 +43,11 @@ class Subject(NamedTuple):
 
 
 def _part(name: str) -> page.Part:
-    return page.part(page.TECHNIQUES / f"{name}.md", "gradientflow")
+    return page.part(page.RESULTS / f"{name}.md", "gradientflow")
 
 
 def _subject(name: str, results: str, twins: page.Part | None = None) -> Subject:
-    stored, picture_ = page.TECHNIQUES / f"{results}.json", page.IMAGES / f"{results}.png"
+    stored, picture_ = page.RESULTS / f"{results}.json", page.IMAGES / f"{results}.png"
     return Subject(_part(name), stored, picture_, twins)
 
 

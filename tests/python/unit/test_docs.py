@@ -18,7 +18,9 @@ import pytest
 import config_docs
 from ranks import ROOT, launch
 
-FOLDERS = (ROOT, ROOT / "docs", ROOT / "docs" / "techniques", ROOT / "examples", ROOT / "csrc")
+FOLDERS = tuple(
+    ROOT / folder for folder in (".", "docs", "docs/techniques", "docs/results", "examples", "csrc")
+)
 PAGES = sorted(page for folder in FOLDERS for page in folder.glob("*.md"))
 RUN_PAGES = [page for page in PAGES if page.parent.name != "csrc"]
 LIMIT_S = 240.0
