@@ -50,5 +50,5 @@ def write_page(result: Mapping[str, Any]) -> None:
     """Store the result, and write its table into docs/results/gpu.md. A dry run has nothing to store."""
     if result["dry_run"]:
         raise SystemExit("gpu_check: that was a dry run, which measures nothing")
-    show.save(STORED, result)
+    show.save(STORED, dict(result))
     PART.write(markdown(result))

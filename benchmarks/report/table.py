@@ -79,7 +79,7 @@ def peers_table(found: Rows) -> str:
 
 
 def short_table(found: Rows) -> str:
-    """Make the few lines that the page of the benchmarks begins with: times alone, the best of each library."""
+    """Make the lines that the benchmarks' page begins with: times alone, the best of each library."""
     of_work = {result.work: result for result in results(found)}
     made = [_short_cells(of_work[work], said) for work, said in _SHORT_WORKS.items() if work in of_work]
     return "\n".join([*page.rows(_SHORT_COLUMNS, made), ""])

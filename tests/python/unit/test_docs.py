@@ -105,7 +105,10 @@ def test_python_blocks_run(page: Path, checkout: Path) -> None:
 @pytest.mark.starts_jobs
 @pytest.mark.parametrize(
     "page",
-    ["optimizer.md", "parameters.md", "master_weights.md", "strategies.md", "techniques/algorithms.md"],
+    [
+        *("first_script.md", "optimizer.md", "parameters.md", "master_weights.md", "strategies.md"),
+        "techniques/algorithms.md",
+    ],
 )
 def test_pages_hold_on_two_ranks(page: str, tmp_path: Path) -> None:
     program = tmp_path / "blocks.py"
