@@ -41,7 +41,7 @@ class MpirunMode(LaunchMode):
             type=shlex.split,
             metavar="ARGS",
             help='how mpirun binds ranks to CPUs, as one string: --binding-args="--bind-to socket"; '
-            '"--bind-to none" also without MPI (default: each rank gets its share of the CPUs, see --verbose)',
+            '"--bind-to none" works without MPI, too (default: an equal share of the CPUs, see --verbose)',
         )
 
     def own_flag(self, given: argparse.Namespace) -> str | None:
