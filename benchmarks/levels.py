@@ -88,7 +88,7 @@ def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
 def document(found: Mapping[str, Any]) -> str:
     """Make the page's text of a stored result."""
     host = page.host(found["machine"], "mpi")
-    heading = f"{found['mbit']} Mbit/s a node, {found['uplink_mbit']} Mbit/s an uplink; {host}."
+    heading = f"{found['mbit']} Mbit/s per node, {found['uplink_mbit']} Mbit/s per uplink; {host}."
     disturbed = others_text(found["cells"]).lstrip("- ").capitalize() + "."
     return "\n".join([heading, disturbed, "", *page.rows(_COLUMNS, rows(found["cells"]))]) + "\n"
 

@@ -87,7 +87,7 @@ def rows(rig: Mapping[str, Any]) -> list[list[str]]:
 
 def text(stored: Mapping[str, Any]) -> str:
     """Make the page's tables, one for each rig."""
-    lines = [f"{page.host(stored['machine'], 'torch', 'mpi')}, one thread a rank, {stored['day']}.", ""]
+    lines = [f"{page.host(stored['machine'], 'torch', 'mpi')}, one thread per rank, {stored['day']}.", ""]
     for rig in stored["rigs"]:
         lines.append(f"**{_what(rig)}.**")
         if disturbed := _disturbed(rig):

@@ -47,7 +47,7 @@ def where(found: Rows) -> str:
     """Say what was measured on which machine and day."""
     rows_of: dict[str, list[str]] = {}
     for name, row in found.items():
-        text = f"{page.host(row['machine'], 'torch', 'mpi', 'python')}, one thread a rank, {row['day']}"
+        text = f"{page.host(row['machine'], 'torch', 'mpi', 'python')}, one thread per rank, {row['day']}"
         rows_of.setdefault(text, []).append(f"`{name}`")
     if len(rows_of) == 1:
         return "".join(rows_of) + "."
