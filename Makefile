@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CMAKE_FLAGS := -DPython3_EXECUTABLE=$(CURDIR)/$(PY)
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan coverage nightly wheel-check mpi-check clean
+.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan coverage docs nightly wheel-check mpi-check clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -165,6 +165,13 @@ coverage: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## the l
 	@$(PY) -m coverage run -m pytest -q $(COVERAGE_TESTS)
 	@$(PY) -m coverage combine -q; $(PY) -m coverage report >$(COVERED)/python.txt; tail -n 3 $(COVERED)/python.txt
 	@echo "by file: $(COVERED)/cpp.txt, $(COVERED)/python.txt"
+
+$(STAMPS)/docs-packages: $(STAMPS)/train-packages tools/requirements-docs.txt
+	@$(PIP_INSTALL) -r tools/requirements-docs.txt || $(call cure,pip could not install tools/requirements-docs.txt,check the network and call make again)
+	@touch $@
+
+docs: build $(STAMPS)/docs-packages  ## the site of the documentation: out/site/index.html
+	@$(PY) tools/build_site.py
 
 wheel-check: $(STAMPS)/train-packages  ## the wheel, installed into a bare folder, imports and runs alone
 	@tools/check_wheel.sh $(PY)

@@ -17,7 +17,7 @@ from benchmarks import launch, show
 from benchmarks.report import curves, page, picture
 from roundelay.run.modes.mpi import Mpirun
 
-STORED = page.DOCS / "convergence.json"
+STORED = page.RESULTS / "convergence.json"
 NO_FEEDBACK = " without feedback"
 STEPS = {"digits": 600, "characters": 1200}  # by task
 TASKS = tuple(STEPS)
@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--docs",
         action="store_true",
-        help="put these trainings into docs/convergence.json, its pictures and its tables instead",
+        help="put these trainings into docs/results/convergence.json, its pictures and its tables instead",
     )
     return parser
 

@@ -17,8 +17,8 @@ from benchmarks import launch, show
 from benchmarks.convergence import trained
 from benchmarks.report import page
 
-STORED = page.TECHNIQUES / "correction.json"
-PART = page.part(page.TECHNIQUES / "gradientflow.md", "correction")
+STORED = page.RESULTS / "correction.json"
+PART = page.part(page.RESULTS / "gradientflow.md", "correction")
 _CSC = "csc:keep=0.1,dense_below=512,chunk_elements=256,warmup=100"
 STRATEGIES = {
     "dense": "dense",

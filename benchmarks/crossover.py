@@ -18,7 +18,7 @@ from benchmarks.report import page
 from roundelay.torch.strategies.top_k import break_even
 from tests.rig import Rig
 
-STORED, PART = page.TECHNIQUES / "crossover.json", page.part(page.TECHNIQUES / "topk.md", "crossover")
+STORED, PART = page.RESULTS / "crossover.json", page.part(page.RESULTS / "topk.md", "crossover")
 _A_NODE = 2  # ranks
 _FACTORS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # of the formula's density
 _VALUE, _PAIR = 4, 8  # bytes

@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--calls", type=int, default=5, help="calls in a row, of which the fastest counts")
     parser.add_argument("--repetitions", type=int, default=15, help="measurements of each way (default: 15)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the picture")
-    parser.add_argument("--docs", action="store_true", help="write docs/lars.json and its picture instead")
+    parser.add_argument("--docs", action="store_true", help="write docs/results/lars.json, and its picture")
     return parser
 
 
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         console.print(show.table(_COLUMNS, rows, texts=1))
     console.print(f"The model, for {Cluster.ranks} GPUs")
     console.print(show.table(_COLUMNS, [row(Cluster.ranks, cell) for cell in models], texts=1))
-    stored = (page.DOCS if arguments.docs else arguments.output) / "lars.json"
+    stored = (page.RESULTS if arguments.docs else arguments.output) / "lars.json"
     image = page.IMAGES / "lars.png" if arguments.docs else stored.with_suffix(".png")
     found = {"machine": launch.machine(mpirun), "jobs": jobs, "model": models}
     show.save(stored, found)

@@ -24,7 +24,7 @@ from roundelay.plan import learned, shapes
 from roundelay.tuning.kernels import layer_command, timing
 from roundelay.tuning.kernels.times import LayerTimes
 
-STORED, PART = page.DOCS / "layers.json", page.part(page.DOCS / "plan.md", "layers")
+STORED, PART = page.RESULTS / "layers.json", page.part(page.RESULTS / "plan.md", "layers")
 _MODELLED = ("network", "roofline")
 _MODEL_COLUMNS = ("model", "batch", "step", *_MODELLED)
 _CLASSES = 1000

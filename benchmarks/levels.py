@@ -26,7 +26,7 @@ FLAT_RING, TWO, RING, THREE = "flat ring", "two levels", "two levels, ring", "th
 FORMULA = {FLAT_RING: 1.75, TWO: 2.0, RING: 1.5, THREE: 1.0, STREAM: 1.0}
 _SIZES = ("4K", "64K", "1M", "25M")
 _COLUMNS = ("size", "way", "over an uplink", "to the formula", "time", "to streams", "CPU, all ranks")
-STORED, PART = page.TECHNIQUES / "levels.json", page.part(page.TECHNIQUES / "topology.md", "levels")
+STORED, PART = page.RESULTS / "levels.json", page.part(page.RESULTS / "topology.md", "levels")
 
 
 def ways(topology: str) -> dict[str, dict[str, str]]:
@@ -88,7 +88,7 @@ def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
 def document(found: Mapping[str, Any]) -> str:
     """Make the page's text of a stored result."""
     host = page.host(found["machine"], "mpi")
-    heading = f"{found['mbit']} Mbit/s a node, {found['uplink_mbit']} Mbit/s an uplink; {host}."
+    heading = f"{found['mbit']} Mbit/s per node, {found['uplink_mbit']} Mbit/s per uplink; {host}."
     disturbed = others_text(found["cells"]).lstrip("- ").capitalize() + "."
     return "\n".join([heading, disturbed, "", *page.rows(_COLUMNS, rows(found["cells"]))]) + "\n"
 

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks import launch, show
 from benchmarks.report import page
 
-PART = page.part(page.TECHNIQUES / "device_mpi.md", "pointers")
+PART = page.part(page.RESULTS / "device_mpi.md", "pointers")
 COLUMNS = ("the stand-in takes", "threads", "ns a question to it", "ns a question to the cache")
 _ROOT = Path(__file__).resolve().parent.parent
 _PROGRAM = _ROOT / "build" / "dev" / "csrc" / "bench_pointers"

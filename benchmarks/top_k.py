@@ -33,7 +33,7 @@ GOALS = {"torch.topk / mstopk": ">= 5", "argpartition / auto": ">= 2", "mstopk /
 OURS = ("mstopk", "auto")
 PEERS = ("torch.topk", "argpartition", "sampled")
 COLUMNS = ("values", "distribution", "k", *OURS, *PEERS, f"{READS} reads", *GOALS, "energy")
-PART = page.part(page.TECHNIQUES / "topk.md", "top_k")
+PART = page.part(page.RESULTS / "topk.md", "top_k")
 
 _SIZES, _FULL_SIZES = (1 << 20, 16 << 20), (1 << 20, 16 << 20, 64 << 20)
 _DENSITIES = (0.001, 0.01, 0.1)

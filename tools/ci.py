@@ -56,6 +56,7 @@ PHASES = (
     Phase("train", make("train"), needs=None),
     Phase("wheel", make("wheel-check")),
     Phase("lint", make("lint")),
+    Phase("docs", make("docs")),
     Phase("cuda", make("cuda")),
     Phase("mpi", make("mpi-check")),
     Phase("cpp", make("test-cpp", "TESTS=not nightly"), rerun="ctest"),

@@ -15,7 +15,7 @@ from benchmarks import launch, show
 from benchmarks.convergence import STEPS, TASKS, trained
 from benchmarks.report import curves, page, picture
 
-STORED = page.TECHNIQUES / "averaging_training.json"
+STORED = page.RESULTS / "averaging_training.json"
 EPOCHS = 20
 _ENDS = f"warmup_epochs=2,cooldown_epochs=2,total_epochs={EPOCHS}"
 

@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, default=Path("out/gpu.json"), help="default: out/gpu.json")
     parser.add_argument("--steps", nargs="+", metavar="WORD", help="only steps whose names have one of these")
     parser.add_argument("--dry-run", action="store_true", help="no GPU here: what runs on the fake device")
-    parser.add_argument("--table", type=Path, metavar="JSON", help="run nothing; put it into docs/gpu.md")
+    parser.add_argument("--table", type=Path, metavar="JSON", help="run nothing: write docs/results/gpu.md")
     return parser
 
 

@@ -8,9 +8,9 @@ from benchmarks.report import papers
 
 
 def main() -> None:
-    """Print the tables, or write them into docs/papers.md."""
+    """Print the tables, or write them into docs/results/papers.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.papers", description=__doc__)
-    parser.add_argument("--docs", action="store_true", help="write docs/papers.md's tables")
+    parser.add_argument("--docs", action="store_true", help="write docs/results/papers.md's tables")
     if parser.parse_args().docs:
         papers.PART.write(papers.tables())
     else:

@@ -126,7 +126,7 @@ def claims() -> list[Claim]:
             "accuracy on ImageNet is kept",
             "58 % (AlexNet)",
             Kind.NOT_CHECKABLE,
-            "it needs ImageNet; digits and characters in docs/techniques/gradientflow.md",
+            "it needs ImageNet; digits and characters in docs/results/gradientflow.md",
         ),
     ]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 NONE = "no number published"
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 DASO = "daso:global_skip=4,"
 
 
 def _read(name: str) -> Any:
-    return json.loads((DOCS / name).read_text())
+    return json.loads((RESULTS / name).read_text())
 
 
 def _span(values: list[float], form: str = "{:.1f}") -> str:
@@ -23,12 +23,12 @@ def _span(values: list[float], form: str = "{:.1f}") -> str:
 
 def largest() -> tuple[str, str]:
     """Return the energy of MSTopK's choice, and its speed."""
-    cells = _read("techniques/topk.json")["cells"]
+    cells = _read("topk.json")["cells"]
     energy = min(cell["energy"]["mstopk"] for cell in cells)
     speed = [cell["ratios"]["torch.topk / mstopk"]["value"] for cell in cells]
     missed = f"{100 * max(0.0, 1 - energy):.3f} % of the energy"
     text = f"misses {missed} of the k largest, {_span(speed)} times as fast as torch.topk"
-    return f"{text}, on a CPU; docs/techniques/topk.md", missed
+    return f"{text}, on a CPU; docs/results/topk.md", missed
 
 
 def cache() -> tuple[str, str]:
@@ -37,7 +37,7 @@ def cache() -> tuple[str, str]:
     gain = seconds["first, without a cache"] / seconds["later, with a cache"]
     memory = seconds["later, from memory"] / seconds["later, with a cache"]
     return (
-        f"{gain:.1f} times as fast as an epoch without it; docs/data_cache.md",
+        f"{gain:.1f} times as fast as an epoch without it; docs/results/data_cache.md",
         f"{memory - 1:+.0%} to plain memory",
     )
 
@@ -51,7 +51,7 @@ def norms() -> tuple[str, str]:
     }
     return (
         f"{gains['per layer']} times as fast as norms layer by layer, {gains['multi-tensor']} times as "
-        "fast as multi-tensor norms, on 2 and 4 ranks of 2 cores; docs/techniques/pto.md",
+        "fast as multi-tensor norms, on 2 and 4 ranks of 2 cores; docs/results/pto.md",
         NONE,
     )
 
@@ -59,7 +59,7 @@ def norms() -> tuple[str, str]:
 def accuracy() -> tuple[str, str]:
     """Return the accuracies of DASO and of dense training."""
     texts, differences = [], []
-    for job in _read("techniques/averaging_training.json")["jobs"]:
+    for job in _read("averaging_training.json")["jobs"]:
         means = [
             100
             * statistics.mean(run["curve"][-1][2] for run in job["runs"] if run["strategy"].startswith(kind))
@@ -67,7 +67,7 @@ def accuracy() -> tuple[str, str]:
         ]
         texts.append(f"{job['task']} {means[0]:.1f} %, dense {means[1]:.1f} %")
         differences.append(f"{means[0] - means[1]:+.1f}")
-    return f"{'; '.join(texts)}; docs/techniques/daso.md", f"{' and '.join(differences)} points"
+    return f"{'; '.join(texts)}; docs/results/daso.md", f"{' and '.join(differences)} points"
 
 
 def steps() -> tuple[str, str]:
@@ -75,7 +75,7 @@ def steps() -> tuple[str, str]:
     found = _read("plan.json")
     return (
         f"{len(found['tested'])} steps on emulated nodes: median error {100 * found['median_error']:.1f} %, "
-        f"90th percentile {100 * found['error_90']:.1f} %; docs/plan.md",
+        f"90th percentile {100 * found['error_90']:.1f} %; docs/results/plan.md",
         NONE,
     )
 
@@ -96,19 +96,19 @@ def kernels() -> tuple[str, str]:
     return (
         f"median error of a kind of kernel {errors['network']} %, of rooflines alone {errors['roofline']} "
         f"%; of steps in the mean {100 * means['network']:.1f} and {100 * means['roofline']:.1f} %; "
-        "docs/plan.md",
+        "docs/results/plan.md",
         NONE,
     )
 
 
 def tree() -> tuple[str, str]:
     """Return how far the model of a tree is from measured steps on 4 ranks, by the page's table."""
-    page = (DOCS / "techniques" / "algorithms.md").read_text()
+    page = (RESULTS / "algorithms.md").read_text()
     lines = re.findall(r"^\| (\d+ \w*B) \|.*\| ([\d.]+) ms \| ([\d.]+) ms \|$", page, re.MULTILINE)
     (small, *first), *_, (large, *last) = lines
     errors = [f"{float(model) / float(measured) - 1:+.0%}" for measured, model in (first, last)]
     return (
         f"{first[1]} ms for {first[0]} at {small}, {last[1]} ms for {last[0]} at {large}, on 4 ranks of 2 "
-        "cores; docs/techniques/algorithms.md",
+        "cores; docs/results/algorithms.md",
         f"{errors[0]} and {errors[1]}",
     )

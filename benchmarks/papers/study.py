@@ -56,7 +56,7 @@ def claims() -> list[Claim]:
             "a training algorithm is a sequential program, parallel below",
             "-",
             Kind.MEASURED,
-            "four algorithms, the same bits on 1 to 4 ranks; docs/techniques/algorithms.md",
+            "four algorithms, the same bits on 1 to 4 ranks; docs/results/algorithms.md",
             "no bit",
         ),
         Claim(

@@ -19,7 +19,7 @@ from benchmarks.plan.cells import Cell, add_rigs, measure
 from benchmarks.plan.tasks import STRATEGIES
 from benchmarks.report import lines, page, picture
 
-STORED, PICTURE = page.DOCS / "plan.json", page.IMAGES / "plan_rig.png"
+STORED, PICTURE = page.RESULTS / "plan.json", page.IMAGES / "plan_rig.png"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Steps of DASO and of local SGD: tables and a picture in docs/techniques/daso.md."""
+"""Steps of DASO and of local SGD: tables and a picture in docs/results/daso.md."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PART = page.part(page.TECHNIQUES / "daso.md", "averaging.steps")
-STORED = page.TECHNIQUES / "averaging_steps.json"
+PART = page.part(page.RESULTS / "daso.md", "averaging.steps")
+STORED = page.RESULTS / "averaging_steps.json"
 PICTURE = page.IMAGES / "averaging_steps.png"
 COLUMNS = (
     "nodes of 2 ranks",
@@ -87,7 +87,7 @@ def rows(rig: Mapping[str, Any]) -> list[list[str]]:
 
 def text(stored: Mapping[str, Any]) -> str:
     """Make the page's tables, one for each rig."""
-    lines = [f"{page.host(stored['machine'], 'torch', 'mpi')}, one thread a rank, {stored['day']}.", ""]
+    lines = [f"{page.host(stored['machine'], 'torch', 'mpi')}, one thread per rank, {stored['day']}.", ""]
     for rig in stored["rigs"]:
         lines.append(f"**{_what(rig)}.**")
         if disturbed := _disturbed(rig):

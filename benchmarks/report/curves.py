@@ -37,11 +37,11 @@ class Subject(NamedTuple):
 
 
 def _convergence(name: str, image: str, kind: str) -> Subject:
-    return Subject(page.part(page.TECHNIQUES / f"{name}.md", "convergence"), page.IMAGES / image, kind)
+    return Subject(page.part(page.RESULTS / f"{name}.md", "convergence"), page.IMAGES / image, kind)
 
 
 def _averaging(name: str, kind: str) -> Subject:
-    place = page.part(page.TECHNIQUES / f"{name}.md", "averaging.training")
+    place = page.part(page.RESULTS / f"{name}.md", "averaging.training")
     return Subject(place, page.IMAGES / f"{name}_training.png", kind)
 
 

@@ -1,15 +1,16 @@
-"""The checks of a machine with a GPU as a table, in the terminal and in docs/gpu.md."""
+"""The checks of a machine with a GPU as a table, in the terminal and in docs/results/gpu.md."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks import show
 from benchmarks.gpu.steps import STEPS
 from benchmarks.report import page
 from benchmarks.table.line import Line
 
-PART = page.Part(page.DOCS / "gpu.md", "tools/gpu_check.sh --table")
+STORED, PART = page.RESULTS / "gpu.json", page.Part(page.RESULTS / "gpu.md", "tools/gpu_check.sh --table")
 COLUMNS = ("check", "result", "seconds", "measured")
 VERDICTS = {True: "ok", False: "FAILED", None: "not run"}
 
@@ -42,11 +43,12 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"NCCL {result['nccl']}, MPI {result['mpi']}, Python {result['python']}, "
         f"{result['date'].partition('T')[0]}."
     )
-    return "\n".join([where, "", *page.rows(COLUMNS, rows(result)), ""])
+    return "\n".join([page.folded(where), "", *page.rows(COLUMNS, rows(result)), ""])
 
 
 def write_page(result: Mapping[str, Any]) -> None:
-    """Write the table into docs/gpu.md. A dry run has nothing to store."""
+    """Store the result, and write its table into docs/results/gpu.md. A dry run has nothing to store."""
     if result["dry_run"]:
         raise SystemExit("gpu_check: that was a dry run, which measures nothing")
+    show.save(STORED, dict(result))
     PART.write(markdown(result))

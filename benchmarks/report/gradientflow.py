@@ -43,11 +43,11 @@ class Subject(NamedTuple):
 
 
 def _part(name: str) -> page.Part:
-    return page.part(page.TECHNIQUES / f"{name}.md", "gradientflow")
+    return page.part(page.RESULTS / f"{name}.md", "gradientflow")
 
 
 def _subject(name: str, results: str, twins: page.Part | None = None) -> Subject:
-    stored, picture_ = page.TECHNIQUES / f"{results}.json", page.IMAGES / f"{results}.png"
+    stored, picture_ = page.RESULTS / f"{results}.json", page.IMAGES / f"{results}.png"
     return Subject(_part(name), stored, picture_, twins)
 
 
@@ -88,7 +88,7 @@ def disturbed(wire: Wire) -> str:
 
 def text(stored: Mapping[str, Any]) -> str:
     """Make a page's tables, one for each wire."""
-    where = f"{page.host(stored['machine'], 'torch', 'mpi', 'python')}, one thread a rank, {stored['day']}."
+    where = f"{page.host(stored['machine'], 'torch', 'mpi', 'python')}, one thread per rank, {stored['day']}."
     dense = ", ".join(f"{count} of {name}" for name, count in stored["dense_steps"].items())
     lines = [page.folded(f"{where} The first steps are dense and not measured: {dense}."), ""]
     for wire in wires(stored):

@@ -13,7 +13,7 @@ from benchmarks import show
 from benchmarks.table.result import Estimate
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-TECHNIQUES, IMAGES = DOCS / "techniques", DOCS / "images"
+RESULTS, IMAGES = DOCS / "results", DOCS / "images"
 END = "<!-- to here -->"
 _PROSE_COLUMNS = 110
 

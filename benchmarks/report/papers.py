@@ -1,4 +1,4 @@
-"""Makes the tables of docs/papers.md."""
+"""Makes the tables of docs/results/papers.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from benchmarks.papers.claim import Claim
 from benchmarks.report import page
 from benchmarks.report.page import rows
 
-PART = page.part(page.DOCS / "papers.md", "papers")
+PART = page.part(page.RESULTS / "papers.md", "papers")
 
 
 def all_claims() -> list[Claim]:

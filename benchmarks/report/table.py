@@ -15,14 +15,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-STORED = page.DOCS / "benchmarks.json"
-PEERS, GOALS = page.part(page.DOCS / "benchmarks.md", "table"), page.part(page.DOCS / "goals.md", "table")
+STORED = page.RESULTS / "benchmarks.json"
+PEERS, GOALS = (page.part(page.RESULTS / f"{name}.md", "table") for name in ("benchmarks", "goals"))
+SHORT = page.part(page.DOCS / "benchmarks.md", "table")
 PICTURE = page.IMAGES / "benchmarks.png"
 
 _WITHOUT = (
     "A ratio without brackets has no interval: it was measured once, or before intervals and floors were."
 )
 _COLUMNS = ("work", "Roundelay", "floor", "Gloo, DDP", "MPI", "another way", "repetitions")
+_SHORT_COLUMNS = ("work", "Roundelay", "Gloo, or DDP over it", "MPI")
+_SHORT_WORKS = {  # what a reader wants to know first
+    "25 MiB fp32, in the pool, 2 ranks": "sum 25 MiB of gradients in the pool, 2 ranks",
+    "161 tensors, 97.5 MiB, 2 ranks": "sum ResNet-50's 161 gradients, 2 ranks",
+    "exposed in a step, ResNet-50, 2 ranks": "what communication adds to a step of ResNet-50, 2 ranks",
+    "exposed in a step, GPT-2 small, 2 ranks": "what it adds to a step of GPT-2 small, 2 ranks",
+    "25 MiB fp32, 2 nodes of 2 ranks, 10 Gbit/s, time": "sum 25 MiB on 2 nodes of 2 ranks, 10 Gbit/s",
+    "256 B blocking, in a row, 2 ranks": "a blocking sum of 256 bytes, 2 ranks",
+    "CPU of a rank that waits 50 ms for another": "CPU time of a rank that waits 50 ms for another",
+}
 # A row's results: {"day": ..., "machine": {...}, "results": [Result.as_json()]}
 Rows = Mapping[str, Mapping[str, Any]]
 
@@ -36,7 +47,7 @@ def where(found: Rows) -> str:
     """Say what was measured on which machine and day."""
     rows_of: dict[str, list[str]] = {}
     for name, row in found.items():
-        text = f"{page.host(row['machine'], 'torch', 'mpi', 'python')}, one thread a rank, {row['day']}"
+        text = f"{page.host(row['machine'], 'torch', 'mpi', 'python')}, one thread per rank, {row['day']}"
         rows_of.setdefault(text, []).append(f"`{name}`")
     if len(rows_of) == 1:
         return "".join(rows_of) + "."
@@ -65,6 +76,26 @@ def peers_table(found: Rows) -> str:
     old = any(peer.ratio.low is None for result in all_ for peer in result.peers if peer.ratio)
     note = [_WITHOUT, ""] if old else []
     return "\n".join([page.folded(where(found)), "", *page.rows(columns(all_), cells(all_)), "", *note])
+
+
+def short_table(found: Rows) -> str:
+    """Make the lines that the benchmarks' page begins with: times alone, the best of each library."""
+    of_work = {result.work: result for result in results(found)}
+    made = [_short_cells(of_work[work], said) for work, said in _SHORT_WORKS.items() if work in of_work]
+    return "\n".join([*page.rows(_SHORT_COLUMNS, made), ""])
+
+
+def _short_cells(result: Result, said: str) -> list[str]:
+    if result.own is None:
+        return [said, "not measured", "", ""]
+    costs = [result.own, _best(result, ("Gloo", "DDP")), _best(result, ("MPI",))]
+    least = min(cost.value for cost in costs if cost is not None)
+    return [said, *("" if cost is None else _cost(cost, result.unit, least) for cost in costs)]
+
+
+def _best(result: Result, libraries: tuple[str, ...]) -> Estimate | None:
+    costs = (peer.cost for peer in result.peers if peer.name.startswith(libraries))
+    return min(costs, key=lambda cost: cost.value, default=None)
 
 
 def _cells(result: Result) -> list[str]:
@@ -208,7 +239,8 @@ def paint(found: Rows) -> Figure:
 
 
 def render(found: Rows) -> None:
-    """Put both tables and the picture into the docs."""
+    """Put the tables and the picture into the docs."""
+    SHORT.write(short_table(found))
     PEERS.write(peers_table(found))
     GOALS.write(goals_table(found))
     picture.draw(paint, found, PICTURE)

@@ -30,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of JSON, Markdown and plot")
     docs = parser.add_mutually_exclusive_group()
     docs.add_argument(
-        "--docs", action="store_true", help="put these rows into docs/benchmarks.json, and render"
+        "--docs", action="store_true", help="put these rows into docs/results/benchmarks.json, and render"
     )
     docs.add_argument("--render", action="store_true", help="measure nothing: pages and picture of that JSON")
     return parser

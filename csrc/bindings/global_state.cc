@@ -56,7 +56,7 @@ Result<runtime::Backend*> load_backend(const std::string& path) {
   runtime::Backend* backend = entry();
   if (backend->version() != version())
     return Status::unavailable(path + " is of version " + backend->version() + ", the core of version " +
-                               version() + "; install the package anew");
+                               version() + "; install the package again");
   return backend;
 }
 

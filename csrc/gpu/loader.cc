@@ -14,7 +14,7 @@ Result<GpuModule*> load_gpu_module(const std::string& path) {
   GpuModule* const module = entry();
   if (module->version != version())
     return Status::unavailable(path + " is of version " + module->version + ", the core of version " +
-                               version() + "; install the package anew");
+                               version() + "; install the package again");
   return module;
 }
 

@@ -30,7 +30,7 @@ COMMANDS = {
     "emulate": Command(
         "run a job on nodes and a slow network that are emulated here", "roundelay.emulate.cli"
     ),
-    "doctor": Command("check this installation, and say how to cure what is wrong", "roundelay.doctor.cli"),
+    "doctor": Command("check this installation, and say how to fix any problem", "roundelay.doctor.cli"),
 }
 
 
@@ -48,7 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("-v", "--version", action="version", version=__version__)
     parser.add_argument("-cb", "--check-build", action="store_true", help="show what this build can use")
     parser.add_argument(
-        "--include-dir", action="store_true", help="show the folder of the headers for techniques of your own"
+        "--include-dir", action="store_true", help="show the folder of the headers for your own techniques"
     )
     parser.add_argument("command", nargs="?", choices=list(COMMANDS), metavar="COMMAND", help="see below")
     return parser

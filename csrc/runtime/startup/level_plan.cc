@@ -58,14 +58,14 @@ Cluster cluster_of(const Tree& tree, const std::vector<model::Link>& measured) {
   return model::with_shared_ends(std::move(levels));
 }
 
-// Returns "2 ranks a node, 3 nodes a rack, 2 racks".
+// Returns "2 ranks per node, 3 nodes per rack, 2 racks".
 std::string text_of(const Cluster& cluster, const bootstrap::Topology& topology) {
   std::string text;
   for (std::size_t level = 0; level < cluster.levels.size(); ++level) {
     const std::string& inner = level == 0 ? "rank" : topology.levels[level - 1].name;
     const int parts = cluster.levels[level].parts;
     text += (level == 0 ? "" : ", ") + std::to_string(parts) + " " + inner + (parts == 1 ? "" : "s");
-    if (level < topology.levels.size()) text += " a " + topology.levels[level].name;
+    if (level < topology.levels.size()) text += " per " + topology.levels[level].name;
   }
   return text;
 }

@@ -56,8 +56,8 @@ def _parser() -> argparse.ArgumentParser:
         "--flops", metavar="RATE", help="the device's arithmetic, instead of --compute: 12Tflop/s"
     )
     what.add_argument("--membw", metavar="RATE", help="its memory's bandwidth, beside --flops: 900GB/s")
-    what.add_argument("--batch-size", metavar="N", help="the samples of one rank in a step")
-    what.add_argument("--epoch-samples", metavar="N", help="the samples of an epoch, whose cost is shown")
+    what.add_argument("--batch-size", metavar="N", help="the samples of one rank per step")
+    what.add_argument("--epoch-samples", metavar="N", help="the samples of an epoch, to show its cost")
     where = parser.add_argument_group("machines")
     where.add_argument("--cluster", type=Path, metavar="YAML", help="a file that describes the machines")
     where.add_argument(
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--nodes", metavar="N,N", help="numbers of nodes: 1,2,4 (default: 1,2,4,8)")
     where.add_argument("--ranks-per-node", metavar="N", help="default: 1")
     where.add_argument("--inter", metavar="RATE", help="the bandwidth of a node's link: 10Gbit")
-    where.add_argument("--intra", metavar="RATE", help="that of a rank's link inside its node: 300Gbit")
+    where.add_argument("--intra", metavar="RATE", help="the bandwidth of a rank's link in its node: 300Gbit")
     where.add_argument("--latency", metavar="TIME", help="the time of a message between nodes: 30us")
     where.add_argument("--memory", metavar="RATE", help="a rank's rate of reads and writes in memory: 20GB/s")
     where.add_argument("--price", metavar="X", help="the price of a node for an hour")
@@ -270,7 +270,7 @@ def _run(given: argparse.Namespace, console: Console) -> None:
     if given.study and given.what_if:
         raise PlanError("--study and --what-if do not go together: give one")
     if given.epoch_samples and not given.batch_size:
-        raise PlanError("--epoch-samples needs --batch-size, the samples of one rank in a step")
+        raise PlanError("--epoch-samples needs --batch-size, the samples of one rank per step")
     subject, jitter = _subject(given)
     (_study if given.study else _predict)(given, subject, jitter, console)
 

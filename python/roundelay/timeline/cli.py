@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         "--steps",
         metavar="A:B",
         type=_steps,
-        help=f"only these steps (default: all; the picture: {_SHOWN} of the middle)",
+        help=f"only these steps (default: all; for the picture {_SHOWN} from the middle)",
     )
     parser.add_argument(
         "--verbose", action="store_true", help="show all parameters of techniques, as the core has them"

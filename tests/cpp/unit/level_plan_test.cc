@@ -122,7 +122,7 @@ TEST_CASE("factors that do not fit: one error, the same on all ranks", "[level_p
     CHECK(plan.status().code() == StatusCode::kInvalidArgument);
     CHECK(plan.status().message() ==
           "ROUNDELAY_FACTORS=" + std::string(factors) +
-              " does not fit 2 ranks a node, 3 nodes a rack, 2 racks: give, from the inside out, factors "
+              " does not fit 2 ranks per node, 3 nodes per rack, 2 racks: give, from the inside out, factors "
               "that make up each of these numbers");
   }
 }

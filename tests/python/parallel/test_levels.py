@@ -100,6 +100,6 @@ def test_factors_that_do_not_fit_are_one_error_on_all_ranks() -> None:
     assert status == 0, output
     assert len(refused) == 2, output
     assert set(refused) == {
-        "ROUNDELAY_FACTORS=3 does not fit 1 rank a node, 2 nodes: give, from the inside out, factors that "
+        "ROUNDELAY_FACTORS=3 does not fit 1 rank per node, 2 nodes: give, from the inside out, factors that "
         "make up each of these numbers"
     }

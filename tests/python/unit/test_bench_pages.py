@@ -9,16 +9,18 @@ import pytest
 
 from benchmarks import convergence, correction, crossover, levels, pointers, top_k
 from benchmarks.averaging import training
-from benchmarks.report import averaging, curves, gradientflow, papers, table
-from benchmarks.report.page import END, Part, read, with_text
+from benchmarks.report import averaging, curves, gpu, gradientflow, papers, table
+from benchmarks.report.page import DOCS, END, Part, read, with_text
 
 TEXTS: list[tuple[Part, Callable[[], str]]] = [
+    (table.SHORT, lambda: table.short_table(table.read())),
     (table.PEERS, lambda: table.peers_table(table.read())),
     (table.GOALS, lambda: table.goals_table(table.read())),
     (papers.PART, papers.tables),
     (averaging.PART, lambda: averaging.text(read(averaging.STORED))),
     (correction.PART, lambda: correction.table(read(correction.STORED))),
     (crossover.PART, lambda: crossover.page_text(read(crossover.STORED))),
+    (gpu.PART, lambda: gpu.markdown(read(gpu.STORED))),
     (levels.PART, lambda: levels.document(read(levels.STORED))),
     (pointers.PART, lambda: pointers.page_text(read(pointers.PART.page.with_suffix(".json")))),
     (top_k.PART, lambda: top_k.page_text(read(top_k.PART.page.with_suffix(".json")))),
@@ -30,7 +32,7 @@ def _holds(part: Part, text: str) -> bool:
 
 
 def _name(part: Part) -> str:
-    return f"{part.page.stem}-{part.command.split()[2]}"
+    return f"{part.page.relative_to(DOCS)}-{part.command.removeprefix('python -m benchmarks.')}"
 
 
 @pytest.mark.parametrize(("part", "text"), TEXTS, ids=[_name(part) for part, _ in TEXTS])

@@ -110,7 +110,7 @@ def test_six_cells_send_what_is_predicted() -> None:
 
 
 def test_the_page_has_the_errors_of_todays_model() -> None:
-    """If they change: python -m benchmarks.plan --fit --cells docs/plan.json --docs."""
+    """If they change: python -m benchmarks.plan --fit --cells docs/results/plan.json --docs."""
     found = json.loads(STORED.read_text())
     constants = Constants(**found["constants"])
     fitted, tested = fit.halves(load(STORED))
@@ -124,7 +124,7 @@ def test_the_page_has_the_errors_of_todays_model() -> None:
 
 
 def test_the_page_of_auto_has_its_cells() -> None:
-    path = STORED.parent / "techniques" / "auto.json"
+    path = STORED.parent / "auto.json"
     page = " ".join(path.with_suffix(".md").read_text().split())
     cells = json.loads(path.read_text())["cells"]
     assert not any((gate.over_dense(cell).low or 0.0) > gate.MOST for cell in cells)
@@ -133,7 +133,7 @@ def test_the_page_of_auto_has_its_cells() -> None:
 
 
 def test_the_page_of_auto_has_what_was_stored_of_racks() -> None:
-    path = STORED.parent / "techniques" / "auto_racks.json"
+    path = STORED.parent / "auto_racks.json"
     cells = json.loads(path.read_text())["cells"]
     page = path.with_name("auto.md").read_text()
     assert all(cell["choice"].startswith("2x2x2 ") for cell in cells)

@@ -79,9 +79,9 @@ def test_the_table_measures_every_row(
 @pytest.mark.slow
 def test_one_row_into_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measured with others about or not, it takes the place of what was stored, and no other row moves."""
-    for name in ("PEERS", "GOALS"):
+    for name in ("SHORT", "PEERS", "GOALS"):
         part = getattr(report, name)
-        copy = dataclasses.replace(part, page=tmp_path / part.page.name)
+        copy = dataclasses.replace(part, page=tmp_path / f"{name}.md")
         copy.page.write_text(part.page.read_text())
         monkeypatch.setattr(report, name, copy)
     stored = tmp_path / report.STORED.name

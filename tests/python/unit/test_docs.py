@@ -18,7 +18,9 @@ import pytest
 import config_docs
 from ranks import ROOT, launch
 
-FOLDERS = (ROOT, ROOT / "docs", ROOT / "docs" / "techniques", ROOT / "examples", ROOT / "csrc")
+FOLDERS = tuple(
+    ROOT / folder for folder in (".", "docs", "docs/techniques", "docs/results", "examples", "csrc")
+)
 PAGES = sorted(page for folder in FOLDERS for page in folder.glob("*.md"))
 RUN_PAGES = [page for page in PAGES if page.parent.name != "csrc"]
 LIMIT_S = 240.0
@@ -103,7 +105,10 @@ def test_python_blocks_run(page: Path, checkout: Path) -> None:
 @pytest.mark.starts_jobs
 @pytest.mark.parametrize(
     "page",
-    ["optimizer.md", "parameters.md", "master_weights.md", "strategies.md", "techniques/algorithms.md"],
+    [
+        *("first_script.md", "optimizer.md", "parameters.md", "master_weights.md", "strategies.md"),
+        "techniques/algorithms.md",
+    ],
 )
 def test_pages_hold_on_two_ranks(page: str, tmp_path: Path) -> None:
     program = tmp_path / "blocks.py"

@@ -219,7 +219,7 @@ def test_advice_is_not_sure_of_a_gain_that_the_models_own_error_may_have_made() 
 
     assert "not sure: with the model's own error of 5.7% the intervals overlap" in advice(0.94)
     assert "(sure" in advice(0.85)
-    measured = json.loads((ROOT / "docs" / "plan.json").read_text())["error_90"]
+    measured = json.loads((ROOT / "docs" / "results" / "plan.json").read_text())["error_90"]
     assert pytest.approx(measured, abs=5e-4) == outlook.MODEL_ERROR
 
 

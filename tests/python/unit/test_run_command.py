@@ -151,7 +151,7 @@ def test_what_other_mpis_can_and_cannot_be_told() -> None:
         mpi.Flavour.INTEL, "2021.11", job
     )
     for flavour in (mpi.Flavour.HYDRA, mpi.Flavour.INTEL):
-        with pytest.raises(UsageError, match="-p and -i: .* has no words for them"):
+        with pytest.raises(UsageError, match="-p and -i: .* has no options for them"):
             line(flavour, "4", replace(job, ssh=["-p", "2222"]))
 
 

@@ -39,16 +39,19 @@ def _add_tuning(parser: argparse.ArgumentParser) -> None:
         "--fusion-threshold-mb",
         type=number(int, 0, "a number of MiB"),
         metavar="MB",
-        help="a fused operation has at most this many MiB; 0: no fusion",
+        help="the largest fused operation in MiB; 0: no fusion",
     )
     tuning.add_argument(
         "--cycle-time-ms",
         type=number(float, 0, "a number of ms"),
         metavar="MS",
-        help="ready tensors wait for others at most this long",
+        help="the longest time that ready tensors wait for others",
     )
     tuning.add_argument(
-        "--cache-capacity", type=number(int, 0, "a number"), metavar="N", help="names in the response cache"
+        "--cache-capacity",
+        type=number(int, 0, "a number"),
+        metavar="N",
+        help="the number of names in the response cache",
     )
     tuning.add_argument(
         "--tuning",
@@ -63,18 +66,20 @@ def _add_tuning(parser: argparse.ArgumentParser) -> None:
     tuning.add_argument(
         "--pointer-cache",
         action="store_true",
-        help="remember where GPUs' memory lies, for MPI's questions (docs/techniques/device_mpi.md)",
+        help="remember where GPUs' memory lies, to answer MPI (docs/techniques/device_mpi.md)",
     )
     tuning.add_argument(
         "--autotune", action="store_true", default=None, help="try sizes of buckets in the first steps"
     )
     tuning.add_argument("--no-autotune", action="store_false", dest="autotune", help="do not (default)")
-    tuning.add_argument("--autotune-log-file", metavar="FILE", help="append what was tried, as JSON lines")
+    tuning.add_argument(
+        "--autotune-log-file", metavar="FILE", help="append each setting that was tried, as a JSON line"
+    )
     tuning.add_argument(
         "--autotune-steps-per-sample",
         type=number(int, 1, "a number of steps"),
         metavar="N",
-        help="steps that each size is tried for (default 10)",
+        help="the steps for which each size is tried (default 10)",
     )
 
 
@@ -84,7 +89,7 @@ def _add_timeline(parser: argparse.ArgumentParser) -> None:
         "--timeline-filename", metavar="FILE", help="record the job's timeline (see roundelay timeline)"
     )
     timeline.add_argument(
-        "--timeline-mark-cycles", action="store_true", default=None, help="mark each order in it"
+        "--timeline-mark-cycles", action="store_true", default=None, help="mark each order in the timeline"
     )
     timeline.add_argument(
         "--no-timeline-mark-cycles",
@@ -96,7 +101,7 @@ def _add_timeline(parser: argparse.ArgumentParser) -> None:
 
 def _add_stall(parser: argparse.ArgumentParser) -> None:
     stall = parser.add_argument_group("ranks that submit nothing")
-    stall.add_argument("--no-stall-check", action="store_true", default=None, help="do not warn of them")
+    stall.add_argument("--no-stall-check", action="store_true", default=None, help="do not warn about them")
     stall.add_argument("--stall-check", action="store_false", dest="no_stall_check", help="warn (default)")
     seconds = number(float, 0, "a number of seconds")
     stall.add_argument(

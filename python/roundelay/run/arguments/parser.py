@@ -43,7 +43,7 @@ def make_parser(prog: str) -> Parser:
     """Returns the parser; its result has the flags' long names as attributes."""
     parser = Parser(
         prog=prog,
-        description="Starts NUM_PROC copies of a program as the ranks of one job.",
+        description="Starts N copies of a program as the ranks of one job.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -59,7 +59,7 @@ def make_parser(prog: str) -> Parser:
     parser.add_argument(
         "--as-horovod",
         action="store_true",
-        help="in the ranks and their children 'import horovod' means Roundelay",
+        help="'import horovod' gives Roundelay, in the ranks and their children",
     )
     parser.add_argument(
         "--start-timeout",
@@ -70,11 +70,11 @@ def make_parser(prog: str) -> Parser:
     parser.add_argument(
         "--config-file",
         metavar="YAML",
-        help="settings, in horovodrun's layout; the command line wins",
+        help="a file of settings, in horovodrun's layout; flags override it",
     )
     _add_output(parser)
     choice.add_flags(parser).add_argument(
-        "--tcp", action="store_true", help="between hosts use TCP only, whatever other networks there are"
+        "--tcp", action="store_true", help="use only TCP between hosts, even if there are other networks"
     )
     _add_hosts(parser)
     knobs.add(parser)
@@ -86,7 +86,9 @@ def make_parser(prog: str) -> Parser:
 def _add_output(parser: Parser) -> None:
     output = parser.add_argument_group("output")
     output.add_argument(
-        "--verbose", action="store_true", help="show the line that starts the ranks, and each one's place"
+        "--verbose",
+        action="store_true",
+        help="show the command that starts the ranks, and where each one runs",
     )
     output.add_argument(
         "--dry-run", action="store_true", help="show the line that starts the ranks, and stop"
@@ -114,7 +116,7 @@ def _add_hosts(parser: Parser) -> None:
         "--ssh-port",
         type=number(int, 1, "a port"),
         metavar="PORT",
-        help="the port of the hosts' ssh (default: as ssh's configuration says)",
+        help="the port of the hosts' ssh (default: ssh's configuration)",
     )
     group.add_argument("-i", "--ssh-identity-file", metavar="FILE", help="the private key for ssh")
     group.add_argument(

@@ -142,7 +142,7 @@ def command_line(mpirun: Mpirun, job: MpirunJob) -> list[str]:
         return [mpirun.path, *_open_mpi(mpirun, job), *job.mpi_args, *job.program]
     if job.ssh:
         raise UsageError(
-            f"-p and -i: {mpirun.flavour.value} has no words for them; put them into ~/.ssh/config"
+            f"-p and -i: {mpirun.flavour.value} has no options for them; put them into ~/.ssh/config"
         )
     genvlist = ["-genvlist", ",".join(job.exports)] if job.exports else []
     if mpirun.flavour is Flavour.INTEL:

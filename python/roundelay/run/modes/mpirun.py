@@ -34,14 +34,14 @@ class MpirunMode(LaunchMode):
             type=shlex.split,
             default=[],
             metavar="ARGS",
-            help='more for mpirun, as one word: --mpi-args="--mca btl self,sm"',
+            help='further arguments for mpirun, as one string: --mpi-args="--mca btl self,sm"',
         )
         group.add_argument(
             "--binding-args",
             type=shlex.split,
             metavar="ARGS",
-            help='how mpirun binds ranks to CPUs, as one word: --binding-args="--bind-to socket"; "--bind-to '
-            'none" also without MPI (default: each rank gets its share of the CPUs, see --verbose)',
+            help='how mpirun binds ranks to CPUs, as one string: --binding-args="--bind-to socket"; '
+            '"--bind-to none" works without MPI, too (default: an equal share of the CPUs, see --verbose)',
         )
 
     def own_flag(self, given: argparse.Namespace) -> str | None:

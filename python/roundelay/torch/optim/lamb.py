@@ -14,14 +14,14 @@ from roundelay.torch.process_sets import ProcessSet, global_process_set
 class LAMB(Layerwise):
     """Adam with decoupled weight decay. The length of a layer's update follows the length of its weights.
 
-    For a layer with weights w and gradient g, in its step number t:
+    For a layer with weights w and gradient g, in its step number t::
 
         m = beta1 m + (1 - beta1) g;   v = beta2 v + (1 - beta2) g^2
         u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay w
         w = w - lr ratio u;   ratio = clamp(|w|) / |u|      1 if a norm is 0
 
     params: parameters or groups of them, as torch.optim.Optimizer takes them. bias_correction=False leaves
-    the divisions by 1 - beta^t out. clamp: the bounds (low, high) of |w|, the paper's function phi; by
+    the divisions by 1 - beta^t out. clamp: the bounds (low, high) of ``|w|``, the paper's function phi; by
     default there are none. adapt: False in a parameter group gives its layers the ratio 1, as is usual for
     biases and normalisations. foreach: True: one call updates all layers; None: True on GPUs. It changes no
     bit of the result. A step needs temporary memory of the size of the parameters.

@@ -13,7 +13,7 @@ from roundelay.torch.process_sets import ProcessSet, global_process_set
 class LARS(Layerwise):
     """SGD with momentum. Each layer has a learning rate that follows from its norms.
 
-    For a layer with weights w and gradient g:
+    For a layer with weights w and gradient g::
 
         ratio = trust_coefficient |w| / (|g| + weight_decay |w| + eps)      1 if a norm is 0
         v = momentum v + ratio (g + weight_decay w)

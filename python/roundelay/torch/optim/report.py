@@ -23,5 +23,5 @@ class NormsReport:
         text = f"{who}: {self.reason}"
         if self.local_seconds is not None and self.shared_seconds is not None:
             each, together = self.local_seconds * 1e3, self.shared_seconds * 1e3
-            text += f" ({each:.3f} ms a step on each rank, {together:.3f} ms shared)"
+            text += f" ({each:.3f} ms per step on each rank, {together:.3f} ms shared)"
         return text

@@ -26,7 +26,7 @@ from roundelay.tuning.kernels.times import LayerTimes
 
 _SIZES = tuple(256 << (2 * i) for i in range(9))  # 256 B to 16 MiB
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_EPILOG = """All other words go to roundelayrun: -H, --hostfile, --mpi, --network-interfaces ...
+_EPILOG = """All other arguments go to roundelayrun: -H, --hostfile, --mpi, --network-interfaces ...
 
 examples:
   roundelay tune -np 8 -H node1:4,node2:4 --output tuning.json

@@ -155,7 +155,7 @@ def _restore_state(name: str, bucket: PoolBucket, kept: torch.Tensor, unflushed:
     if state is None or state.shape != kept.shape or state.dtype != kept.dtype:
         raise ValueError(
             f"the state of bucket {name!r} has {kept.numel()} bytes, and "
-            f"{0 if state is None else state.numel()} are needed: load it with as many ranks a node"
+            f"{0 if state is None else state.numel()} are needed: load it with as many ranks per node"
         )
     # A write through `.data` leaves the state's version, by which the core knows that nothing is kept.
     (state if unflushed else state.data).copy_(kept)
