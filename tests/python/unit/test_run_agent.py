@@ -163,7 +163,7 @@ raise ValueError("two\\nlines")
 """
     with start(listener, sys.executable, "-c", script, str(ROOT / "python")) as process:
         peer = caller(listener)
-        assert next(payload for kind, payload in frames(peer) if kind == protocol.ERROR) == error_report.OWN
+        assert next(payload for kind, payload in frames(peer) if kind == protocol.REPORT) == error_report.OWN
         peer.order(protocol.SIGNAL + bytes([signal.SIGTERM]))
         assert report(until_exit(peer)) == {"returncode": -signal.SIGTERM, "stopped": True, "raised": True}
         peer.order(protocol.LEAVE)
