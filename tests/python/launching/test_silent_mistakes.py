@@ -50,7 +50,7 @@ BY_HAND = {
     "an allreduce": "for one in model.parameters(): hvd.allreduce_(one.grad)",
     "an allgather": "for one in model.parameters(): one.grad = hvd.allgather(one.grad[None]).mean(0)",
     "a group": "hvd.grouped_allreduce_([one.grad for one in model.parameters()])",
-    "a hook": "optimizer.register_step_pre_hook(lambda *_: hvd.allreduce_(model.bias.grad))",
+    "a hook": "def reduce(*_): hvd.allreduce_(model.bias.grad)\noptimizer.register_step_pre_hook(reduce)",
 }
 
 
