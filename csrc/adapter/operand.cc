@@ -154,8 +154,9 @@ Result<OperandPtr> Operand::make(const std::vector<at::Tensor>& inputs, const st
 }
 
 OperandPtr Operand::make_in_place(const at::Tensor& bucket, const at::Tensor& output, RegionPtr region,
-                                  const std::optional<CallerStream>& stream) {
+                                  const std::optional<CallerStream>& stream, std::uint32_t gradients) {
   OperandPtr operand(new Operand);
+  operand->gradients_ = gradients;
   operand->items_.push_back(item(bucket, bucket));
   operand->items_.back().output = output;
   operand->region_ = std::move(region);
@@ -180,7 +181,8 @@ std::vector<submit::Part> Operand::parts() const {
                      .input = item.input_data,
                      .output = item.output_data,
                      .count = static_cast<std::size_t>(item.source.numel() * parts_of_element(item.source)),
-                     .region = region_});
+                     .region = region_,
+                     .gradients = gradients_});
   }
   return parts;
 }

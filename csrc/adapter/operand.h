@@ -32,9 +32,10 @@ class Operand final : public submit::Results {
   static Result<OperandPtr> make(const std::vector<at::Tensor>& inputs, const std::string& name,
                                  Accelerator& accelerator);
   // Makes the operand of a bucket: a contiguous tensor in this region. finish() casts the result to `output`;
-  // if that is the bucket itself, the result stays there. `stream` is the caller's on a GPU.
+  // if that is the bucket itself, the result stays there. `stream` is the caller's on a GPU. `gradients`: the
+  // number of gradients in the bucket.
   static OperandPtr make_in_place(const at::Tensor& bucket, const at::Tensor& output, RegionPtr region,
-                                  const std::optional<CallerStream>& stream);
+                                  const std::optional<CallerStream>& stream, std::uint32_t gradients);
   // Makes an operand without input, for a join. The core allocates an output of int64.
   static OperandPtr make_number();
   // Makes the operand of an agreement, which has no tensors.
@@ -92,7 +93,8 @@ class Operand final : public submit::Results {
   static Item item(const at::Tensor& input, const at::Tensor& output);
 
   std::vector<Item> items_;
-  RegionPtr region_;  // contains the only item, a bucket; null otherwise
+  RegionPtr region_;             // contains the only item, a bucket; null otherwise
+  std::uint32_t gradients_ = 1;  // in that bucket
   std::optional<CallerStream> stream_;
   GpuEventPtr done_;
   std::vector<std::int64_t> received_splits_;

@@ -76,6 +76,7 @@ void bind_config(py::module_& module) {
   module.def("read_config", [] { return read_config(variable, set_variables()); });
   module.def("config", [] { return *global_config(); });
   module.def("log_info", [](const std::string& message) { log(LogLevel::kInfo, message); });
+  module.def("log_warning", [](const std::string& message) { log(LogLevel::kWarning, message); });
 }
 
 }  // namespace roundelay::bindings

@@ -30,6 +30,9 @@ struct BatchTensor {
 
   [[nodiscard]] const submit::Part& memory() const { return entry->parts[part]; }
   [[nodiscard]] std::size_t bytes() const { return part < entry->parts.size() ? memory().bytes() : 0; }
+  [[nodiscard]] std::uint32_t gradients() const {
+    return part < entry->parts.size() ? memory().gradients : 1;
+  }
   [[nodiscard]] DType dtype() const {
     return part == 0 ? entry->request.dtype : entry->request.others[part - 1].dtype;
   }
@@ -84,6 +87,12 @@ struct Batch {
   [[nodiscard]] std::size_t bytes() const {
     std::size_t sum = 0;
     for (const BatchTensor& tensor : tensors) sum += tensor.bytes();
+    return sum;
+  }
+  // Returns the number of tensors, where a bucket counts as its gradients.
+  [[nodiscard]] std::uint32_t gradients() const {
+    std::uint32_t sum = 0;
+    for (const BatchTensor& tensor : tensors) sum += tensor.gradients();
     return sum;
   }
   // Returns the pause until the call in progress may be over. Precondition: there is a call.

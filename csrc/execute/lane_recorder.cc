@@ -69,7 +69,7 @@ void LaneRecorder::record_collective(const Batch& batch, timeline::Row row, Time
                                 .dtype = batch.tensors.front().dtype(),
                                 .order = batch.sequence,
                                 .index = batch.index,
-                                .tensors = static_cast<std::uint32_t>(batch.tensors.size()),
+                                .tensors = batch.gradients(),
                                 .bytes = batch.bytes(),
                                 .names = {},
                                 .algorithm = batch.algorithm,

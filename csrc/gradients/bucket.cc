@@ -18,6 +18,7 @@ void Bucket::add(std::shared_ptr<Gradient> gradient, std::size_t entry) {
   range_.bytes = range.offset + range.bytes - range_.offset;
   add_to(std::move(gradient), this);
   slots_.push_back({.entry = entry});
+  range_.entries = static_cast<std::uint32_t>(slots_.size());
 }
 
 // Copies or casts the contribution into its entry, unless the entry contains it. If both have one type, the

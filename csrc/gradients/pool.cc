@@ -19,7 +19,7 @@ namespace {
 // Returns the range of the same elements in a memory of another type.
 PoolRange as_type(const PoolRange& range, at::ScalarType type) {
   const std::size_t each = c10::elementSize(type);
-  return {range.offset / c10::elementSize(range.type) * each, range.count() * each, type};
+  return {range.offset / c10::elementSize(range.type) * each, range.count() * each, type, range.entries};
 }
 
 }  // namespace
@@ -154,7 +154,7 @@ Result<adapter::OperandPtr> GradientPool::operand(const PoolRange& range, bool c
   if (!stream.ok()) return stream.status();
   const at::Tensor sent = memory_.elements(range);
   return adapter::Operand::make_in_place(sent, casts ? memory.elements(results) : sent, memory_.region(),
-                                         *stream);
+                                         *stream, range.entries);
 }
 
 }  // namespace roundelay::gradients

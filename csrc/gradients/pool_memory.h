@@ -17,11 +17,12 @@
 
 namespace roundelay::gradients {
 
-// A part of a memory: elements of this type from a byte offset on.
+// A part of a memory: elements of this type from a byte offset on, which are so many entries.
 struct PoolRange {
   std::size_t offset = 0;
   std::size_t bytes = 0;
   at::ScalarType type = at::kFloat;
+  std::uint32_t entries = 1;
 
   [[nodiscard]] std::size_t count() const { return bytes / c10::elementSize(type); }
 };

@@ -35,8 +35,10 @@ StoreResult serve(const Rendezvous& where, Deadline deadline) {
       // The user's torch.distributed may already serve a store there: this rank then uses it too.
       auto shared = TcpStore::open(where.host, where.port, true, std::nullopt, deadline);
       if (shared.ok()) return shared;
-      return Status::unavailable("rank 0 must serve on MASTER_ADDR and MASTER_PORT, but " +
-                                 own.status().message() + "; choose another MASTER_PORT, or name this host");
+      return Status::unavailable(
+          "rank 0 must serve on MASTER_ADDR and MASTER_PORT, but " + own.status().message() +
+          (platform::port_is_refused(own.status()) ? "; choose another MASTER_PORT on every rank"
+                                                   : "; set MASTER_ADDR to rank 0's host on every rank"));
     }
     listener = ::fcntl(own.value().get(), F_DUPFD_CLOEXEC, 0);
   }
@@ -47,10 +49,14 @@ StoreResult join(const Rendezvous& where, Deadline deadline) {
   if (Status there = platform::await_listener(where.host, where.port, deadline); !there.ok()) {
     return Status::unavailable(
         there.message() +
-        ", where MASTER_ADDR and MASTER_PORT say that ranks meet: did rank 0 start, and "
-        "does every rank have its host and port?");
+        ", where MASTER_ADDR and MASTER_PORT say that ranks meet: did rank 0 start? Set MASTER_ADDR to rank "
+        "0's host, and MASTER_PORT alike, on every rank");
   }
-  return TcpStore::open(where.host, where.port, false, std::nullopt, deadline);
+  auto store = TcpStore::open(where.host, where.port, false, std::nullopt, deadline);
+  if (store.ok()) return store;
+  return Status::unavailable(store.status().message() +
+                             "; another program has the port, or rank 0 is stopped: choose another "
+                             "MASTER_PORT on every rank");
 }
 
 std::string joined(const std::vector<int>& ranks) {

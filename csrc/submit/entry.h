@@ -58,6 +58,7 @@ struct Part {
   std::byte* output = nullptr;       // may equal `input`; null: Results allocates it
   std::size_t count = 0;             // elements of the input
   RegionPtr region{};  // allreduce in place: the region that holds `output` at request.region; else null
+  std::uint32_t gradients = 1;  // of a bucket: how many lie in it
 
   [[nodiscard]] std::size_t bytes() const { return count * size_of(dtype); }
 };

@@ -44,9 +44,9 @@ struct CollectiveSpan {
   Row row = Row::kCollective;
   Operation operation = Operation::kAllreduce;
   DType dtype = DType::kFloat32;
-  std::uint64_t order = 0;  // its sequence
-  std::uint32_t index = 0;  // the batch's index within the order
-  std::uint32_t tensors = 0;
+  std::uint64_t order = 0;                          // its sequence
+  std::uint32_t index = 0;                          // the batch's index within the order
+  std::uint32_t tensors = 0;                        // a bucket counts as its gradients
   std::uint64_t bytes = 0;                          // payload of this rank
   std::array<std::string_view, kShownNames> names;  // the first tensors' names; the rest is empty
   std::string_view algorithm;                       // the algorithm of the last call

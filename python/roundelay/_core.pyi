@@ -25,6 +25,7 @@ class Config:
     theta: Final[int]
     gradient_pool: Final[bool]
     strategy: Final[str]
+    check_weights: Final[bool]
     autotune: Final[bool]
     autotune_log: Final[str]
     autotune_steps_per_sample: Final[int]
@@ -115,8 +116,9 @@ def is_initialized() -> bool: ...  # False in a forked child, too
 def after_fork() -> None: ...  # makes later calls in this child raise; os.register_at_fork calls it
 def config() -> Config: ...  # what init() has read
 
-# Writes one line to stderr, at level INFO (ROUNDELAY_LOG_LEVEL).
+# Write one line to stderr, at level INFO or WARNING (ROUNDELAY_LOG_LEVEL).
 def log_info(message: str) -> None: ...
+def log_warning(message: str) -> None: ...
 
 # Return this process's place in the job: csrc/bootstrap/rank_info.h describes the numbers.
 def rank() -> int: ...

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from roundelay import __version__
+from roundelay._internal.closed_output import nobody_reads
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,16 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line `argv` (default: this process's) and returns the exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            return _run(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            sys.stdout.flush()  # here, where an error is quiet, and not at the interpreter's end
+    except BrokenPipeError:
+        return nobody_reads()
+
+
+def _run(words: list[str]) -> int:
     parser = make_parser()
     given = parser.parse_args(words[:1])
     if given.check_build:

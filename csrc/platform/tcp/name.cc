@@ -112,6 +112,10 @@ Result<Fd> listen_at(const std::string& host, std::uint16_t port, bool others_co
   return bind_and_listen(at);
 }
 
+bool port_is_refused(const Status& error) {
+  return error.message().ends_with(errno_text(EADDRINUSE)) || error.message().ends_with(errno_text(EACCES));
+}
+
 bool listens_on(int fd, std::uint16_t port) {
   int listening = 0;
   socklen_t length = sizeof listening;

@@ -22,6 +22,9 @@ Result<std::vector<Address>> resolve(const std::string& host);
 // kUnavailable (the port is taken, or the address is not this machine's).
 Result<Fd> listen_at(const std::string& host, std::uint16_t port, bool others_come);
 
+// Returns whether it is for the port, and not for the address, that listen_at() has failed with this error.
+bool port_is_refused(const Status& error);
+
 // Returns whether `fd` is a socket of this process that listens on `port`.
 bool listens_on(int fd, std::uint16_t port);
 

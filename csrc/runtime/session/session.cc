@@ -225,8 +225,10 @@ void Session::joined(LaneId id, const wire::Joined& joined) {
 void Session::rank_left(LaneId id, int by_rank) {
   const std::string who = by_rank == parts_.rank_info.rank ? "this rank" : "rank " + std::to_string(by_rank);
   if (const auto lane = sets_.lane_of(id)) {
-    completer_.fail_all(lane->table(), Status::aborted(who + " has called shutdown() or ended, which ends "
-                                                             "communication for all ranks"));
+    completer_.fail_all(lane->table(),
+                        Status::aborted(who + " has called shutdown() or ended, which ends communication for "
+                                              "all ranks: give all ranks as many steps, or use "
+                                              "hvd.join_context"));
   }
   if (id == world_->id()) timeline_.send_last();
   engine_.wake();

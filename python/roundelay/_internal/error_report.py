@@ -1,6 +1,7 @@
-"""Tells the agent beside this rank of the exception that ends it, so that the launcher names the right rank.
+"""Tells of the exception that ends this rank: the agent beside it, so that the launcher names the right rank,
+and the peers, so that their own errors name the cause. The agent hears of ``init`` too.
 
-roundelayrun's agent hands down a pipe. Without one this module does nothing.
+roundelayrun's agent hands down a pipe. Without one this module tells the peers only.
 """
 
 from __future__ import annotations
@@ -12,13 +13,19 @@ from types import TracebackType
 
 # "DESCRIPTOR:INODE" of the pipe. A program in between may have closed it and opened another file there.
 PIPE = "ROUNDELAY_RUN_ERROR"
-# One byte an exception: whether a fault of another rank has caused it.
-OWN, OF_PEER = b"o", b"p"
+# One byte an exception: whether a fault of another rank has caused it. And one for init().
+OWN, OF_PEER, INIT = b"o", b"p", b"i"
+_LONGEST = 1000  # characters that peers get
 
 
 def named(descriptor: int) -> str:
     """Returns the value of PIPE for the pipe's end for writing."""
     return f"{descriptor}:{os.fstat(descriptor).st_ino}"
+
+
+def has_error(report: bytes) -> bool:
+    """Returns whether what came through the pipe tells of an exception."""
+    return bool(report.strip(INIT))
 
 
 def caused_by_peer(error: BaseException | None) -> bool:
@@ -46,6 +53,7 @@ class _Report:
     def __init__(self) -> None:
         self._descriptor: int | None = None
         self._told: BaseException | None = None
+        self.failed = False  # an exception ends this process
 
     def install(self, descriptor: int) -> None:
         """Tells of each exception that reaches the top, before the present excepthook shows it.
@@ -68,8 +76,17 @@ class _Report:
         if error is None or error is self._told or self._descriptor is None:
             return
         self._told = error
+        self._write(OF_PEER if caused_by_peer(error) else OWN)
+
+    def tell_init(self) -> None:
+        """Writes that init() was called."""
+        self._write(INIT)
+
+    def _write(self, what: bytes) -> None:
+        if self._descriptor is None:
+            return
         try:
-            os.write(self._descriptor, OF_PEER if caused_by_peer(error) else OWN)
+            os.write(self._descriptor, what)
         except OSError:
             self._forget()
 
@@ -80,6 +97,21 @@ class _Report:
 
 _report = _Report()
 tell = _report.tell  # for exceptions that end this process, but do not reach the top
+tell_init = _report.tell_init
+
+
+def failed() -> bool:
+    """Returns whether tell_peers() was called."""
+    return _report.failed
+
+
+def tell_peers(error: BaseException) -> None:
+    """Makes the job of this process fail with the exception that ends it. Does nothing outside of a job."""
+    _report.failed = True
+    core = sys.modules.get("roundelay._core")
+    if core is not None and core.is_initialized():
+        said = f"rank {core.rank()} raised {type(error).__name__}: {error}"
+        core.fail(said.removesuffix(": ")[:_LONGEST])
 
 
 def install() -> None:

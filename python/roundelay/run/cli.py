@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
 
 from roundelay import __version__
+from roundelay._internal.closed_output import nobody_reads
 from roundelay.run.arguments import parser
 from roundelay.run.errors import UsageError
 from roundelay.run.launcher import job
@@ -46,7 +48,7 @@ def main(
             say(f"error: {error}")
         return 2
     except BrokenPipeError:
-        return _nobody_reads()
+        return nobody_reads()
 
 
 def _run(
@@ -86,7 +88,10 @@ def _run(
         timestamps=given.prefix_output_with_timestamp,
     )
     launcher = Launcher(start.command, start.environment, start.listener, output, settings)
-    return _launch(launcher, output, say, result_pipe)
+    result = _launch(launcher, output, say, result_pipe)
+    if result == 0 and result_pipe is None and start.mode.is_ours and not launcher.ranks.initialised:
+        _tell_of_no_init(program, start.num_proc, say)
+    return result
 
 
 def _launch(
@@ -96,33 +101,49 @@ def _launch(
     try:
         if result_pipe is not None:
             lines = output.last_lines(result.rank) if result.rank is not None else []
-            result_pipe.end(result, launcher.endings, lines)
+            result_pipe.end(result, launcher.ranks.endings, lines)
         else:
             _last_word(result, output, say)
         sys.stdout.flush()
     except OSError:  # nobody reads, or a disk is full
-        unread = _nobody_reads()
+        unread = nobody_reads()
         return result.status or unread
     return result.status
 
 
 def _last_word(result: JobResult, output: Output, say: Callable[[str], None]) -> None:
-    """Says why the job failed, if it did; the failed rank's last lines come last."""
+    """Says why the job failed, if it did: the failed rank's last lines, and in the last line the cause."""
     if not result.text:
         return
     lines = output.last_lines(result.rank) if result.rank is not None else []
-    ending = "; its last lines on stderr:" if lines else ""
-    say(result.text + ending)
-    sys.stderr.buffer.write(b"".join(b"  " + line + b"\n" for line in lines))
-    sys.stderr.flush()
+    if lines:
+        say(f"the last lines of rank {result.rank} on stderr:")
+        sys.stderr.buffer.write(b"".join(b"  " + line + b"\n" for line in lines))
+        sys.stderr.flush()
+    say(result.text + _said(result, output))
 
 
-def _nobody_reads() -> int:
-    """Returns the exit status after the reader of stdout is gone; silences the interpreter's complaints."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(null, stream.fileno())
-    return 128 + 13
+def _said(result: JobResult, output: Output) -> str:
+    """Returns what the failed rank itself said of the cause: its exception, or else its last line."""
+    if result.rank is None or result.status > 128:  # a signal has ended it: it could say nothing
+        return ""
+    exception = output.last_exception(result.rank).decode(errors="replace")
+    if exception:
+        return f": {exception}"
+    lines = [line for line in output.last_lines(result.rank) if line.strip()]
+    return f"; its last line on stderr: {lines[-1].decode(errors='replace')}" if lines else ""
+
+
+def _tell_of_no_init(program: list[str], ranks: int, say: Callable[[str], None]) -> None:
+    """Says that a Python program ran several times over. Others, as those of an MPI, need no init()."""
+    name = os.path.basename(program[0])
+    if ranks == 1 or not (name.startswith("python") or name.endswith(".py")):
+        return
+    with contextlib.suppress(OSError):  # nobody reads it: the job went well all the same
+        say(
+            f"no rank called hvd.init(), so the {ranks} processes ran on their own: call it at the beginning "
+            "of the program, unless that uses torch.distributed itself"
+        )
 
 
 if __name__ == "__main__":

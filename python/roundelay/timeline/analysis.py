@@ -30,11 +30,12 @@ class Step:
     index: int
     begin: float
     end: float
-    backward: float  # the program computed gradients
+    computing: float  # the program did not wait for communication: it loaded data, ran the model, stepped
+    backward: float  # the part of computing in which it computed gradients
     under_way: float  # an operation was between its submission and its end
     exposed: float  # the part of under_way in which the program waited
     operations: int  # fused operations that began in the step
-    tensors: int
+    tensors: int  # a bucket counts as its gradients
     bytes: int
 
     @property
@@ -45,7 +46,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fusion:
-    """The numbers of tensors, and of the operations that they were fused into."""
+    """The numbers of tensors (a bucket counts as its gradients) and of the operations that reduced them."""
 
     tensors: int
     operations: int
@@ -143,7 +144,7 @@ def steps(trace: Trace) -> list[Step]:
     """Measure every step of every rank, by rank and time."""
     found = []
     for rank in trace.ranks:
-        inside, busy, open_ = (of(trace, rank) for of in (backward, under_way, exposed))
+        inside, busy, open_, waits = (of(trace, rank) for of in (backward, under_way, exposed, waiting))
         operations = [span for row in _OPERATIONS for span in trace.spans(rank, row)]
         for index, (begin, end) in enumerate(windows(trace, rank)):
             of_step = fusion(e for e in operations if begin <= e.begin < end)
@@ -153,6 +154,7 @@ def steps(trace: Trace) -> list[Step]:
                     index=index,
                     begin=begin,
                     end=end,
+                    computing=end - begin - total(clip(waits, begin, end)),
                     backward=total(clip(inside, begin, end)),
                     under_way=total(clip(busy, begin, end)),
                     exposed=total(clip(open_, begin, end)),

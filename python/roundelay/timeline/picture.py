@@ -167,7 +167,6 @@ def _job(trace: Trace, steps: Sequence[Step]) -> str:
     first = [s for s in steps if s.rank == trace.ranks[0]]
     tensors, operations = (analysis.mean(first, field) for field in ("tensors", "operations"))
     size = bytes_text(analysis.mean(first, "bytes"))
-    # A bucket is one tensor: the number of tensors says nothing if only buckets were reduced.
     what = size if tensors == operations else f"{tensors:.0f} tensors, {size}"
     words = [f"{what} in {operations:.0f} operations a step"]
     late = analysis.stragglers(trace)

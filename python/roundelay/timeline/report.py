@@ -13,8 +13,8 @@ from roundelay.timeline import analysis
 from roundelay.timeline.analysis import Step
 from roundelay.timeline.events import Trace
 
-_TIMES = ("duration", "backward", "under_way", "exposed")  # fields of Step
-_TIME_COLUMNS = ("time", "backward", "under way", "exposed", "hidden")
+_TIMES = ("duration", "computing", "backward", "under_way", "exposed")  # fields of Step
+_TIME_COLUMNS = ("time", "computing", "backward", "under way", "exposed", "hidden")
 _LONG = 24  # steps; a longer table shows the first and the last ones
 
 
@@ -59,7 +59,7 @@ def fusion_line(trace: Trace, steps: Sequence[Step]) -> str:
     if not operations:
         return "fusion: no operations"
     return (
-        f"fusion: {tensors} tensors in, {operations} operations out ({tensors / operations:.1f} a piece), "
+        f"fusion: {tensors} tensors in, {operations} operations out ({tensors / operations:.1f} in each), "
         f"{bytes_text(size)}, {bytes_text(size / operations)} an operation"
     )
 

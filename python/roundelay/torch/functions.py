@@ -54,7 +54,10 @@ def broadcast_parameters(
         check_fit(given, reduced=False)
     _agree_on_names(sorted(name for name, _ in given), process_set)
     named = [(f"parameter.{name}", tensor) for name, tensor in given]
-    _broadcast_all(named, root_rank, process_set)
+    try:
+        _broadcast_all(named, root_rank, process_set)
+    except MismatchError as error:
+        raise MismatchError(f"{error} broadcast_parameters: build the same model on every rank") from error
 
 
 def _named_tensors(params: Parameters) -> list[tuple[str, torch.Tensor]]:

@@ -104,6 +104,7 @@ def test_leaving_while_others_wait(core_job: CoreJob) -> None:
     end.expect_in_time()
     assert end.seen[0].type == "HorovodInternalError"
     assert end.seen[0].text.startswith("rank 1 has called shutdown() or ended")
+    assert ": give all ranks as many steps, or use hvd.join_context (" in end.seen[0].text
 
 
 def test_one_process_alone_ends_at_once(core_job: CoreJob) -> None:

@@ -103,6 +103,29 @@ def test_every_other_end_of_the_function_is_a_failure(func: Any, error: type[Exc
         roundelay.run(func)
 
 
+def test_the_peers_hear_which_exception_ended_a_rank(job: Job) -> None:
+    """And not that the rank has called shutdown(), which its exit does."""
+
+    def work(folder: str) -> None:
+        import torch
+
+        import roundelay.torch as hvd
+
+        hvd.init()
+        hvd.barrier()
+        if hvd.rank() == 1:
+            raise KeyError("label")
+        try:
+            hvd.allreduce(torch.ones(1))
+        except hvd.HorovodInternalError as error:
+            Path(folder, "heard").write_text(str(error))
+            raise
+
+    with pytest.raises(KeyError, match="label"):
+        roundelay.run(work, (str(job.folder),), np=2)
+    assert (job.folder / "heard").read_text().startswith("rank 1 raised KeyError: 'label'")
+
+
 def test_a_killed_rank_is_named_with_its_last_words(job: Job) -> None:
     def work() -> None:
         if rank() == 1:

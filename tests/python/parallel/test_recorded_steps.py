@@ -17,7 +17,7 @@ import starts
 from ranks import ROOT, Check, needs_ranks, run_check
 from roundelay.plan import recorded
 from roundelay.plan.workload import Gradient
-from roundelay.timeline import events
+from roundelay.timeline import analysis, events
 
 STEPS = 12
 WHOLE = 20  # steps that are enough for a plan
@@ -110,6 +110,23 @@ def check_gradients_are_in_the_timeline() -> None:
     assert all(gradient.ready >= SLEEP_S for gradient in step.gradients[1:])
     assert step.backward >= step.gradients[-1].ready
     assert (step.element, step.bytes) == (4, 200)
+
+
+def check_a_bucket_counts_as_its_gradients() -> None:
+    path = os.environ["TRACE"] + "5"
+    model = torch.nn.Sequential(*(torch.nn.Linear(6, 6) for _ in range(5)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    hvd.DistributedOptimizer(optimizer)
+    hvd.start_timeline(path)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        model(torch.ones(2, 6)).sum().backward()
+        optimizer.step()
+    hvd.stop_timeline()
+    if hvd.rank() > 0 or hvd.size() == 1:
+        return
+    late = [step for step in analysis.steps(events.read(path)) if step.index >= STEPS // 2]
+    assert {(step.tensors, step.operations) for step in late} == {(10, 1)}
 
 
 def check_accumulated_gradients_are_marked_once_in_a_step() -> None:

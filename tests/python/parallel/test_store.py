@@ -119,10 +119,10 @@ def test_places_where_ranks_cannot_meet(tmp_path: Path) -> None:
     assert status == 0, output
     said = [line for line in output.splitlines() if line.startswith("init: ")]
     expected = [
-        r"nobody listens on 127\.0\.0\.1:\d+ \(127\.0\.0\.1: connection refused\)",
-        rf"no store of PyTorch answers on 127\.0\.0\.1:{port}",
+        r"nobody listens on 127\.0\.0\.1:\d+ \(127\.0\.0\.1: connection refused\).* Set MASTER_ADDR to",
+        rf"no store of PyTorch answers on 127\.0\.0\.1:{port}: .*; another program has the port, or ",
         rf"cannot listen on 127\.0\.0\.1:{port}: address already in use; choose another MASTER_PORT",
-        r"cannot listen on 192\.0\.2\.1:\d+: cannot assign requested address",
+        r"cannot listen on 192\.0\.2\.1:\d+: cannot assign requested address; set MASTER_ADDR to",
         # Some name servers do not answer within the start timeout.
         r"nobody listens on no\.such\.host\.invalid:\d+ "
         r'\(("no\.such\.host\.invalid" has no address|'

@@ -161,7 +161,7 @@ def test_tells_of_the_exception_that_ended_a_program_although_it_was_told_to_end
     words = program(telling.raises_and_does_not_end).words(tmp_path)
     with start(listener, sys.executable, *words, PYTHONPATH=str(PYTHON)) as process:
         peer = caller(listener)
-        assert next(payload for kind, payload in frames(peer) if kind == protocol.ERROR) == error_report.OWN
+        assert next(payload for kind, payload in frames(peer) if kind == protocol.REPORT) == error_report.OWN
         peer.order(protocol.SIGNAL + bytes([signal.SIGTERM]))
         assert report(until_exit(peer)) == {"returncode": -signal.SIGTERM, "stopped": True, "raised": True}
         peer.order(protocol.LEAVE)

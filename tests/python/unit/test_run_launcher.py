@@ -50,7 +50,7 @@ def test_a_rank_that_calls_in_late_hears_what_the_others_were_told(
     result = late.run()
     assert result.status == 3
     assert result.text.startswith("rank 0 ")
-    endings = [(end.rank, end.returncode, end.stopped) for end in late.endings]
+    endings = [(end.rank, end.returncode, end.stopped) for end in late.ranks.endings]
     assert endings == [(0, 3, False), (1, -signal.SIGTERM, True)]
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,3 +163,15 @@ def test_roundelay_without_a_command_shows_them(capsys: pytest.CaptureFixture[st
     assert roundelay_cli.main([]) == 2
     shown = capsys.readouterr().out
     assert all(f"  {name} " in shown for name in roundelay_cli.COMMANDS)
+
+
+@pytest.mark.parametrize("words", [[], ["timeline", "--help"], ["timeline", "job.json"], ["run", "--help"]])
+def test_a_command_whose_output_nobody_reads_ends_quietly(words: list[str], tmp_path: Path) -> None:
+    span = {"ph": "X", "pid": 0, "tid": 1, "name": "backward", "ts": 0, "dur": 1}
+    (tmp_path / "job.json").write_text(json.dumps([span]))
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as output:
+        command = [sys.executable, "-m", "roundelay.cli", *words]
+        ended = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
+    assert not ended.stderr

@@ -73,6 +73,7 @@ def test_steps(trace: Trace) -> None:
     first, second, other = analysis.steps(trace)
     assert (first.rank, first.index, first.begin, first.end) == (0, 0, 100, 250)
     assert (first.backward, first.under_way, first.exposed) == (100, 95, 30)
+    assert (first.computing, second.computing) == (115, 160)  # they waited 35 and 60
     assert (first.tensors, first.operations, first.bytes) == (4, 2, 1200)
     assert (second.rank, second.index, second.begin, second.end, second.duration) == (0, 1, 250, 470, 220)
     assert (second.backward, second.under_way, second.exposed) == (100, 70, 50)

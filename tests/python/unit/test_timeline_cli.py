@@ -54,8 +54,10 @@ def test_summary_and_picture(file: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main([str(file)]) == 0
     out = capsys.readouterr().out
     assert "2 ranks, step 19 ms, communication under way 8 ms, of it exposed 4 ms: 50% hidden" in out
-    assert "fusion: 30 tensors in, 5 operations out (6.0 a piece), 15.0 MiB, 3.0 MiB an operation" in out
+    assert "fusion: 30 tensors in, 5 operations out (6.0 in each), 15.0 MiB, 3.0 MiB an operation" in out
     assert "1x, median 1.5 ms, at most 1.5 ms" in out
+    first = next(line for line in out.splitlines() if line.split()[:2] == ["0", "5"])
+    assert first.split()[2:8] == ["19", "ms", "15", "ms", "10", "ms"]  # time, computing, backward
     assert "missing" not in out
     picture = Path(f"{file}.png")
     assert f"picture: {picture}" in out

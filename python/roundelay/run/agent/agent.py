@@ -161,7 +161,7 @@ class Agent:
                 self._pipes[ours] = kind
                 return theirs
 
-            environment[error_report.PIPE] = error_report.named(pipe(protocol.ERROR))
+            environment[error_report.PIPE] = error_report.named(pipe(protocol.REPORT))
             stdin = None
             if self._function is not None:
                 stdin = opened.enter_context(open(self._function, "rb"))
@@ -237,7 +237,7 @@ class Agent:
     def _forward_chunk(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
         data = os.read(key.fd, _CHUNK)
         if data:
-            if key.data == protocol.ERROR:
+            if key.data == protocol.REPORT and error_report.has_error(data):
                 self._raised = not self._told_to_stop
             self._send(key.data, data)
         else:

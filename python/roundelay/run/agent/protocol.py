@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-# The kinds of the frames that the agent sends the launcher (frames.py). HELLO and EXIT carry JSON.
-HELLO, STDOUT, STDERR, RESULT_PIECE, ERROR, EXIT = b"H", b"o", b"e", b"r", b"E", b"X"  # ERROR: error_report's
+# The kinds of the frames that the agent sends the launcher (frames.py). HELLO and EXIT carry JSON, REPORT
+# what error_report.py writes.
+HELLO, STDOUT, STDERR, RESULT_PIECE, REPORT, EXIT = b"H", b"o", b"e", b"r", b"E", b"X"
 # The launcher sends the agent orders of one byte. The signal's number follows SIGNAL, which is to end the
 # program, and FORWARD.
 SIGNAL, FORWARD, KILL, LEAVE = b"S", b"F", b"K", b"L"

@@ -72,12 +72,18 @@ def own_frames(trace: TracebackType | None) -> TracebackType | None:
     return inner or trace
 
 
-def fail(descriptor: int, error: BaseException) -> int:
-    """Reports an exception of the function to the agent and on stderr; returns the exit status."""
+def tell(error: BaseException) -> None:
+    """Tells the agent and the peers of an exception that ends this rank."""
     with contextlib.suppress(ImportError):  # the function's path has not come
         from roundelay._internal import error_report
 
         error_report.tell(error)
+        error_report.tell_peers(error)
+
+
+def fail(descriptor: int, error: BaseException) -> int:
+    """Reports an exception of the function to the agent and on stderr; returns the exit status."""
+    tell(error)
     text = "".join(traceback.format_exception(type(error), error, own_frames(error.__traceback__)))
     reply(descriptor, FAILURE, pickle.dumps((text, pickled_exception(error)), _PROTOCOL))
     if isinstance(error, KeyboardInterrupt):  # the user knows

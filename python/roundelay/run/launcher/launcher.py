@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import IO
 
-from roundelay._internal import error_report
 from roundelay.run.agent import protocol
 from roundelay.run.launcher import deadlines
 from roundelay.run.launcher.connections import Listener, Peer
@@ -71,9 +70,9 @@ class Launcher:
         self._dismissed = self._mute = False
 
     @property
-    def endings(self) -> list[Ending]:
-        """The endings of the ranks that have ended, in the order of arrival."""
-        return list(self._ranks.endings)
+    def ranks(self) -> Ranks:
+        """What is known of the ranks."""
+        return self._ranks
 
     def run(self) -> JobResult:
         """Runs the job to its end. Must be called on the main thread: it handles signals meanwhile."""
@@ -210,8 +209,8 @@ class Launcher:
             return
         elif kind == protocol.EXIT:
             self._on_ending(Ending(peer.rank, place=self._ranks.places[peer.rank], **json.loads(payload)))
-        elif kind == protocol.ERROR:
-            self._ranks.note_error(peer.rank, payload.endswith(error_report.OF_PEER))
+        elif kind == protocol.REPORT:
+            self._ranks.note_report(peer.rank, payload)
         elif kind == protocol.RESULT_PIECE:
             on_result, rank = self._settings.on_result, peer.rank
             if on_result is not None:

@@ -6,6 +6,7 @@ import signal
 import time
 from dataclasses import dataclass, replace
 
+from roundelay._internal import error_report
 from roundelay.run.launcher.connections import Peer
 from roundelay.run.launcher.result import Ending
 
@@ -25,6 +26,7 @@ class Ranks:
         self.peers: dict[int, Peer] = {}  # those that are connected
         self.places: dict[int, str] = {}  # of all that have called in: "pid N on HOST"
         self.endings: list[Ending] = []  # in the order of arrival
+        self.initialised = False  # some rank has called hvd.init()
         self._errors: dict[int, Error] = {}  # the last exception that each rank told of
         self._told: bytes | None = None  # the last order to all ranks; each one is to end them
 
@@ -55,9 +57,12 @@ class Ranks:
         for peer in list(self.peers.values()):
             peer.order(order)
 
-    def note_error(self, rank: int, of_peer: bool) -> None:
-        """Records an exception of a rank that has not ended yet."""
-        self._errors[rank] = Error(time.monotonic(), of_peer)
+    def note_report(self, rank: int, report: bytes) -> None:
+        """Records what a rank that has not ended yet tells of itself (_internal/error_report.py)."""
+        self.initialised |= error_report.INIT in report
+        if error_report.has_error(report):
+            of_peer = report.rstrip(error_report.INIT).endswith(error_report.OF_PEER)
+            self._errors[rank] = Error(time.monotonic(), of_peer)
 
     def end(self, ending: Ending, looks_like_victim: bool) -> Ending:
         """Records the end of a rank, and returns it with what is known of the cause.

@@ -8,6 +8,12 @@ from dataclasses import dataclass
 from roundelay.run.system.processes import exit_status, how
 
 _RANKS_NAMED = 16
+_WHERE = "PYTHONFAULTHANDLER=1 shows where"
+_CURES: dict[int, str] = {
+    signal.SIGKILL: "if memory was full, `dmesg` on its host tells so",
+    signal.SIGBUS: "if /dev/shm is full (`df /dev/shm` on its host), free some of it",
+    **dict.fromkeys((signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL), _WHERE),
+}
 # Python shows a traceback's last line with the name of the exception's class.
 _PEER_ERRORS = (b"HorovodInternalError", b"MismatchError")
 
@@ -99,6 +105,14 @@ def _outlived(lost: Ending, later: list[Ending]) -> bool:
     return any(other.host != lost.host and not (other.unclear or other.broken) for other in later)
 
 
+def _cure(ending: Ending) -> str:
+    """Returns what to do about a signal that a program does not send itself; "" for others."""
+    if ending.broken or ending.unclear or ending.returncode >= 0:
+        return ""
+    cure = _CURES.get(-ending.returncode)
+    return "" if cure is None else f": {cure}"
+
+
 def job_result(
     endings: list[Ending],
     num_proc: int,
@@ -119,7 +133,7 @@ def job_result(
     if first is None:
         first = next((ending for ending in endings if ending.returncode != 0), None)
     if first is not None:
-        text = f"rank {first.rank} ({first.place}) failed first: {first.how}"
+        text = f"rank {first.rank} ({first.place}) failed first: {first.how}{_cure(first)}"
         return JobResult(first.status, text, first.rank)
     seen = {ending.rank for ending in endings}
     missing = named([rank for rank in range(num_proc) if rank not in seen])

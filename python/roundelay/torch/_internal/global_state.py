@@ -12,12 +12,13 @@ from types import TracebackType
 from typing import Any
 
 from roundelay import _core
-from roundelay._internal import backend, gpu, launch_detection, subset, trust
+from roundelay._internal import backend, error_report, gpu, launch_detection, subset, trust
 from roundelay.errors import HorovodInternalError
 from roundelay.torch._internal.operations.handles import forget_handles
 from roundelay.torch._internal.optimizer.arguments import check_variable
 from roundelay.torch._internal.optimizer.distributed import restart_scopes
 from roundelay.torch._internal.tuning import calibration
+from roundelay.torch._internal.unreduced import unreduced
 from roundelay.torch.process_sets import ProcessSet, add_process_set, forget_process_sets
 from roundelay.tuning import file as tuning_file
 
@@ -65,8 +66,11 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
         tuning_error,
         trust.secret(),
     )
+    error_report.tell_init()
     restart_scopes()
     _ExceptionReport.install()
+    if _core.rank() == 0 and _core.size() > 1:
+        unreduced.begin()
     try:
         for one in wanted:
             add_process_set(one)
@@ -98,6 +102,13 @@ def shutdown() -> None:
 
     Operations still outstanding on any rank fail with HorovodInternalError.
     """
+    optimizer = unreduced.end()
+    if optimizer and _core.is_initialized() and not error_report.failed():
+        _core.log_warning(
+            f"{optimizer} took steps, but this job of {_core.size()} ranks has reduced no gradients: each "
+            "rank has trained a model of its own. Wrap the optimizer after hvd.init(): "
+            "optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())"
+        )
     _core.shutdown()
     forget_handles()
     forget_process_sets()
@@ -107,7 +118,6 @@ def shutdown() -> None:
 class _ExceptionReport:
     """Tells the peers which exception ends this process; their own errors name it as the cause."""
 
-    longest = 1000
     installed = False
 
     @classmethod
@@ -121,9 +131,8 @@ class _ExceptionReport:
         def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
             before(kind, error, trace)
             interactive = hasattr(sys, "ps1") or sys.flags.interactive  # the process goes on
-            if _core.is_initialized() and not interactive:
-                said = f"rank {_core.rank()} raised {kind.__name__}: {error}"
-                _core.fail(said.removesuffix(": ")[: cls.longest])
+            if not interactive:
+                error_report.tell_peers(error)
 
         sys.excepthook = hook
 

@@ -57,7 +57,7 @@ class Adasum(Strategy):
             for name, parameter in in_canonical_order(optimizer).items()
             if parameter.requires_grad and (parameter.is_floating_point() or parameter.is_complex())
         }
-        self.context.check_parameters(named)
+        self.context.check_step(named)
         self._before = [(parameter, parameter.detach().clone()) for parameter in named.values()]
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:

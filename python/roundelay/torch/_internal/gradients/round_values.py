@@ -42,9 +42,10 @@ class Fields(NamedTuple):
     masters: bool  # the optimizer has fp32 masters
     pool: PoolValues
     techniques: TechniqueValues
+    weights_due: bool  # this rank has not compared its first weights; merged: no rank has
 
     def pack(self) -> list[tuple[_core.Merge, bytes]]:
-        """Returns the fields: what has to be equal, what some rank says, and what rank 0 says."""
+        """Returns the fields: what has to be equal, what some rank, rank 0 and all ranks say."""
         pool, techniques = self.pool, self.techniques
         some = _FAILED * pool.failed + _UNMEASURED * pool.unmeasured + _KEEPS_BACK * techniques.keeps_back
         cuts = pool.cuts or Cuts(0, 0)
@@ -60,6 +61,7 @@ class Fields(NamedTuple):
             (_core.Merge.EQUAL, bytes([self.masters])),
             (_core.Merge.OR, bytes([some])),
             (_core.Merge.ROOT, b"".join(root)),
+            (_core.Merge.AND, bytes([self.weights_due])),
         ]
 
 
@@ -70,6 +72,7 @@ class Round(NamedTuple):
     busy: bool  # some rank waits for other rounds, too
     pool: PoolValues
     techniques: TechniqueValues
+    weights_due: bool = False
 
     @classmethod
     def parse(cls, values: bytes, absent: list[int], busy: bool) -> Round:
@@ -90,4 +93,4 @@ class Round(NamedTuple):
             step=step - 1 if step else None,
             proposal=values[_PROPOSAL : _PROPOSAL + length - 1] if length else None,
         )
-        return cls(bool(absent), busy, pool, techniques)
+        return cls(bool(absent), busy, pool, techniques, bool(values[-1]))

@@ -13,6 +13,7 @@ import torch
 from roundelay import _core
 from roundelay.errors import HorovodInternalError
 from roundelay.torch._internal.unfit import wrong_tensor
+from roundelay.torch._internal.unreduced import unreduced
 from roundelay.torch.compression import Compressor
 from roundelay.torch.process_sets import ProcessSet, member_id
 
@@ -123,6 +124,8 @@ class Call:
             raise self.wrong(f"the tensor is {wrong}")
         if tensor.is_mkldnn:  # few functions of torch take such a tensor
             raise self.wrong("the tensor is in MKL-DNN's layout; pass tensor.to_dense()")
+        if self.operation != "broadcast":
+            unreduced.note_operation(tensor)
 
     def check_rows(self, tensor: torch.Tensor) -> None:
         """Raises ValueError if it is no tensor with a first dimension."""

@@ -35,6 +35,7 @@ from roundelay.torch._internal.optimizer.arguments import (
     chosen_strategy,
     prefix_of,
 )
+from roundelay.torch._internal.optimizer.first_weights import FirstWeights
 from roundelay.torch._internal.optimizer.grad_scaler import watch
 from roundelay.torch._internal.optimizer.gradient_marks import GradientMarks
 from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
@@ -50,6 +51,7 @@ from roundelay.torch._internal.parameter_names import names_of
 from roundelay.torch._internal.strategy.attached import attached
 from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.unfit import check_fit
+from roundelay.torch._internal.unreduced import unreduced
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
 
@@ -134,6 +136,7 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     )
     options, settings = _checked(optimizer, given)
     watch(wrapper_of)
+    unreduced.end()
     _leave(optimizer)
     _wrap(optimizer, options)
     show(optimizer, settings, job_number())
@@ -162,7 +165,8 @@ def _checked(optimizer: torch.optim.Optimizer, given: Arguments) -> tuple[Option
     rule = Reduction(
         op, 1.0 / factor, factor, compression, given.sparse_as_dense, strategy.takes_sparse, ranks
     )
-    return Options(rule, given.passes, grouping, names, strategy, masters), given.settings()
+    options = Options(rule, given.passes, grouping, names, strategy, masters, FirstWeights())
+    return options, given.settings()
 
 
 def _check_owners(named: Mapping[torch.Tensor, str], process_set: ProcessSet) -> None:
@@ -199,7 +203,7 @@ def _wrap(optimizer: torch.optim.Optimizer, options: Options) -> None:
         joining_sets.add(process_set)
     idle = TechniqueStates(Techniques(strategy, rule.op, process_set, ""), {}, None)
     try:
-        strategy.attach(optimizer, context_of(wrapper, rule.compression, scope, idle))
+        strategy.attach(optimizer, context_of(wrapper, options, scope, idle))
         wrapper.regroup()
     except BaseException:
         _forget(optimizer, wrapper)

@@ -9,6 +9,7 @@ import torch
 
 from roundelay import _core
 from roundelay.errors import MismatchError
+from roundelay.torch._internal.optimizer.first_weights import FirstWeights
 from roundelay.torch._internal.parameter_list import Row, difference, first_other, kind_of
 from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch.compression import Compression, Compressor
@@ -61,17 +62,27 @@ def digest_of_parameters(rows: Sequence[Row], way: str = "") -> bytes:
     return digest_of(repr((way, [tuple(row) for row in rows])))
 
 
-def check_parameters(named: Mapping[str, torch.Tensor], prefix: str, process_set: ProcessSet) -> None:
+def check_parameters(
+    named: Mapping[str, torch.Tensor],
+    prefix: str,
+    process_set: ProcessSet,
+    weights: FirstWeights | None = None,
+) -> None:
     """Raises MismatchError, on all ranks, if these tensors are others on some. All ranks call it.
 
-    named: in the canonical order. prefix: that of the optimizer's names.
+    named: in the canonical order. prefix: that of the optimizer's names. weights: compares their values too.
     """
     rows = [Row(name, *kind_of(tensor)) for name, tensor in named.items()]
-    mine = (_core.Merge.EQUAL, digest_of_parameters(rows))
-    if _core.agree(f"{prefix}.equal", [mine], -1, set_id(process_set)).differences:
+    digest = digest_of_parameters(rows)
+    due = weights is not None and weights.due
+    fields = [(_core.Merge.EQUAL, digest), (_core.Merge.AND, bytes([due]))]
+    agreed = _core.agree(f"{prefix}.equal", fields, -1, set_id(process_set))
+    if agreed.differences:
         error = parameters_error(rows, set(), prefix, process_set)
         if error is not None:
             raise error
+    if weights is not None:
+        weights.compare(bool(agreed.values[-1]), lambda: named, prefix, process_set)
 
 
 def parameters_error(

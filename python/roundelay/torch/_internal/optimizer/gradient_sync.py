@@ -49,6 +49,7 @@ class GradientSync:
         self._way = equality.way_of(strategy, rule.compression)
         self._table = GradientTable(self._prefix, rule, options.grouping, self._way)
         self._masters = options.masters
+        self._weights = options.weights
         self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix)
         self.states = TechniqueStates(self.techniques, self._table.records, self)
         self._plan = self._make_plan()
@@ -178,8 +179,9 @@ class GradientSync:
 
     def publish(self) -> None:
         """Gives the core this rank's values of the next round."""
-        fields = Fields(self._masters.enabled, self._plan.values(), self.techniques.values())
-        always = self._masters.enabled or self._plan.needs_rounds or self.techniques.needs_rounds
+        due = self._weights.due
+        fields = Fields(self._masters.enabled, self._plan.values(), self.techniques.values(), due)
+        always = self._masters.enabled or self._plan.needs_rounds or self.techniques.needs_rounds or due
         digests = (self._table.digest, self.techniques.loaded.digest)
         if (fields, always, digests) != self._published:
             self._published = (fields, always, digests)
@@ -197,6 +199,8 @@ class GradientSync:
         self.techniques.end_round(self._plan.wants_change)
         self._masters.check(differences, self._prefix)
         self._masters.pairs.take_gradients()
+        parameters, process_set = self._table.parameters, self._rule.process_set
+        self._weights.compare(result.weights_due, parameters, self._prefix, process_set)
         self.publish()
 
     def reduce_sparse(self, tensor: torch.Tensor, name: str) -> Callable[[], torch.Tensor]:

@@ -117,6 +117,12 @@ class GradientTable:
         )
         self.digest = equality.digest_of_parameters(self.rows, self._way)
 
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Returns the parameters by name, in the canonical order."""
+        every = ((self._short(one), one.core.parameter) for one in self.records.values())
+        named = {name: parameter for name, parameter in every if parameter is not None}
+        return {row.name: named[row.name] for row in self.rows if row.name in named}
+
     def groups(self) -> list[_core.GradientGroup]:
         """Returns all groups, buckets last, in the order of ``members``."""
         return [*self._groups.values(), *(bucket.core for bucket in self._buckets)]

@@ -11,6 +11,7 @@ import torch
 from roundelay.torch._internal.gradients.gradient import Reduction
 from roundelay.torch._internal.operations.common import check_compression
 from roundelay.torch._internal.optimizer.arguments import check_passes, checked_reduction
+from roundelay.torch._internal.optimizer.first_weights import FirstWeights
 from roundelay.torch._internal.optimizer.master_weights import MasterWeights
 from roundelay.torch._internal.optimizer.settings import PASSES, Settings
 from roundelay.torch._internal.strategy.strategy import Strategy
@@ -64,6 +65,7 @@ class Options:
     names: MutableMapping[torch.Tensor, str]  # those that the user gave
     strategy: Strategy
     masters: MasterWeights
+    weights: FirstWeights
 
     def over(self, ranks: ProcessSet) -> Options:
         """Returns the same for gradients that are reduced over other ranks."""

@@ -7,15 +7,13 @@ from functools import partial
 
 from roundelay.torch._internal.optimizer.arguments import prefix_of
 from roundelay.torch._internal.optimizer.equality import check_parameters
+from roundelay.torch._internal.optimizer.options import Options
 from roundelay.torch._internal.optimizer.technique_states import TechniqueStates
 from roundelay.torch._internal.optimizer.wrapper import Wrapper
 from roundelay.torch._internal.strategy.context import Context
-from roundelay.torch.compression import Compressor
 
 
-def context_of(
-    wrapper: Wrapper, compression: type[Compressor], number: int, idle: TechniqueStates
-) -> Context:
+def context_of(wrapper: Wrapper, options: Options, number: int, idle: TechniqueStates) -> Context:
     """Returns what the optimizer's strategy may use. It does not keep the wrapper alive.
 
     number: the optimizer's in the process set. idle: keeps nothing, while gradients stay local.
@@ -38,14 +36,16 @@ def context_of(
             own.gradient_hooks.keep_local(local)
 
     masters, process_set = wrapper.masters, wrapper.process_set
+    check = partial(check_parameters, prefix=prefix_of(number), process_set=process_set)
     return Context(
         process_set,
-        compression,
+        options.rule.compression,
         number,
         masters.stepped,
         keeper,
         masters.between_steps,
         regroup,
         keep_local,
-        partial(check_parameters, prefix=prefix_of(number), process_set=process_set),
+        check,
+        partial(check, weights=options.weights),
     )

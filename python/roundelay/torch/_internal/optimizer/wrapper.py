@@ -157,7 +157,7 @@ class Wrapper:
         """Makes ``step()`` inside ``with`` take the gradients as they are. Use it after ``synchronize()``."""
         if self._strategy is not None and not self._strategy.reduces_gradients:
             text = f"skip_synchronize() has no meaning with strategy {self._strategy.text}"
-            raise RuntimeError(f"{text} (as op=Adasum is): it combines the steps")
+            raise RuntimeError(f"{text} (as op=Adasum is), which combines the steps: call step() without it")
         self._skip = True
         try:
             yield

@@ -52,6 +52,8 @@ class Context:
     # Raises MismatchError, on all ranks, if these tensors, by name and in the canonical order
     # (parameter_names.py), are others on some. All ranks of the set call it.
     check_parameters: Callable[[Mapping[str, torch.Tensor]], None]
+    # The same before a step. Warns, at the first one, if the ranks begin with different values.
+    check_step: Callable[[Mapping[str, torch.Tensor]], None]
 
     def name(self, of: str) -> str:
         """Returns a name for an operation of this optimizer's, the same on all ranks."""

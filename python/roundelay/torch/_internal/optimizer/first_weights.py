@@ -1,0 +1,111 @@
+"""Compares the weights with which the ranks begin to train an optimizer's parameters.
+
+Gradients are equal on all ranks; weights stay different if they were so before the first step. Each rank
+makes a number of each parameter, of values at the same places, and the ranks compare one digest of these
+numbers. A thousand values of a parameter are enough: weights that nobody has made equal differ in nearly all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.functions import allgather_object
+from roundelay.torch.process_sets import ProcessSet, set_id
+
+_DIGEST_BYTES = 8
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_SAMPLES = 1024  # of a parameter: at least so many values, and at most twice as many
+_RANKS_NAMED = 8
+
+Sums = dict[str, int]  # by the parameters' names
+
+
+class FirstWeights:
+    """Compares once: in the first round or step of an optimizer in which ranks take part that have not yet.
+
+    due: this rank has not. Ranks merge it with Merge.AND, as a rank may have joined when the others compared.
+    """
+
+    def __init__(self) -> None:
+        self.due = _core.config().check_weights
+
+    def compare(
+        self,
+        all_due: bool,
+        parameters: Callable[[], Mapping[str, torch.Tensor]],
+        prefix: str,
+        process_set: ProcessSet,
+    ) -> None:
+        """Warns on the first rank of the set if weights differ. All ranks call it, with the merged value.
+
+        parameters: returns them by name. prefix: that of the optimizer's names.
+        """
+        if not self.due:
+            return
+        self.due = False
+        if not all_due:
+            return
+        named = parameters()
+        sums = {} if _captures(named.values()) else sums_of(named)
+        digest = hashlib.blake2b(repr(sorted(sums.items())).encode(), digest_size=_DIGEST_BYTES).digest()
+        agreed = _core.agree(f"{prefix}.weights", [(_core.Merge.EQUAL, digest)], -1, set_id(process_set))
+        if agreed.differences:
+            rows = allgather_object((_core.rank(), sums), f"{prefix}.weights", process_set)
+            text = difference(rows, prefix)
+            if text is not None and _core.rank() == rows[0][0]:
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def sums_of(named: Mapping[str, torch.Tensor]) -> Sums:
+    """Returns a number for each parameter that has values. A GPU is waited for once."""
+    by_device: defaultdict[torch.device, dict[str, torch.Tensor]] = defaultdict(dict)
+    for name, parameter in named.items():
+        if torch.nn.parameter.is_lazy(parameter):
+            continue
+        values = parameter.detach()
+        if type(values) is torch.Tensor and values.layout == torch.strided:
+            by_device[parameter.device][name] = _sum_of(values)
+    sums: Sums = {}
+    for of_device in by_device.values():
+        sums.update(zip(of_device, torch.stack(list(of_device.values())).tolist(), strict=True))
+    return sums
+
+
+def _sum_of(values: torch.Tensor) -> torch.Tensor:
+    """Returns the sum of some of the values, taken as integers. They may lie in memory in any way."""
+    real = torch.view_as_real(values) if values.is_complex() else values
+    integers = real.view(_INTEGERS[real.element_size()])
+    step = integers.numel() // _SAMPLES
+    if step > 1:
+        integers = integers.take(torch.arange(0, integers.numel(), step, device=integers.device))
+    return integers.sum()
+
+
+def _captures(parameters: Iterable[torch.Tensor]) -> bool:
+    """Returns whether a CUDA graph is being captured, in which nothing may wait for the GPU."""
+    return any(one.is_cuda for one in parameters) and torch.cuda.is_current_stream_capturing()
+
+
+def difference(rows: Sequence[tuple[int, Sums]], prefix: str) -> str | None:
+    """Returns the warning; None: the ranks that have sums have the same. rows: ranks and their sums."""
+    rows = [row for row in rows if row[1]]
+    first, sums = rows[0] if rows else (0, {})
+    unequal = [name for name in sums if any(theirs.get(name) != sums[name] for _, theirs in rows)]
+    if not unequal:
+        return None
+    name = unequal[0]
+    others = [rank for rank, theirs in rows if theirs.get(name) != sums[name]]
+    shown = ", ".join(map(str, others[:_RANKS_NAMED])) + (" ..." if len(others) > _RANKS_NAMED else "")
+    ranks = f"rank {shown} begins" if len(others) == 1 else f"ranks {shown} begin"
+    return (
+        f"{ranks} with other values of parameter {name!r} than rank {first} ({len(unequal)} of the "
+        f"{len(sums)} parameters of optimizer {prefix!r} differ), and the weights will stay different: call "
+        "hvd.broadcast_parameters(model.state_dict(), root_rank=0) before the first step. If they are to "
+        "differ, set ROUNDELAY_CHECK_WEIGHTS=0"
+    )
