@@ -66,7 +66,7 @@ def test_a_rank_that_raises_has_the_last_word(job: Job) -> None:
 
 
 def test_a_rank_that_exits_with_a_message_has_the_last_word(job: Job) -> None:
-    status, _, err = job.run(2, "meet(2)\nif rank == 1:\n    sys.exit('no data')\ntime.sleep(60)")
+    status, _, err = job.run(2, program(ending.exits_with_a_message))
     assert status == 1
     assert err.strip().endswith("failed first: exit code 1; its last line on stderr: no data")
 

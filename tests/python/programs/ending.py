@@ -51,6 +51,13 @@ def exits_with_3(me: Rank, who: int) -> None:
     time.sleep(60)
 
 
+def exits_with_a_message(me: Rank) -> None:
+    me.meet(2)
+    if me.number == 1:
+        sys.exit("no data")
+    time.sleep(60)
+
+
 def exits_with_3_while_others_are_stopped(me: Rank) -> None:
     me.meet(3)
     if me.number == 0:
