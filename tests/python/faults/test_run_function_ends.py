@@ -112,10 +112,10 @@ def test_the_peers_hear_which_exception_ended_a_rank(job: Job) -> None:
         import roundelay.torch as hvd
 
         hvd.init()
-        hvd.barrier()
-        if hvd.rank() == 1:
-            raise KeyError("label")
         try:
+            hvd.barrier()
+            if hvd.rank() == 1:
+                raise KeyError("label")
             hvd.allreduce(torch.ones(1))
         except hvd.HorovodInternalError as error:
             Path(folder, "heard").write_text(str(error))

@@ -240,7 +240,7 @@ def test_the_error_is_said_of_what_it_was_measured_for(capsys: pytest.CaptureFix
 
 
 def test_the_measured_strategies_are_those_of_the_page() -> None:
-    stored = json.loads((ROOT / "docs" / "plan.json").read_text())
+    stored = json.loads((ROOT / "docs" / "results" / "plan.json").read_text())
     every = {cell["strategy"] for half in ("fitted", "tested") for cell in stored[half]}
     assert all(ways.parse(text, STEP).measured for text in every)
     names = {text if text.startswith("dense") else text.partition(":")[0] for text in every}
