@@ -36,7 +36,7 @@ with watched():
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("elements", [10, pytest.param(1 << 20, marks=pytest.mark.nightly)])
 def test_survivors_name_the_dead(core_job: CoreJob, elements: int, victim: int) -> None:
-    work = f"if rank == {victim}: during(0.7, die)\n" + WORK.format(elements=elements)
+    work = f"if rank == {victim}: die_watched(0.7)\n" + WORK.format(elements=elements)
     end = core_job.ended(core_job.begin(3, work, prelude=PRELUDE + ON_GPU))
     assert end.status == KILLED, end.err
     end.expect_in_time()
