@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "kernels/chunks.h"
 #include "kernels/pairs.h"
+#include "kernels/low_rank.h"
 #include "kernels/top_k.h"
 
 namespace roundelay::kernels {
@@ -96,3 +97,20 @@ class GpuKernels {
 };
 
 }  // namespace roundelay::kernels
+
+  // Low-rank approximations (low_rank.h), with the bits of the CPU's functions but for those of NaNs in
+  // factors. All memory is aligned to its elements. `scratch` has project_back_scratch() bytes for the
+  // block's rows, columns and vectors, aligned to 8. Errors besides: kInvalidArgument (a type that is not
+  // floating, 2^31 columns).
+  [[nodiscard]] virtual Status project(int device, const LowRankBlock& block, DType dtype,
+                                       GpuStream stream) = 0;
+  [[nodiscard]] virtual Status project_back(int device, const LowRankBlock& block, DType dtype,
+                                            std::byte* scratch, GpuStream stream) = 0;
+  [[nodiscard]] virtual std::size_t project_back_scratch(std::size_t rows, std::size_t columns,
+                                                         std::size_t count, DType dtype) const = 0;
+  [[nodiscard]] virtual Status expand(int device, const LowRankBlock& block, double share, DType dtype,
+                                      GpuStream stream) = 0;
+  [[nodiscard]] virtual Status orthonormalise(int device, const Vectors& vectors, DType dtype,
+                                              GpuStream stream) = 0;
+  [[nodiscard]] virtual Status renew(int device, const Vectors& to, const Vectors& from, std::uint64_t seed,
+                                     DType dtype, GpuStream stream) = 0;

@@ -40,4 +40,13 @@ class CudaKernels final : public GpuKernels {
                    GpuStream stream) override;
 };
 
+  Status project(int device, const LowRankBlock& block, DType dtype, GpuStream stream) override;
+  Status project_back(int device, const LowRankBlock& block, DType dtype, std::byte* scratch,
+                      GpuStream stream) override;
+  std::size_t project_back_scratch(std::size_t rows, std::size_t columns, std::size_t count,
+                                   DType dtype) const override;
+  Status expand(int device, const LowRankBlock& block, double share, DType dtype, GpuStream stream) override;
+  Status orthonormalise(int device, const Vectors& vectors, DType dtype, GpuStream stream) override;
+  Status renew(int device, const Vectors& to, const Vectors& from, std::uint64_t seed, DType dtype,
+               GpuStream stream) override;
 }  // namespace roundelay::kernels::cuda

@@ -94,6 +94,19 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   // is destroyed.
   using Work = FakeStream::Work;
   [[nodiscard]] Status enqueue(int device, GpuStream stream, Work work, Work give_up = {});
+  [[nodiscard]] Status project(int device, const kernels::LowRankBlock& block, DType dtype,
+                               GpuStream stream) override;
+  // It overwrites the scratch memory with garbage.
+  [[nodiscard]] Status project_back(int device, const kernels::LowRankBlock& block, DType dtype,
+                                    std::byte* scratch, GpuStream stream) override;
+  [[nodiscard]] std::size_t project_back_scratch(std::size_t rows, std::size_t columns, std::size_t count,
+                                                 DType dtype) const override;
+  [[nodiscard]] Status expand(int device, const kernels::LowRankBlock& block, double share, DType dtype,
+                              GpuStream stream) override;
+  [[nodiscard]] Status orthonormalise(int device, const kernels::Vectors& vectors, DType dtype,
+                                      GpuStream stream) override;
+  [[nodiscard]] Status renew(int device, const kernels::Vectors& to, const kernels::Vectors& from,
+                             std::uint64_t seed, DType dtype, GpuStream stream) override;
   // Makes other memory (a tensor's, for example) count as device memory while the result exists.
   [[nodiscard]] std::shared_ptr<void> adopt(ByteSpan memory) { return memory_->adopt(memory); }
 
