@@ -117,6 +117,9 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
 
   // Simulate faults. fail() breaks all devices: all later calls and queries of events return `cause`, no work
   // is done.
+  // Ends the process if some of the device's or pinned memory has been freed. Work calls it when it runs.
+  void expect_live(ConstByteSpan memory) { memory_->expect_live(memory); }
+
   void fail(const Status& cause) { streams_->fail(cause); }
   // Limit all device memory or all pinned memory; SIZE_MAX means no limit.
   void limit_memory(std::size_t bytes) { memory_->limit(FakeMemory::Kind::kDevice, bytes); }
