@@ -19,6 +19,7 @@ std::string why_not_mpi(GpuRuntime& runtime, const GpuFabricOptions& options) {
 Result<GpuInfo> own_gpu_info(const GpuParts& parts, int device, const GpuFabricOptions& options,
                              GpuRole role) {
   GpuInfo gpu_info;
+  ROUNDELAY_RETURN_IF_ERROR(parts.kernels->fits(device));
   const Result<std::string> identity = parts.runtime->identity(device);
   if (!identity.ok()) return identity.status();
   identity->copy(gpu_info.identity.data(), gpu_info.identity.size() - 1);
