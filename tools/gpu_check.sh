@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs all GPU tests and benchmarks on this machine's NVIDIA GPU in under 10 minutes and writes out/gpu.json; see --help.
+# Runs all GPU tests and benchmarks on this machine's NVIDIA GPU in 5 minutes, 4 more with an MPI, and writes out/gpu.json; see --help.
 # It needs torch with CUDA and nvcc, but no network; MPI only if there is one. PYTHON chooses the Python; default: the first with torch.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)

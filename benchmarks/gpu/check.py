@@ -1,4 +1,4 @@
-"""Run all GPU tests and benchmarks of this machine, in under 10 minutes, into one JSON."""
+"""Run all GPU tests and benchmarks of this machine, in 5 minutes and 4 more with an MPI, into one JSON."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import dataclasses
 import json
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks import show
 from benchmarks.gpu import facts
-from benchmarks.gpu.runner import ROOT, Check, Place, Step, run
-from benchmarks.gpu.steps import STEPS
+from benchmarks.gpu.runner import ROOT, Check, Phase, Place, Step, run
+from benchmarks.gpu.steps import PHASES, STEPS
 from benchmarks.report import gpu as report
 
-_LIMIT_S = 570.0
 _NCCL_ALLOWS_IT = (2, 30, 3)  # this version and later ones allow several ranks on one GPU
 # With earlier versions, ranks pretend to be on different hosts and connect over the loopback.
 _AS_HOSTS = {
@@ -37,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, default=Path("out/gpu.json"), help="default: out/gpu.json")
     parser.add_argument("--steps", nargs="+", metavar="WORD", help="only steps whose names have one of these")
     parser.add_argument("--dry-run", action="store_true", help="no GPU here: what runs on the fake device")
+    parser.add_argument("--mpi", type=Path, metavar="PREFIX", help="the folder of an MPI; default: PATH's")
     parser.add_argument("--table", type=Path, metavar="JSON", help="run nothing: write docs/results/gpu.md")
     return parser
 
@@ -65,18 +69,49 @@ def _place(dry: bool, output: Path) -> Place:
     return Place(device, ROOT / "build" / ("dev" if dry else "gpu"), folder.resolve(), environment)
 
 
-def checks(steps: Sequence[Step], place: Place, dry: bool) -> Iterator[Check]:
-    """Run the steps in order, within the time limit."""
-    deadline = time.monotonic() + _LIMIT_S
-    broken = ""
-    for step in steps:
-        left = deadline - time.monotonic()
-        why = step.dry if dry else ""
-        why = why or broken or ("" if left > 0 else f"the {_LIMIT_S:.0f} s were over")
-        check = Check(step.name, None, message=f"not run: {why}") if why else run(step, place, left)
-        if step.vital and not why and check.ok is not True:
-            broken = check.message if check.ok is None else f"'{step.name}' failed"
-        yield check
+@dataclass
+class _Course:
+    """A run of the phases: when it began, and why later steps have no meaning."""
+
+    place: Place
+    dry: bool
+    begin: float = field(default_factory=time.monotonic)
+    broken: str = ""
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def check(self, step: Step, end_s: float) -> Check:
+        """Run the step, unless something speaks against it."""
+        left = self.begin + end_s - time.monotonic()
+        why = step.dry if self.dry else ""
+        why = why or self.broken or ("" if left > 0 else f"the {end_s:.0f} s were over")
+        if why:
+            return Check(step.name, None, message=f"not run: {why}")
+        check = run(step, self.place, left, self.stop)
+        if step.vital and check.ok is not True:
+            self.broken = check.message if check.ok is None else f"'{step.name}' failed"
+        return check
+
+    def side_by_side(self, phase: Phase) -> Iterator[Check]:
+        """Run the phase's steps in their order, some at once. Yield them as they end."""
+        with ThreadPoolExecutor(phase.at_once) as pool:
+            running = [pool.submit(self.check, step, phase.end_s) for step in phase.steps]
+            try:
+                for done in as_completed(running):
+                    yield done.result()
+            except BaseException:
+                self.stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+def checks(phases: Sequence[Phase], place: Place, dry: bool) -> Generator[Check, None, None]:
+    """Run the phases in order. Yield the checks as they end."""
+    course = _Course(place, dry)
+    for phase in phases:
+        if phase.at_once == 1:
+            yield from (course.check(step, phase.end_s) for step in phase.steps)
+        else:
+            yield from course.side_by_side(phase)
 
 
 def _tell(check: Check) -> None:
@@ -84,6 +119,23 @@ def _tell(check: Check) -> None:
     print(f"{report.VERDICTS[check.ok]:8}{check.name}, {check.seconds:.1f} s  {first}", flush=True)
     if rest:
         print(rest, flush=True)
+
+
+def _write(output: Path, result: Mapping[str, Any]) -> None:
+    """Write the results so far, all or nothing."""
+    part = output.with_suffix(".part")
+    part.write_text(json.dumps(result, indent=1) + "\n")
+    part.replace(output)
+
+
+def _chosen(words: Sequence[str]) -> list[Phase]:
+    """Return the phases with the steps whose names have one of the words."""
+    return [
+        dataclasses.replace(
+            phase, steps=[step for step in phase.steps if any(word in step.name for word in words)]
+        )
+        for phase in PHASES
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -97,17 +149,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     if problems := [] if dry else facts.problems():
         print("\n".join(f"gpu_check: {problem}" for problem in problems), file=sys.stderr)
         return 2
-    words = arguments.steps or [""]
-    steps = [step for step in STEPS if any(word in step.name for word in words)]
-    if not steps:
+    phases = _chosen(arguments.steps or [""])
+    if not any(phase.steps for phase in phases):
         parser.error(f"no step has one of these in its name: {', '.join(step.name for step in STEPS)}")
-    found = []
-    for check in checks(steps, _place(dry, arguments.output), dry):
+    if arguments.mpi:
+        os.environ["PATH"] = os.pathsep.join([str(arguments.mpi.resolve() / "bin"), os.environ["PATH"]])
+    places = {step.name: place for place, step in enumerate(STEPS)}
+    found: list[Check] = []
+    result: dict[str, Any] = {**facts.facts(dry), "dry_run": dry, "checks": []}
+    for check in checks(phases, _place(dry, arguments.output), dry):
         _tell(check)
         found.append(check)
-    result = {**facts.facts(dry), "dry_run": dry, "checks": [dataclasses.asdict(check) for check in found]}
+        found.sort(key=lambda check: places[check.name])
+        result["checks"] = [dataclasses.asdict(check) for check in found]
+        _write(arguments.output, result)
     show.console().print(show.table(report.COLUMNS, report.rows(result), texts=len(report.COLUMNS)))
-    arguments.output.write_text(json.dumps(result, indent=1) + "\n")
     print(f"wrote {arguments.output}")
     return 1 if any(check.ok is False for check in found) else 0
 

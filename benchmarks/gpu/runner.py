@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from benchmarks.table.line import Line
 
 ROOT = Path(__file__).resolve().parents[2]
 _SAID = 20  # lines of a failed step's output that are kept
+_POLL_S = 0.5  # so often a running step looks whether it shall stop
 
 
 def _no_lines(_: Mapping[str, Any]) -> list[Line]:
@@ -43,6 +45,18 @@ class Step:
     dry: str = ""
     lines: Callable[[Mapping[str, Any]], list[Line]] = _no_lines
     vital: bool = False
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Steps that run `at_once` side by side, and end within `end_s` seconds of the first phase's beginning.
+
+    What is timed needs the machine for itself.
+    """
+
+    steps: Sequence[Step]
+    end_s: float
+    at_once: int = 1
 
 
 @dataclass(frozen=True)
@@ -100,8 +114,23 @@ def judged(step: Step, seconds: float, output: str) -> Check:
     return Check(step.name, ok, seconds, found, said)
 
 
-def run(step: Step, place: Place, limit_s: float) -> Check:
-    """Run the step for at most its time limit, or `limit_s` seconds if that is less."""
+def _why_bad(process: subprocess.Popen[bytes], limit_s: float, stop: threading.Event) -> str:
+    """Wait for the process. Return what is wrong with its end; nothing if all is well."""
+    deadline = time.monotonic() + limit_s
+    while not stop.is_set():
+        left = deadline - time.monotonic()
+        try:
+            code = process.wait(max(0.0, min(left, _POLL_S)))
+        except subprocess.TimeoutExpired:
+            if left <= _POLL_S:
+                return f"did not end within {limit_s:.0f} s, and was ended"
+        else:
+            return f"exit code {code}" if code else ""
+    return "was stopped"
+
+
+def run(step: Step, place: Place, limit_s: float, stop: threading.Event | None = None) -> Check:
+    """Run the step for at most its time limit, or `limit_s` seconds if that is less, or until `stop`."""
     limit_s = min(limit_s, step.budget_s)
     ranks = {"RANKS_LIMIT_S": str(max(1.0, limit_s - 5))}  # hanging ranks dump their stacks first
     log = place.output / f"{step.name.replace(' ', '_').replace(',', '')}.txt"
@@ -120,10 +149,7 @@ def run(step: Step, place: Place, limit_s: float) -> Check:
         except OSError as error:
             return Check(step.name, False, message=f"cannot be started: {error}")
         try:
-            code = process.wait(limit_s)
-            why = f"exit code {code}" if code else ""
-        except subprocess.TimeoutExpired:
-            why = f"did not end within {limit_s:.0f} s, and was ended"
+            why = _why_bad(process, limit_s, stop or threading.Event())
         finally:
             end(process)
     seconds = round(time.monotonic() - begin, 1)

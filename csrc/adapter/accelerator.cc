@@ -61,7 +61,16 @@ Result<std::optional<CallerStream>> Accelerator::stream_for(const c10::Device& d
                            "or move the tensor with cpu()");
   if (runtime_ == nullptr || device.type() != type_)
     return Status::invalid(where + "Roundelay works on the CPU and on CUDA devices; move it with cpu()");
-  return std::optional<CallerStream>(std::in_place, *runtime_, device);
+  std::optional<CallerStream> stream(std::in_place, *runtime_, device);
+  const Result<bool> captures = runtime_->captures(stream->device_index(), stream->native());
+  if (!captures.ok()) return captures.status();
+  if (*captures) {
+    return Status::invalid(label +
+                           " is in a stream from which a graph is being captured, but a collective "
+                           "cannot be part of a graph: capture the forward and the backward alone, as "
+                           "torch.cuda.make_graphed_callables does, and submit outside");
+  }
+  return stream;
 }
 
 kernels::GpuKernels* Accelerator::kernels() {

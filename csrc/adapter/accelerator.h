@@ -56,7 +56,8 @@ class Accelerator {
   void serve(GpuRuntime& runtime, kernels::GpuKernels& kernels, c10::DeviceType type) EXCLUDES(mutex_);
 
   // Returns the device's current stream; nothing for the CPU. `label` names the tensor in messages. Errors:
-  // kInvalidArgument (no runtime serves the device), with the cure.
+  // kInvalidArgument (no runtime serves the device, or a graph is being captured from the stream), with the
+  // cure, and those of base/gpu_runtime.h.
   Result<std::optional<CallerStream>> stream_for(const c10::Device& device, const std::string& label)
       EXCLUDES(mutex_);
   // Returns the arithmetic of the devices; null: none are served.

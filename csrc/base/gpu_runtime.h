@@ -40,6 +40,8 @@ class GpuRuntime : public PointerDriver {
   [[nodiscard]] virtual Result<GpuStream> make_stream(int device) = 0;
   // Releases the stream. The device still runs the work in it.
   virtual void free_stream(int device, GpuStream stream) = 0;
+  // Returns whether a graph is being captured from the stream: what is enqueued then runs with the graph.
+  [[nodiscard]] virtual Result<bool> captures(int device, GpuStream stream) = 0;
   // Records an event after all work that is in `stream` now. The event may outlive the stream.
   [[nodiscard]] virtual Result<GpuEventPtr> mark(int device, GpuStream stream) = 0;
   // Does the same with a timestamp.

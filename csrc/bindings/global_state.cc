@@ -203,6 +203,11 @@ void set_gpu_parts(const gpu::GpuParts& parts) {
   global_state().gpu = parts;
 }
 
+gpu::GpuParts gpu_parts() {
+  MutexLock reading(global_state().change);
+  return global_state().gpu;
+}
+
 void bind_global_state(py::module_& module) {
   ::pthread_atfork(nullptr, nullptr, in_forked_child);
   py::class_<Rendezvous>(module, "Rendezvous")

@@ -17,5 +17,6 @@ std::shared_ptr<const LoadedConfig> global_config();
 // Sets runtime::Start::gpu of later inits. It waits while init or shutdown runs. Call it without the GIL: a
 // thread for which shutdown waits may need the GIL.
 void set_gpu_parts(const gpu::GpuParts& parts);
+gpu::GpuParts gpu_parts();
 
 }  // namespace roundelay::bindings

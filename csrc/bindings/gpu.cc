@@ -24,6 +24,7 @@ void load_gpu(const std::string& module_path, const std::string& nccl_path, cons
   {
     const py::gil_scoped_release no_gil;
     const gpu::GpuModule* const module = value_of(gpu::load_gpu_module(module_path));
+    check(gpu::check_devices(*module));
     parts.runtime = module->runtime;
     parts.kernels = module->kernels;
     parts.pointers = gpu::pointers_of(*parts.runtime);
@@ -45,11 +46,19 @@ int nccl_version(const std::string& path) {
   return nccl.ok() ? (*nccl)->version() : 0;
 }
 
+std::string gpu_description() {
+  const py::gil_scoped_release no_gil;
+  const gpu::GpuParts parts = gpu_parts();
+  if (parts.runtime == nullptr) return "";
+  return value_of(parts.runtime->description()) + ", kernels for " + parts.kernels->compiled_for();
+}
+
 }  // namespace
 
 void bind_gpu(py::module_& module) {
   module.def("load_gpu", load_gpu, py::arg("module_path"), py::arg("nccl_path"), py::arg("device_type"));
   module.def("nccl_version", nccl_version, py::arg("nccl_path"));
+  module.def("gpu_description", gpu_description);
 }
 
 }  // namespace roundelay::bindings

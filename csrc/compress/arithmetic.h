@@ -83,9 +83,13 @@ class Arithmetic {
   // `pairs.overflow` becomes a NaN instead.
   [[nodiscard]] virtual Status add_pairs(std::byte* sums, const kernels::Pairs& pairs, Scale prescale) = 0;
 
-  // These do what the functions of kernels/low_rank.h do. A GPU has none of them (kInvalidArgument).
+  // These do what the functions of kernels/low_rank.h do. `scratch` has project_back_scratch() bytes for the
+  // block's rows, columns and vectors, or for more of them, aligned to 8.
   [[nodiscard]] virtual Status project(const kernels::LowRankBlock& block, DType dtype) = 0;
-  [[nodiscard]] virtual Status project_back(const kernels::LowRankBlock& block, DType dtype) = 0;
+  [[nodiscard]] virtual Status project_back(const kernels::LowRankBlock& block, DType dtype,
+                                            std::byte* scratch) = 0;
+  [[nodiscard]] virtual std::size_t project_back_scratch(std::size_t rows, std::size_t columns,
+                                                         std::size_t count, DType dtype) const = 0;
   [[nodiscard]] virtual Status expand(const kernels::LowRankBlock& block, double share, DType dtype) = 0;
   [[nodiscard]] virtual Status orthonormalise(const kernels::Vectors& vectors, DType dtype) = 0;
   [[nodiscard]] virtual Status renew(const kernels::Vectors& to, const kernels::Vectors& from,

@@ -69,26 +69,28 @@ class GpuArithmetic final : public Arithmetic {
   Status add_pairs(std::byte* sums, const kernels::Pairs& pairs, Scale prescale) override {
     return kernels_.add_pairs(device_, sums, pairs, prescale, stream_);
   }
-  Status project(const kernels::LowRankBlock& /*block*/, DType /*dtype*/) override { return no_low_rank(); }
-  Status project_back(const kernels::LowRankBlock& /*block*/, DType /*dtype*/) override {
-    return no_low_rank();
+  Status project(const kernels::LowRankBlock& block, DType dtype) override {
+    return kernels_.project(device_, block, dtype, stream_);
   }
-  Status expand(const kernels::LowRankBlock& /*block*/, double /*share*/, DType /*dtype*/) override {
-    return no_low_rank();
+  Status project_back(const kernels::LowRankBlock& block, DType dtype, std::byte* scratch) override {
+    return kernels_.project_back(device_, block, dtype, scratch, stream_);
   }
-  Status orthonormalise(const kernels::Vectors& /*vectors*/, DType /*dtype*/) override {
-    return no_low_rank();
+  std::size_t project_back_scratch(std::size_t rows, std::size_t columns, std::size_t count,
+                                   DType dtype) const override {
+    return kernels_.project_back_scratch(rows, columns, count, dtype);
   }
-  Status renew(const kernels::Vectors& /*to*/, const kernels::Vectors& /*from*/, std::uint64_t /*seed*/,
-               DType /*dtype*/) override {
-    return no_low_rank();
+  Status expand(const kernels::LowRankBlock& block, double share, DType dtype) override {
+    return kernels_.expand(device_, block, share, dtype, stream_);
+  }
+  Status orthonormalise(const kernels::Vectors& vectors, DType dtype) override {
+    return kernels_.orthonormalise(device_, vectors, dtype, stream_);
+  }
+  Status renew(const kernels::Vectors& to, const kernels::Vectors& from, std::uint64_t seed,
+               DType dtype) override {
+    return kernels_.renew(device_, to, from, seed, dtype, stream_);
   }
 
  private:
-  static Status no_low_rank() {
-    return Status::invalid("there are no kernels for low-rank approximations on a GPU");
-  }
-
   GpuRuntime& runtime_;
   kernels::GpuKernels& kernels_;
   const int device_;

@@ -146,7 +146,7 @@ Status HostArithmetic::project(const kernels::LowRankBlock& block, DType dtype) 
   return {};
 }
 
-Status HostArithmetic::project_back(const kernels::LowRankBlock& block, DType dtype) {
+Status HostArithmetic::project_back(const kernels::LowRankBlock& block, DType dtype, std::byte* /*scratch*/) {
   ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
   kernels::project_back(block, dtype);
   return {};

@@ -31,7 +31,11 @@ class HostArithmetic final : public Arithmetic {
                     std::span<const std::int64_t> indices) override;
   Status add_pairs(std::byte* sums, const kernels::Pairs& pairs, Scale prescale) override;
   Status project(const kernels::LowRankBlock& block, DType dtype) override;
-  Status project_back(const kernels::LowRankBlock& block, DType dtype) override;
+  Status project_back(const kernels::LowRankBlock& block, DType dtype, std::byte* scratch) override;
+  std::size_t project_back_scratch(std::size_t /*rows*/, std::size_t /*columns*/, std::size_t /*count*/,
+                                   DType /*dtype*/) const override {
+    return 0;
+  }
   Status expand(const kernels::LowRankBlock& block, double share, DType dtype) override;
   Status orthonormalise(const kernels::Vectors& vectors, DType dtype) override;
   Status renew(const kernels::Vectors& to, const kernels::Vectors& from, std::uint64_t seed,

@@ -28,8 +28,10 @@ struct GpuInfo {
   std::array<char, 64> identity{};  // the GPU's identity, cut to 63 characters
   std::array<char, 128> node{};     // the node's id, cut to 127 characters
   std::array<char, 256>
-      why_not_mpi{};      // the reason if MPI does not take its memory, cut to 255 characters; empty: it does
-  platform::NcclId id{};  // names the communicator; set by its first member only
+      why_not_mpi{};  // the reason if MPI does not take its memory, cut to 255 characters; empty: it does
+  // Name the communicators of the member's groups (GpuFabric::joining()), one after the other. Set by a
+  // group's first member only.
+  std::array<platform::NcclId, 2> ids{};
 };
 
 // The kinds of fabric between GPUs. kStaged: through host memory. kTwoLevel: NCCL inside the nodes, host

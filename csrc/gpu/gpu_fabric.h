@@ -1,6 +1,7 @@
 // A group's fabric between GPUs. It uses NCCL if all members have it and no two of them share a GPU, and host
 // memory otherwise; on request, NCCL inside the nodes and host memory between them, or an MPI that takes the
-// GPUs' memory.
+// GPUs' memory. Where the CPU's fabric has levels, techniques see levels here, too: inside the nodes the same
+// means, between them host memory.
 //
 // The members choose, and make NCCL's communicators or try MPI, in the first call: the first tensor tells
 // each member which GPU is its own. No call blocks.
@@ -18,6 +19,7 @@
 #include "collective/staged/staged_fabric.h"
 #include "gpu/choice.h"
 #include "gpu/module.h"
+#include "gpu/technique_levels.h"
 
 namespace roundelay::gpu {
 
@@ -73,11 +75,14 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
   [[nodiscard]] Status health() override;
   void give_up(const Status& cause) override;
 
-  // Returns the group of NCCL's communicator: all members, or those of this node.
-  [[nodiscard]] const Group& joining() const { return levels_.empty() ? group() : levels_.front()->group(); }
-  // Sets `chosen_`. `faster`: null for host memory. `nccl`: it uses NCCL.
-  void choose(FabricPtr faster, bool nccl);
-  [[nodiscard]] FabricPtr over_nccl(CommunicatorPtr communicator, collective::Fabric& staged) const;
+  // Returns the groups of NCCL's communicators: all members, and those of this node.
+  [[nodiscard]] std::vector<const Group*> joining() const;
+  [[nodiscard]] bool only_levels() const { return options_.wish == GpuFabricWish::kTwoLevel; }
+  // Set `chosen_`: to MPI, or host memory if `over_mpi` is null; to NCCL with the communicators of joining().
+  void choose(FabricPtr over_mpi);
+  void choose_nccl(std::vector<CommunicatorPtr> communicators);
+  [[nodiscard]] FabricPtr over_nccl(CommunicatorPtr communicator, const Group& members,
+                                    collective::Fabric& staged) const;
   [[nodiscard]] FabricPtr over_levels(CommunicatorPtr communicator);
   [[nodiscard]] Result<FabricPtr> over_mpi();
 
@@ -86,12 +91,13 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
   const GpuFabricOptions options_;
   const CountersPtr counters_;
   const std::span<collective::Fabric* const>
-      levels_;  // those of `cpu_`; empty: it is flat, or they are not wanted
+      levels_;  // those of `cpu_`; empty: it is flat, or they are not wanted (gpu_levels.h)
   int device_ = -1;
   FabricPtr staged_;                      // goes over `cpu_`; over_levels() moves it into `faster_`
   FabricPtr staged_inside_;               // goes over the inner level of `cpu_`; `faster_` uses it
   FabricPtr faster_;                      // NCCL, levels or MPI; null: none of them
   bool nccl_ = false;                     // `faster_` uses NCCL
+  TechniqueLevels for_techniques_;        // empty: the levels are those of `chosen_`
   collective::Fabric* chosen_ = nullptr;  // `faster_` or `staged_`; null: the members have not chosen
 };
 

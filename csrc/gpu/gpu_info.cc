@@ -19,6 +19,7 @@ std::string why_not_mpi(GpuRuntime& runtime, const GpuFabricOptions& options) {
 Result<GpuInfo> own_gpu_info(const GpuParts& parts, int device, const GpuFabricOptions& options,
                              GpuRole role) {
   GpuInfo gpu_info;
+  ROUNDELAY_RETURN_IF_ERROR(parts.kernels->fits(device));
   const Result<std::string> identity = parts.runtime->identity(device);
   if (!identity.ok()) return identity.status();
   identity->copy(gpu_info.identity.data(), gpu_info.identity.size() - 1);
@@ -29,10 +30,11 @@ Result<GpuInfo> own_gpu_info(const GpuParts& parts, int device, const GpuFabricO
     why_not_mpi(*parts.runtime, options).copy(gpu_info.why_not_mpi.data(), gpu_info.why_not_mpi.size() - 1);
   } else if (parts.nccl != nullptr && options.wish != GpuFabricWish::kStaged) {
     gpu_info.nccl_version = parts.nccl->version();
-    if (role.names_group) {
+    for (std::size_t i = 0; i < role.names.size(); ++i) {
+      if (!role.names[i]) continue;
       const Result<platform::NcclId> id = parts.nccl->make_id();
       if (!id.ok()) return id.status();
-      gpu_info.id = *id;
+      gpu_info.ids[i] = *id;
     }
   } else if (!parts.why_no_nccl.empty() && options.wish != GpuFabricWish::kStaged) {
     log(LogLevel::kWarning, "no NCCL: " + parts.why_no_nccl);

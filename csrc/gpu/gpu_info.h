@@ -1,6 +1,8 @@
 // Makes the message in which a member tells the others about its GPU, before they choose a fabric.
 #pragma once
 
+#include <array>
+
 #include "base/status.h"
 #include "gpu/choice.h"
 #include "gpu/module.h"
@@ -10,8 +12,9 @@ namespace roundelay::gpu {
 struct GpuFabricOptions;
 
 struct GpuRole {
-  bool has_levels = false;   // the member's CPU fabric has the levels that are wished for
-  bool names_group = false;  // it is the first member of its communicator, and makes the id
+  bool has_levels = false;  // the member's CPU fabric has the levels that are wished for
+  // It is the first member of the communicators of these groups (GpuFabric::joining()), and makes the ids.
+  std::array<bool, 2> names{};
 };
 
 // Returns this member's message. Errors: those of base/gpu_runtime.h and platform/nccl/api.h.

@@ -9,11 +9,14 @@
 
 namespace roundelay::gpu {
 
-// Returns the levels that GpuFabric takes over from the CPU's fabric; empty: none.
+// Returns the levels that GpuFabric takes over from the CPU's fabric: with kTwoLevel for all calls, with
+// others but kMpi for techniques; empty: none.
 [[nodiscard]] inline std::span<collective::Fabric* const> level_fabrics_of(collective::Fabric& cpu,
                                                                            GpuFabricWish wish) {
-  if (wish != GpuFabricWish::kTwoLevel || cpu.level_fabrics().size() < 2) return {};
-  return cpu.level_fabrics();
+  const bool for_all = wish == GpuFabricWish::kTwoLevel;
+  if (wish == GpuFabricWish::kMpi || cpu.level_fabrics().size() < 2) return {};
+  return for_all || collective::node_fabric(cpu) != nullptr ? cpu.level_fabrics()
+                                                            : std::span<collective::Fabric* const>{};
 }
 
 // Returns the collective::level_sizes() of the fabric that the members choose.

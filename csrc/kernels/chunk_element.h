@@ -2,6 +2,9 @@
 // nvcc compiles the same code for the device.
 #pragma once
 
+#include <bit>
+#include <cstdint>
+
 #include "kernels/chunks.h"
 #include "kernels/element.h"
 
@@ -68,11 +71,13 @@ struct Nesterov {
 // halves: of n sums, sum i + n / 2 is added to sum i, for i below n / 2, until one is left.
 inline constexpr int kNormSums = 512;
 
-// Returns the norm of accumulate() for this sum of magnitudes.
+// Returns the norm of accumulate() for this sum of magnitudes. Bits of floats that are not negative have the
+// floats' order: a device's own maximum would turn the quiet NaN into another one.
 [[gnu::always_inline]] constexpr float kept_norm(double sum) {
   if (is_finite(sum) && sum > static_cast<double>(kMostNorm)) return kMostNorm;
-  const float norm = same_nan(static_cast<float>(sum));
-  return norm < kLeastNorm ? kLeastNorm : norm;
+  constexpr auto kLeast = std::bit_cast<std::uint32_t>(kLeastNorm);
+  const auto bits = std::bit_cast<std::uint32_t>(same_nan(static_cast<float>(sum)));
+  return std::bit_cast<float>(bits < kLeast ? kLeast : bits);
 }
 
 }  // namespace roundelay::kernels

@@ -7,11 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "base/dtype.h"
 #include "base/gpu.h"
 #include "base/status.h"
 #include "kernels/chunks.h"
+#include "kernels/low_rank.h"
 #include "kernels/pairs.h"
 #include "kernels/top_k.h"
 
@@ -29,6 +31,11 @@ struct GpuCopy {
 class GpuKernels {
  public:
   virtual ~GpuKernels() = default;
+  // Returns the compute capabilities that the kernels are compiled for: "8.0, 9.0 and later".
+  [[nodiscard]] virtual std::string compiled_for() const = 0;
+  // Returns OK if the kernels run on the device; otherwise kUnavailable, with what they are compiled for and
+  // the cure. Starts nothing on the device.
+  [[nodiscard]] virtual Status fits(int device) const = 0;
   // Packs, unpacks, casts and scales all items in as few launches as possible (one launch takes hundreds).
   // The result equals kernels::scale_copy() bit for bit if both types are the same, and kernels::cast() if
   // `scale` is the identity. Otherwise it scales as scale_copy() does and then rounds to `to_type`. Two items
@@ -93,6 +100,23 @@ class GpuKernels {
   // A pair whose index is beyond the array is left out, and `pairs.overflow` becomes a NaN.
   [[nodiscard]] virtual Status add_pairs(int device, std::byte* sums, const Pairs& pairs, Scale prescale,
                                          GpuStream stream) = 0;
+
+  // Low-rank approximations (low_rank.h), with the bits of the CPU's functions but for those of NaNs in
+  // factors. All memory is aligned to its elements. `scratch` has project_back_scratch() bytes for the
+  // block's rows, columns and vectors, aligned to 8. Errors besides: kInvalidArgument (a type that is not
+  // floating, 2^31 columns).
+  [[nodiscard]] virtual Status project(int device, const LowRankBlock& block, DType dtype,
+                                       GpuStream stream) = 0;
+  [[nodiscard]] virtual Status project_back(int device, const LowRankBlock& block, DType dtype,
+                                            std::byte* scratch, GpuStream stream) = 0;
+  [[nodiscard]] virtual std::size_t project_back_scratch(std::size_t rows, std::size_t columns,
+                                                         std::size_t count, DType dtype) const = 0;
+  [[nodiscard]] virtual Status expand(int device, const LowRankBlock& block, double share, DType dtype,
+                                      GpuStream stream) = 0;
+  [[nodiscard]] virtual Status orthonormalise(int device, const Vectors& vectors, DType dtype,
+                                              GpuStream stream) = 0;
+  [[nodiscard]] virtual Status renew(int device, const Vectors& to, const Vectors& from, std::uint64_t seed,
+                                     DType dtype, GpuStream stream) = 0;
 };
 
 }  // namespace roundelay::kernels

@@ -106,11 +106,16 @@ def init(
 ) -> None: ...
 
 # Loads the module for GPUs, for all later inits; it serves torch's devices of `device_type`. An empty
-# `nccl_path` lets the loader search. RuntimeError if the module does not fit; a missing NCCL is no error.
+# `nccl_path` lets the loader search. RuntimeError if the module does not fit, or is compiled for none of the
+# GPUs that this process sees; a missing NCCL is no error.
 def load_gpu(module_path: str, nccl_path: str, device_type: str) -> None: ...
 
 # Returns the version code of the NCCL at this path; 0 if there is none.
 def nccl_version(nccl_path: str) -> int: ...
+
+# Returns the versions, and the compute capabilities that the kernels are compiled for: "CUDA 13.0, driver
+# 580.65.06, kernels for 8.0, 9.0 and later"; "": no module is loaded.
+def gpu_description() -> str: ...
 def shutdown() -> None: ...  # leaves the job and joins all threads; does nothing before init
 def is_initialized() -> bool: ...  # False in a forked child, too
 def after_fork() -> None: ...  # makes later calls in this child raise; os.register_at_fork calls it

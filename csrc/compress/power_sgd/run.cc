@@ -52,6 +52,15 @@ Result<Run> Run::make(const Options& options, Workspace& workspace, const Bucket
   const std::size_t longest = std::max(layout.dense_elements + layout.left, layout.right);
   const Result<std::byte*> message = workspace.scratch(longest * size_of(run.wire_type_));
   if (!message.ok()) return message.status();
+  std::size_t sums_bytes = 0;
+  for (const Matrix& matrix : layout.matrices) {
+    const std::size_t bytes =
+        run.math_.project_back_scratch(matrix.rows, matrix.columns, matrix.rank, run.dtype_);
+    sums_bytes = std::max(sums_bytes, bytes);
+  }
+  const Result<std::byte*> sums = workspace.scratch(sums_bytes);
+  if (!sums.ok()) return sums.status();
+  run.sums_ = *sums;
   run.factors_ = *factors;
   run.message_ = *message;
   return run;
@@ -143,7 +152,7 @@ Status Run::project_back() const {
   for (const Matrix& matrix : layout_.matrices) {
     ROUNDELAY_RETURN_IF_ERROR(math_.orthonormalise(left(matrix), real_));
     ROUNDELAY_RETURN_IF_ERROR(each_block(matrix, shard_, [&](const Block& block) {
-      return math_.project_back(block_of(matrix, block, left(matrix), right(matrix), true), dtype_);
+      return math_.project_back(block_of(matrix, block, left(matrix), right(matrix), true), dtype_, sums_);
     }));
   }
   return send(factors_ + layout_.left * size_of(real_), layout_.right, 0);

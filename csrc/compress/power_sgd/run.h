@@ -70,6 +70,7 @@ class Run {
   double share_ = 0;           // the result times this is the part of it that this rank's node has sent
   std::byte* factors_ = nullptr;
   std::byte* message_ = nullptr;
+  std::byte* sums_ = nullptr;  // of project_back()
 };
 
 }  // namespace roundelay::compress::power_sgd

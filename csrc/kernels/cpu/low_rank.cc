@@ -1,54 +1,58 @@
 #include "kernels/low_rank.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
+#include "kernels/cpu/chunk_loops.h"
 #include "kernels/cpu/table.h"
 #include "kernels/kernels.h"
+#include "kernels/low_rank_order.h"
 
 namespace roundelay::kernels {
 namespace {
 
+// Vectors for the algorithms of low_rank_order.h.
+template <typename Real>
 class VectorList {
  public:
-  VectorList(const Vectors& vectors, DType dtype) : vectors_(vectors), dtype_(dtype) {}
+  explicit VectorList(const Vectors& vectors) : vectors_(vectors) {}
 
-  [[nodiscard]] std::size_t bytes() const { return vectors_.length * size_of(dtype_); }
-  [[nodiscard]] std::byte* operator[](std::size_t k) const { return vectors_.data + k * bytes(); }
   [[nodiscard]] double dot(std::size_t k, std::size_t j) const {
-    return dots((*this)[k], (*this)[j], vectors_.length, dtype_).ab;
+    alignas(64) double sum[kNormSums] = {};
+    for (std::size_t begin = 0; begin < vectors_.length; begin += kNormSums) {
+      const std::size_t left = std::min<std::size_t>(kNormSums, vectors_.length - begin);
+      for (std::size_t i = 0; i < left; ++i) sum[i] += number(k, begin + i) * number(j, begin + i);
+    }
+    return add_up(sum);
   }
-  // Adds factor times vector j to vector k.
   void add(std::size_t k, double factor, std::size_t j) const {
-    combine((*this)[k], 1.0, (*this)[j], factor, vectors_.length, dtype_);
+    combine(at(k), 1.0, at(j), factor, vectors_.length, kType);
   }
   void scale(std::size_t k, double factor) const {
-    combine((*this)[k], factor, (*this)[k], 0.0, vectors_.length, dtype_);
+    combine(at(k), factor, at(k), 0.0, vectors_.length, kType);
   }
-  void clear(std::size_t k) const { std::memset((*this)[k], 0, bytes()); }
+  void clear(std::size_t k) const { std::memset(at(k), 0, bytes()); }
+  void fill(std::size_t k, std::uint64_t seed) const {
+    for (std::size_t i = 0; i < vectors_.length; ++i)
+      store<Real>(at(k) + i * sizeof(Real), static_cast<Real>(drawn(seed, i)));
+  }
+  void take(std::size_t k, const VectorList& from) const {
+    if (at(k) != from.at(k)) std::memcpy(at(k), from.at(k), bytes());
+  }
+  static double inverse_root(double square) { return 1.0 / std::sqrt(square); }
 
  private:
-  const Vectors& vectors_;
-  const DType dtype_;
-};
-
-// Returns well mixed bits (SplitMix64).
-constexpr std::uint64_t mixed(std::uint64_t bits) {
-  bits += 0x9e3779b97f4a7c15;
-  bits = (bits ^ (bits >> 30U)) * 0xbf58476d1ce4e5b9;
-  bits = (bits ^ (bits >> 27U)) * 0x94d049bb133111eb;
-  return bits ^ (bits >> 31U);
-}
-
-// Fills the vector with numbers from -1 to 1, which fp32 holds exactly.
-void fill(std::byte* to, std::size_t length, std::uint64_t seed, DType dtype) {
-  for (std::size_t i = 0; i < length; ++i) {
-    const double number = static_cast<double>(mixed(seed + i) >> 40U) * 0x1p-23 - 1.0;
-    cast(to + i * size_of(dtype), dtype, &number, DType::kFloat64, 1);
+  static constexpr DType kType = sizeof(Real) == sizeof(double) ? DType::kFloat64 : DType::kFloat32;
+  [[nodiscard]] std::size_t bytes() const { return vectors_.length * sizeof(Real); }
+  [[nodiscard]] std::byte* at(std::size_t k) const { return vectors_.data + k * bytes(); }
+  [[nodiscard]] double number(std::size_t k, std::size_t i) const {
+    return static_cast<double>(load<Real>(at(k) + i * sizeof(Real)));
   }
-}
+
+  const Vectors& vectors_;
+};
 
 }  // namespace
 
@@ -71,39 +75,18 @@ void expand(const LowRankBlock& block, double share, DType dtype) {
 }
 
 void orthonormalise(const Vectors& vectors, DType dtype) {
-  const double epsilon = dtype == DType::kFloat64
-                             ? std::numeric_limits<double>::epsilon()
-                             : static_cast<double>(std::numeric_limits<float>::epsilon());
-  const double dependent = 16 * epsilon;  // the part of a vector that rounding may have made
-  const VectorList list(vectors, dtype);
-  for (std::size_t k = 0; k < vectors.count; ++k) {
-    const double before = list.dot(k, k);
-    for (int pass = 0; pass < 2; ++pass) {
-      for (std::size_t j = 0; j < k; ++j) list.add(k, -list.dot(k, j), j);
-    }
-    const double after = list.dot(k, k);
-    if (!std::isfinite(after)) {
-      list.scale(k, std::numeric_limits<double>::quiet_NaN());
-    } else if (after <= before * dependent * dependent) {
-      list.clear(k);
-    } else {
-      list.scale(k, 1.0 / std::sqrt(after));
-    }
+  if (dtype == DType::kFloat64) {
+    orthonormalise_list<double>(VectorList<double>(vectors), vectors.count);
+  } else {
+    orthonormalise_list<float>(VectorList<float>(vectors), vectors.count);
   }
 }
 
 void renew(const Vectors& to, const Vectors& from, std::uint64_t seed, DType dtype) {
-  const VectorList own(to, dtype), given(from, dtype);
-  for (std::size_t k = 0; k < to.count; ++k) {
-    const double square = given.dot(k, k);
-    if (!std::isfinite(square)) continue;
-    if (square == 0) {
-      fill(own[k], to.length, mixed(seed + k), dtype);
-      own.scale(k, 1.0 / std::sqrt(own.dot(k, k)));
-    } else {
-      if (own[k] != given[k]) std::memcpy(own[k], given[k], own.bytes());
-      own.scale(k, 1.0 / std::sqrt(square));
-    }
+  if (dtype == DType::kFloat64) {
+    renew_list(VectorList<double>(to), VectorList<double>(from), to.count, seed);
+  } else {
+    renew_list(VectorList<float>(to), VectorList<float>(from), to.count, seed);
   }
 }
 

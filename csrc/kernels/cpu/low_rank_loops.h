@@ -1,7 +1,7 @@
 // The loops of low-rank approximations. All functions must be inlined, as in loops.h.
 //
 // They take kWidth elements at once, whatever the processor's vectors hold: the compiler splits a Wide into
-// registers. So the order of additions is the same for every instruction set.
+// registers. So the order of additions (low_rank_order.h) is the same for every instruction set.
 #pragma once
 
 #include <algorithm>
@@ -11,17 +11,16 @@
 #include "kernels/chunk_element.h"
 #include "kernels/element.h"
 #include "kernels/low_rank.h"
+#include "kernels/low_rank_order.h"
 
 namespace roundelay::kernels {
 
-inline constexpr std::size_t kTogether = 4;  // vectors of a factor, or rows, that share a pass
-inline constexpr std::size_t kTile = 2048;   // columns whose factors stay in the first-level cache
-inline constexpr std::size_t kWideBytes = 64;
+inline constexpr std::size_t kStrip = 256;  // columns whose sums stay in the first-level cache
 
 template <typename Real>
 struct WideOf {
   using Type [[gnu::vector_size(kWideBytes)]] = Real;
-  static constexpr std::size_t kWidth = kWideBytes / sizeof(Real);
+  static constexpr std::size_t kWidth = kLanes<Real>;
 };
 
 // Reads elements of U and writes their new values, `count` at a time: kWidth, or fewer at the end of a row.
@@ -123,29 +122,75 @@ template <DType kType, std::size_t kCount>
   }
 }
 
-// Adds left_k U of kRows rows to right_k, for the tile's columns and all k.
-template <DType kType, std::size_t kRows>
-[[gnu::always_inline]] inline void project_rows_back(const LowRankBlock& block, std::size_t row,
-                                                     std::size_t from, std::size_t to) {
+// The sums of a tile of rows, for the columns of a strip and kCount vectors from number k on.
+template <DType kType, std::size_t kCount>
+class StripSums {
+ public:
   using Elements = BlockElements<kType>;
   using Real = typename Elements::Real;
   using Wide = typename Elements::Wide;
-  const Elements elements(block);
-  each_wide<WideOf<Real>::kWidth>(
-      from, to, [&](std::size_t column, std::size_t count) __attribute__((always_inline)) {
-        Wide own[kRows];
-        for (std::size_t i = 0; i < kRows; ++i)
-          elements.read(own[i], (row + i) * block.stride + column, count);
-        for (std::size_t k = 0; k < block.right.count; ++k) {
-          Wide sum = own[0] * load<Real>(element<Real>(block.left, k, row));
-          for (std::size_t i = 1; i < kRows; ++i)
-            sum += own[i] * load<Real>(element<Real>(block.left, k, row + i));
-          std::byte* const at = element<Real>(block.right, k, column);
-          Wide before;
-          Elements::read(before, at, count);
-          Elements::write(at, before + sum, count);
-        }
-      });
+
+  [[gnu::always_inline]] StripSums(const LowRankBlock& block, std::size_t k, std::size_t from, std::size_t to)
+      : block_(block), elements_(block), k_(k), from_(from), to_(to) {}
+
+  // Adds kRows rows times their left factors.
+  template <std::size_t kRows>
+  [[gnu::always_inline]] void add(std::size_t row) {
+    each_wide<kLanes<Real>>(
+        from_, to_, [&](std::size_t column, std::size_t count) __attribute__((always_inline)) {
+          Wide own[kRows];
+          for (std::size_t i = 0; i < kRows; ++i)
+            elements_.read(own[i], (row + i) * block_.stride + column, count);
+          for (std::size_t j = 0; j < kCount; ++j) {
+            Wide sum = own[0] * load<Real>(element<Real>(block_.left, k_ + j, row));
+            for (std::size_t i = 1; i < kRows; ++i)
+              sum += own[i] * load<Real>(element<Real>(block_.left, k_ + j, row + i));
+            sums_[j][(column - from_) / kLanes<Real>] += sum;
+          }
+        });
+  }
+  // Adds the sums to the right factors.
+  [[gnu::always_inline]] void give() const {
+    each_wide<kLanes<Real>>(
+        from_, to_, [&](std::size_t column, std::size_t count) __attribute__((always_inline)) {
+          for (std::size_t j = 0; j < kCount; ++j) {
+            std::byte* const at = element<Real>(block_.right, k_ + j, column);
+            Wide before;
+            Elements::read(before, at, count);
+            Elements::write(at, before + sums_[j][(column - from_) / kLanes<Real>], count);
+          }
+        });
+  }
+
+ private:
+  const LowRankBlock& block_;
+  const Elements elements_;
+  const std::size_t k_, from_, to_;
+  Wide sums_[kCount][kStrip / kLanes<Real>] = {};
+};
+
+// Adds left_k U of a tile of rows to right_k, for kCount vectors from number k on.
+template <DType kType, std::size_t kCount>
+[[gnu::always_inline]] inline void project_rows_back(const LowRankBlock& block, std::size_t k,
+                                                     std::size_t row, std::size_t end) {
+  for (std::size_t from = 0; from < block.columns; from += kStrip) {
+    StripSums<kType, kCount> sums(block, k, from, std::min(from + kStrip, block.columns));
+    std::size_t next = row;
+    for (; next + kTogether <= end; next += kTogether) sums.template add<kTogether>(next);
+    for (; next < end; ++next) sums.template add<1>(next);
+    sums.give();
+  }
+}
+
+// Calls step.operator()<n>(k) for kTogether vectors from number k on, and for those that are left.
+template <typename Step>
+[[gnu::always_inline]] inline void each_few(std::size_t count, Step step) {
+  std::size_t k = 0;
+  for (; k + kTogether <= count; k += kTogether) step.template operator()<kTogether>(k);
+  const std::size_t rest = count - k;
+  if (rest == 3) step.template operator()<3>(k);
+  if (rest == 2) step.template operator()<2>(k);
+  if (rest == 1) step.template operator()<1>(k);
 }
 
 template <typename Step>
@@ -157,25 +202,22 @@ template <DType kType>
 [[gnu::always_inline]] inline void project_loop(const LowRankBlock& block) {
   each_tile(
       block.columns, [&](std::size_t from, std::size_t to) __attribute__((always_inline)) {
-        std::size_t k = 0;
-        for (; k + kTogether <= block.left.count; k += kTogether)
-          project_tile<kType, kTogether>(block, k, from, to);
-        const std::size_t rest = block.left.count - k;
-        if (rest == 3) project_tile<kType, 3>(block, k, from, to);
-        if (rest == 2) project_tile<kType, 2>(block, k, from, to);
-        if (rest == 1) project_tile<kType, 1>(block, k, from, to);
+        each_few(
+            block.left.count, [&]<std::size_t kCount>(std::size_t k) __attribute__((always_inline)) {
+              project_tile<kType, kCount>(block, k, from, to);
+            });
       });
 }
 
 template <DType kType>
 [[gnu::always_inline]] inline void project_back_loop(const LowRankBlock& block) {
-  each_tile(
-      block.columns, [&](std::size_t from, std::size_t to) __attribute__((always_inline)) {
-        std::size_t row = 0;
-        for (; row + kTogether <= block.rows; row += kTogether)
-          project_rows_back<kType, kTogether>(block, row, from, to);
-        for (; row < block.rows; ++row) project_rows_back<kType, 1>(block, row, from, to);
-      });
+  for (std::size_t row = 0; row < block.rows; row += kRowTile) {
+    const std::size_t end = std::min(row + kRowTile, block.rows);
+    each_few(
+        block.right.count, [&]<std::size_t kCount>(std::size_t k) __attribute__((always_inline)) {
+          project_rows_back<kType, kCount>(block, k, row, end);
+        });
+  }
 }
 
 template <DType kType>

@@ -7,6 +7,8 @@ namespace roundelay::kernels::cuda {
 
 class CudaKernels final : public GpuKernels {
  public:
+  std::string compiled_for() const override;
+  Status fits(int device) const override;
   Status copy_batch(int device, std::span<const GpuCopy> items, Scale scale, GpuStream stream) override;
   // Takes at most 256 parts; more are kInvalidArgument.
   Status reduce_parts(int device, std::byte* to, std::span<const std::byte* const> parts, std::size_t count,
@@ -38,6 +40,15 @@ class CudaKernels final : public GpuKernels {
                     std::span<const std::int64_t> indices, GpuStream stream) override;
   Status add_pairs(int device, std::byte* sums, const Pairs& pairs, Scale prescale,
                    GpuStream stream) override;
+  Status project(int device, const LowRankBlock& block, DType dtype, GpuStream stream) override;
+  Status project_back(int device, const LowRankBlock& block, DType dtype, std::byte* scratch,
+                      GpuStream stream) override;
+  std::size_t project_back_scratch(std::size_t rows, std::size_t columns, std::size_t count,
+                                   DType dtype) const override;
+  Status expand(int device, const LowRankBlock& block, double share, DType dtype, GpuStream stream) override;
+  Status orthonormalise(int device, const Vectors& vectors, DType dtype, GpuStream stream) override;
+  Status renew(int device, const Vectors& to, const Vectors& from, std::uint64_t seed, DType dtype,
+               GpuStream stream) override;
 };
 
 }  // namespace roundelay::kernels::cuda

@@ -64,6 +64,19 @@ void CudaRuntime::free_stream(int device, GpuStream stream) {
   if (cudaStreamDestroy(native(stream)) != cudaSuccess) (void)cudaGetLastError();
 }
 
+Result<bool> CudaRuntime::captures(int device, GpuStream stream) {
+  const OnDevice on(device);  // a null stream means this device's default stream
+  ROUNDELAY_RETURN_IF_ERROR(on.status());
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t error = cudaStreamIsCapturing(native(stream), &status);
+  if (error == cudaErrorStreamCaptureImplicit) {  // another stream's capture forbids the default stream
+    (void)cudaGetLastError();
+    return true;
+  }
+  ROUNDELAY_RETURN_IF_ERROR(check(error, "cudaStreamIsCapturing"));
+  return status != cudaStreamCaptureStatusNone;
+}
+
 Result<GpuEventPtr> CudaRuntime::mark(int device, GpuStream stream) {
   const OnDevice on(device);
   ROUNDELAY_RETURN_IF_ERROR(on.status());

@@ -19,6 +19,7 @@ class CudaRuntime final : public GpuRuntime {
   bool tell(std::shared_ptr<MemoryListener> listener) override;
   Result<GpuStream> make_stream(int device) override;
   void free_stream(int device, GpuStream stream) override;
+  Result<bool> captures(int device, GpuStream stream) override;
   Result<GpuEventPtr> mark(int device, GpuStream stream) override;
   Result<GpuTimestampPtr> mark_time(int device, GpuStream stream) override;
   // Calls cudaMalloc; the last owner calls cudaFree. Both wait for the device, so callers keep their memory.

@@ -42,7 +42,9 @@ def examine(environment: Mapping[str, str], tell: Callable[[str], None]) -> Iter
     yield from check_levels(rows)
     yield from check_topology(found)
     tell("looking for GPUs")
-    yield check_gpu()
+    from roundelay.doctor.gpus import check_gpus
+
+    yield from check_gpus()
 
 
 def check_core() -> list[Check]:
@@ -109,19 +111,3 @@ def check_c10d_module() -> Check:
     if path is None:
         return Check("c10d module", State.BROKEN, "not in this build", REBUILD)
     return Check("c10d module", State.OK, path)
-
-
-def check_gpu() -> Check:
-    """Checks whether this machine has GPUs, and which library reduces their tensors."""
-    import torch
-
-    from roundelay import _core
-    from roundelay._internal import gpu
-
-    if backend.cuda_module() is None:
-        return Check("GPUs", State.OFF, f"no CUDA module in this build: put nvcc on PATH, then {REBUILD}")
-    if not torch.cuda.is_available():
-        return Check("GPUs", State.OFF, "PyTorch finds none that it can use")
-    version = _core.nccl_version(gpu.nccl_library())
-    by = f"NCCL {version}" if version else "host memory, as there is no NCCL: pip install nvidia-nccl-cu13"
-    return Check("GPUs", State.OK, f"{torch.cuda.device_count()}, which reduce by {by}")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from roundelay._internal import backend
 from roundelay.doctor.check import REBUILD, Check, State, first_line, last_lines
+
+if TYPE_CHECKING:
+    import torch
 
 LAUNCH_TIMEOUT_S = 90.0
 # The launch check tries these, by bootstrap, in the order that the library prefers.
@@ -20,6 +24,8 @@ _TRANSPORTS: dict[str, dict[str, tuple[str, ...]]] = {
     "store": {"channel": ("shm", "tcp"), "fabric": ("shm", "c10d")},
     "mpi": {"channel": ("mpi",), "fabric": ("mpi",)},
 }
+# Between the ranks' GPUs, if there are some. Without ROUNDELAY_GPU_FABRIC the first that works is used.
+_GPU_FABRICS = {"store": ("nccl", "staged"), "mpi": ("mpi",)}
 _MEANINGS = {
     "channel shm": "control messages travel in shared memory between the ranks of a node",
     "channel tcp": "control messages travel",
@@ -27,6 +33,9 @@ _MEANINGS = {
     "fabric shm": "reduces between the ranks of a node, in shared memory",
     "fabric mpi": "reduces between ranks, on the CPU",
     "fabric c10d": "reduces between ranks, on the CPU, over PyTorch's Gloo",
+    "GPU fabric nccl": "reduces between GPUs, on them",
+    "GPU fabric staged": "reduces between GPUs, through host memory",
+    "GPU fabric mpi": "MPI takes the GPUs' memory: ROUNDELAY_GPU_FABRIC=mpi uses it",
 }
 
 
@@ -65,8 +74,6 @@ def probe() -> dict[str, Any]:
     The dict holds the rank, the backend, the library's choices, and for each channel and fabric that
     fits how the ranks were started "" or why it fails.
     """
-    import torch
-
     import roundelay.torch as hvd
     from roundelay import _core
 
@@ -75,31 +82,70 @@ def probe() -> dict[str, Any]:
     if path is None:
         return {**found, "size": 1}
 
-    def attempt() -> str:
-        try:
-            hvd.init()
-            found.update(rank=hvd.rank(), size=hvd.size())
-            total = hvd.allreduce(torch.ones(1000), op=hvd.Sum, name="doctor")
-            found["backend"] = _core.backend_description(path)
-            found["chosen"] = _core.transports()
-            found["topology"] = str(hvd.topology())
-            return "" if bool((total == hvd.size()).all()) else "the sum of two ranks' ones was wrong"
-        except (RuntimeError, ValueError) as error:
-            return first_line(str(error))
-        finally:
-            hvd.shutdown()
+    def note() -> None:
+        found.update(rank=hvd.rank(), size=hvd.size())
+        found["backend"] = _core.backend_description(path)
+        found["chosen"] = _core.transports()
+        found["topology"] = str(hvd.topology())
 
     for kind, names in _TRANSPORTS[started.bootstrap].items():
-        variable = f"ROUNDELAY_{kind.upper()}"
-        own = os.environ.get(variable)
         for name in names:
-            os.environ[variable] = name
-            found["works"][f"{kind} {name}"] = attempt()
+            with _set(f"ROUNDELAY_{kind.upper()}", name):
+                found["works"][f"{kind} {name}"] = _attempt(note)
+    found["works"].update(gpu_fabrics(started.bootstrap))
+    _attempt(note)  # without variables, as a job would: `found` keeps the library's own choices
+    return found
+
+
+def gpu_fabrics(bootstrap: str) -> dict[str, str]:
+    """Tries the fabrics between the GPUs of the ranks, which this bootstrap has started.
+
+    Returns "" or why it fails for each; nothing where this process can use no GPU.
+    """
+    import torch
+
+    from roundelay._internal import gpu
+
+    if gpu.module() is None or not gpu.is_available():
+        return {}
+    local_rank = int(os.environ.get("LOCAL_RANK", os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0")))
+    torch.accelerator.set_device_index(local_rank % torch.accelerator.device_count())
+    device = torch.accelerator.current_accelerator()
+    works = {}
+    for name in _GPU_FABRICS[bootstrap]:
+        with _set("ROUNDELAY_GPU_FABRIC", name):
+            works[f"GPU fabric {name}"] = _attempt(lambda: None, device)
+    return works
+
+
+@contextlib.contextmanager
+def _set(variable: str, value: str) -> Iterator[None]:
+    """Sets the variable inside the block."""
+    own = os.environ.get(variable)
+    os.environ[variable] = value
+    try:
+        yield
+    finally:
         del os.environ[variable]
         if own is not None:
             os.environ[variable] = own
-    attempt()  # without variables, as a job would: `found` keeps the library's own choices
-    return found
+
+
+def _attempt(note: Callable[[], None], device: torch.device | None = None) -> str:
+    """Makes a job that adds up tensors of this device. Returns "" or why that fails. note: called in it."""
+    import torch
+
+    import roundelay.torch as hvd
+
+    try:
+        hvd.init()
+        total = hvd.allreduce(torch.ones(1000, device=device), op=hvd.Sum, name="doctor")
+        note()
+        return "" if bool((total == hvd.size()).all()) else "the sum of two ranks' ones was wrong"
+    except (RuntimeError, ValueError) as error:
+        return first_line(str(error))
+    finally:
+        hvd.shutdown()
 
 
 def check_launch(flag: str, status: int, stderr: str, found: list[dict[str, Any]]) -> list[Check]:

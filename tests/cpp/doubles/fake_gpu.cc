@@ -38,6 +38,24 @@ void FakeGpu::free_stream(int /*device*/, GpuStream stream) { streams_->free(str
 
 Result<GpuEventPtr> FakeGpu::mark(int device, GpuStream stream) { return streams_->mark(device, stream); }
 
+Result<bool> FakeGpu::captures(int device, GpuStream stream) {
+  auto found = streams_->find(device, stream);
+  if (!found.ok()) return found.status();
+  return (*found)->captured();
+}
+
+void FakeGpu::capture(int device, GpuStream stream, bool begins) {
+  auto found = streams_->find(device, stream);
+  assert(found.ok());
+  (*found)->capture(begins);
+}
+
+Status FakeGpu::fits(int device) const {
+  if (device < options_.fitting) return {};
+  return Status::unavailable("fake GPU " + std::to_string(device) +
+                             " is not what the kernels are compiled for");
+}
+
 Result<GpuTimestampPtr> FakeGpu::mark_time(int device, GpuStream stream) {
   ++timestamps_;
   return streams_->mark_time(device, stream);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <climits>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,6 +28,7 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
     unsigned seed = 1;  // for the delays
     Duration longest_delay = std::chrono::microseconds(200);
     std::string identity = "fake GPU ";  // the device's number follows
+    int fitting = INT_MAX;               // the kernels are not compiled for devices from this number on
   };
   FakeGpu() : FakeGpu(Options{}) {}
   explicit FakeGpu(Options options);
@@ -41,6 +43,7 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   [[nodiscard]] bool tell(std::shared_ptr<MemoryListener> listener) override;
   [[nodiscard]] Result<GpuStream> make_stream(int device) override;
   void free_stream(int device, GpuStream stream) override;
+  [[nodiscard]] Result<bool> captures(int device, GpuStream stream) override;
   [[nodiscard]] Result<GpuEventPtr> mark(int device, GpuStream stream) override;
   [[nodiscard]] Result<GpuTimestampPtr> mark_time(int device, GpuStream stream) override;
   [[nodiscard]] Result<GpuMemory> allocate(int device, std::size_t bytes) override;
@@ -51,6 +54,8 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   // Returns kAborted after a minute.
   [[nodiscard]] Status drain(int device, GpuStream stream) override;
 
+  [[nodiscard]] std::string compiled_for() const override { return "fake GPUs"; }
+  [[nodiscard]] Status fits(int device) const override;
   // Enqueue the functions of kernels.h, which are the reference.
   [[nodiscard]] Status copy_batch(int device, std::span<const kernels::GpuCopy> items, Scale scale,
                                   GpuStream stream) override;
@@ -89,13 +94,31 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
                                   std::span<const std::int64_t> indices, GpuStream stream) override;
   [[nodiscard]] Status add_pairs(int device, std::byte* sums, const kernels::Pairs& pairs, Scale prescale,
                                  GpuStream stream) override;
+  [[nodiscard]] Status project(int device, const kernels::LowRankBlock& block, DType dtype,
+                               GpuStream stream) override;
+  // It overwrites the scratch memory with garbage.
+  [[nodiscard]] Status project_back(int device, const kernels::LowRankBlock& block, DType dtype,
+                                    std::byte* scratch, GpuStream stream) override;
+  [[nodiscard]] std::size_t project_back_scratch(std::size_t rows, std::size_t columns, std::size_t count,
+                                                 DType dtype) const override;
+  [[nodiscard]] Status expand(int device, const kernels::LowRankBlock& block, double share, DType dtype,
+                              GpuStream stream) override;
+  [[nodiscard]] Status orthonormalise(int device, const kernels::Vectors& vectors, DType dtype,
+                                      GpuStream stream) override;
+  [[nodiscard]] Status renew(int device, const kernels::Vectors& to, const kernels::Vectors& from,
+                             std::uint64_t seed, DType dtype, GpuStream stream) override;
 
   // Enqueues any work. It may block if `give_up` ends it: another thread calls that when the device fails or
   // is destroyed.
   using Work = FakeStream::Work;
   [[nodiscard]] Status enqueue(int device, GpuStream stream, Work work, Work give_up = {});
+  // Begins or ends the capture of a graph from the stream. What is enqueued meanwhile is not captured.
+  void capture(int device, GpuStream stream, bool begins);
   // Makes other memory (a tensor's, for example) count as device memory while the result exists.
   [[nodiscard]] std::shared_ptr<void> adopt(ByteSpan memory) { return memory_->adopt(memory); }
+
+  // Ends the process if some of the device's or pinned memory has been freed. Work calls it when it runs.
+  void expect_live(ConstByteSpan memory) { memory_->expect_live(memory); }
 
   // Returns how often it was asked where memory lies.
   [[nodiscard]] int questions() const { return questions_; }

@@ -1,6 +1,7 @@
 // A stream of the fake device: a queue of work, and a thread that does the work late.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -40,6 +41,10 @@ class FakeStream {
   // Blocks until the stream reaches the point. Returns false if it was stopped, or at the deadline.
   [[nodiscard]] bool wait(std::uint64_t point, Deadline deadline) EXCLUDES(mutex_);
 
+  // A test says so.
+  void capture(bool begins) { captured_ = begins; }
+  [[nodiscard]] bool captured() const { return captured_; }
+
   // Each hold() keeps the stream from starting more work until its release().
   void hold() EXCLUDES(mutex_);
   void release() EXCLUDES(mutex_);
@@ -64,6 +69,7 @@ class FakeStream {
 
   const Options options_;
   std::minstd_rand random_;  // used by the thread alone
+  std::atomic<bool> captured_{false};
   Mutex mutex_;
   CondVar changed_;
   std::deque<ItemPtr> queue_ GUARDED_BY(mutex_);

@@ -27,6 +27,20 @@ struct Launch {
   [[nodiscard]] bool empty() const { return parts.empty() && messages.empty(); }
 };
 
+// The real kernels would read and write freed memory.
+void expect_live(FakeGpu& gpu, const Launch& launch, std::size_t members) {
+  using Kind = FakeNcclPart::Kind;
+  for (const FakeNcclPart& part : launch.parts) {
+    const std::size_t bytes =
+        part.count *
+        (part.kind == Kind::kAllReduce || part.kind == Kind::kReduceScatter ? size_of(part.dtype) : 1);
+    gpu.expect_live({part.from, bytes * (part.kind == Kind::kReduceScatter ? members : 1)});
+    gpu.expect_live({part.to, bytes * (part.kind == Kind::kAllGather ? members : 1)});
+  }
+  for (const FakeNcclMessage& message : launch.messages)
+    gpu.expect_live({message.from != nullptr ? message.from : message.to, message.bytes});
+}
+
 struct Seat {
   std::shared_ptr<FakeNcclRoom> room;
   int index = 0;
@@ -36,7 +50,11 @@ struct Seat {
 class FakeCommunicator final : public NcclCommunicator {
  public:
   FakeCommunicator(FakeGpu& gpu, std::shared_ptr<FakeNcclFaults> faults, Seat seat, unsigned seed)
-      : gpu_(gpu), faults_(std::move(faults)), seat_(std::move(seat)), random_(seed) {
+      : gpu_(gpu),
+        faults_(std::move(faults)),
+        seat_(std::move(seat)),
+        making_(faults_->making()),
+        random_(seed) {
     seat_.room->enter();
   }
   ~FakeCommunicator() override {
@@ -49,6 +67,7 @@ class FakeCommunicator final : public NcclCommunicator {
     if (aborted_) return Status::aborted("NCCL: the communicator was aborted (fake)");
     ROUNDELAY_RETURN_IF_ERROR(faults_->reported());
     ROUNDELAY_RETURN_IF_ERROR(seat_.room->error());
+    if (!made_ && !make()) return false;
     if (!seat_.room->complete() || faults_->hanging()) return started_.empty() && seat_.room->complete();
     if (started_.empty()) return true;
     if (polls_left_-- > 0) return false;
@@ -115,6 +134,12 @@ class FakeCommunicator final : public NcclCommunicator {
     }
     return sound ? Status{} : Status::aborted(where + " of what NCCL does not have (fake)");
   }
+  // Goes on to make the communicator. Returns whether it is made.
+  bool make() {
+    if (making_.heard) making_.heard(call_++);
+    if (seat_.room->complete()) made_ = making_.calls-- <= 0;
+    return made_;
+  }
   Status start(const char* call, GpuStream stream, const FakeNcclPart& part) {
     const bool floating = is_floating(part.dtype);
     const bool sound = platform::nccl_reduces(part.dtype) && (floating || !part.reduction.average);
@@ -134,7 +159,8 @@ class FakeCommunicator final : public NcclCommunicator {
   Status enqueue(Launch launch) {
     seat_.room->expect(seat_.index);
     const GpuStream stream = launch.stream;
-    const auto work = [seat = seat_, launch = std::move(launch)] {
+    const auto work = [&gpu = gpu_, seat = seat_, launch = std::move(launch)] {
+      expect_live(gpu, launch, seat.room->size());
       for (const FakeNcclPart& part : launch.parts) seat.room->meet(seat.index, part);
       if (!launch.messages.empty()) seat.room->exchange(seat.index, launch.messages);
       seat.room->finished(seat.index);
@@ -145,8 +171,11 @@ class FakeCommunicator final : public NcclCommunicator {
   FakeGpu& gpu_;
   const std::shared_ptr<FakeNcclFaults> faults_;
   const Seat seat_;
+  FakeNcclFaults::Making making_;
   std::minstd_rand random_;
   std::atomic<bool> aborted_{false};
+  bool made_ = false;
+  int call_ = 0;  // of ready(), until the communicator is made
   bool grouped_ = false;
   int polls_left_ = 0;
   Launch started_;
@@ -185,6 +214,16 @@ void FakeNcclFaults::hang() {
 void FakeNcclFaults::report(const Status& cause) {
   const MutexLock lock(mutex_);
   reported_ = cause;
+}
+
+void FakeNcclFaults::make_so(Making how) {
+  const MutexLock lock(mutex_);
+  making_ = std::move(how);
+}
+
+FakeNcclFaults::Making FakeNcclFaults::making() const {
+  const MutexLock lock(mutex_);
+  return making_;
 }
 
 void FakeNcclFaults::count_abort() {

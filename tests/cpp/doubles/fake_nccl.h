@@ -7,9 +7,11 @@
 // (count, type, root ...), they hang in their streams, and ready() reports it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/annotations.h"
 #include "platform/nccl/api.h"
@@ -24,6 +26,14 @@ class FakeNcclFaults {
   void hang() EXCLUDES(mutex_);
   void report(const Status& cause) EXCLUDES(mutex_);
   void count_abort() EXCLUDES(mutex_);
+  // How communicators are made: the number of calls of ready() after all have joined, and who hears of each
+  // call before.
+  struct Making {
+    int calls = 0;
+    std::function<void(int call)> heard;
+  };
+  void make_so(Making how) EXCLUDES(mutex_);
+  [[nodiscard]] Making making() const EXCLUDES(mutex_);
 
   [[nodiscard]] Status of(const std::string& call) const EXCLUDES(mutex_);
   [[nodiscard]] bool hanging() const EXCLUDES(mutex_);
@@ -36,6 +46,7 @@ class FakeNcclFaults {
   bool hanging_ GUARDED_BY(mutex_) = false;
   Status reported_ GUARDED_BY(mutex_);
   int aborts_ GUARDED_BY(mutex_) = 0;
+  Making making_ GUARDED_BY(mutex_);
 };
 
 // Members may share one, or have one each: communicators meet by their ids.
@@ -57,6 +68,11 @@ class FakeNccl final : public platform::NcclApi {
   void hang() { faults_->hang(); }
   // ready() returns `cause`, as after an error of the network or a peer.
   void report(const Status& cause) { faults_->report(cause); }
+  // A communicator that joins from now on takes so many calls of ready() after all have joined. `heard` is
+  // called at the beginning of each call of ready() until then, with its number from 0 on.
+  void be_slow(int calls, std::function<void(int call)> heard = {}) {
+    faults_->make_so({calls, std::move(heard)});
+  }
   // Returns how many communicators were aborted, by abort() or by destruction in use.
   [[nodiscard]] int aborts() const { return faults_->aborts(); }
 

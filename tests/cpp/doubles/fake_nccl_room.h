@@ -45,6 +45,7 @@ class FakeNcclRoom {
   // Returns the room with this id in this process.
   [[nodiscard]] static std::shared_ptr<FakeNcclRoom> of(const platform::NcclId& id, int members);
 
+  [[nodiscard]] std::size_t size() const { return members_.size(); }
   void enter() EXCLUDES(mutex_);
   [[nodiscard]] bool complete() const EXCLUDES(mutex_);
 
@@ -81,7 +82,6 @@ class FakeNcclRoom {
   using LetterPtr = std::shared_ptr<Letter>;
   using Box = std::deque<LetterPtr>;  // messages from one member to another
 
-  [[nodiscard]] std::size_t size() const { return members_.size(); }
   void bring(Round& round, int index, const FakeNcclPart& part) REQUIRES(mutex_);
   [[nodiscard]] bool wait_for_letter(const Box& box, int index) REQUIRES(mutex_);
   void take_letter(Box& box, const FakeNcclMessage& message, int index) REQUIRES(mutex_);

@@ -53,7 +53,8 @@ doubles::FakeGpu& gpu() {
       {.devices = device_count(),
        .seed = static_cast<unsigned>(number("FAKE_GPU_SEED", static_cast<int>(::getpid()))),
        .longest_delay = std::chrono::microseconds(number("FAKE_GPU_DELAY_US", 200)),
-       .identity = "fake GPU of process " + std::to_string(::getpid()) + ", "});
+       .identity = "fake GPU of process " + std::to_string(::getpid()) + ", ",
+       .fitting = number("FAKE_GPU_FITTING", kMostDevices)});
   return gpu;
 }
 
@@ -146,4 +147,10 @@ extern "C" __attribute__((visibility("default"))) void fake_gpu_hold_stream(std:
   const c10::Stream stream = fake_gpu::stream_of(0, id);
   if (held) holds.try_emplace(id, fake_gpu::gpu(), 0, fake_gpu::native(stream));
   if (!held) holds.erase(id);
+}
+
+// Begins or ends the capture of a graph from a stream.
+extern "C" __attribute__((visibility("default"))) void fake_gpu_capture(std::int64_t id, bool begins) {
+  using namespace roundelay;
+  fake_gpu::gpu().capture(0, fake_gpu::native(fake_gpu::stream_of(0, id)), begins);
 }

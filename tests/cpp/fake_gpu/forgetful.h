@@ -21,6 +21,7 @@ class Forgetful final : public GpuRuntime {
   bool tell(std::shared_ptr<MemoryListener> listener) override { return device_.tell(std::move(listener)); }
   Result<GpuStream> make_stream(int device) override { return device_.make_stream(device); }
   void free_stream(int device, GpuStream stream) override { device_.free_stream(device, stream); }
+  Result<bool> captures(int device, GpuStream stream) override { return device_.captures(device, stream); }
   Result<GpuEventPtr> mark(int device, GpuStream stream) override {
     Result<GpuEventPtr> made = device_.mark(device, stream);
     if (!made.ok()) return made;

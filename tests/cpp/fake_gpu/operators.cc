@@ -17,6 +17,7 @@
 
 #include "tests/cpp/fake_gpu/device.h"
 #include "tests/cpp/fake_gpu/operators.h"
+#include "tests/cpp/fake_gpu/strict.h"
 
 namespace roundelay::fake_gpu {
 namespace {
@@ -67,7 +68,9 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool /*non_blocking*/) {
     to.copy_(values);
     return to;
   }
-  enqueue(current_stream(to.device().index()), [values, target = seen_by_cpu(to)] {
+  const ConstByteSpan memory(static_cast<const std::byte*>(to.storage().data()), to.storage().nbytes());
+  enqueue(current_stream(to.device().index()), [values, target = seen_by_cpu(to), memory] {
+    gpu().expect_live(memory);
     const c10::InferenceMode any_tensor;  // otherwise tensors made in this mode could not be changed
     target.copy_(values);
   });
@@ -108,6 +111,7 @@ std::optional<Tensor> read_if_any(const std::optional<Tensor>& tensor) {
 Tensor convolution(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
                    IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
                    IntArrayRef output_padding, std::int64_t groups) {
+  expect_one_device("convolution", {input, weight, bias.value_or(Tensor())});
   return at::convolution(read(input), read(weight), read_if_any(bias), stride, padding, dilation, transposed,
                          output_padding, groups)
       .to(input.device());
@@ -118,6 +122,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& slope, con
                                                         IntArrayRef padding, IntArrayRef dilation,
                                                         bool transposed, IntArrayRef output_padding,
                                                         std::int64_t groups, std::array<bool, 3> wanted) {
+  expect_one_device("convolution_backward", {slope, input, weight});
   const std::array<std::int64_t, 1> biases{weight.size(transposed ? 1 : 0)};
   const auto [x, w, b] =
       at::convolution_backward(read(slope), read(input), read(weight), IntArrayRef(biases), stride, padding,
@@ -140,7 +145,10 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const std::op
                                       eps);
 }
 
-void on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) { at::native::cpu_fallback(op, stack); }
+void on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  expect_one_device(op, *stack);
+  at::native::cpu_fallback(op, stack);
+}
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&on_cpu>()); }
 

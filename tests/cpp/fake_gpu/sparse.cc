@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "tests/cpp/fake_gpu/operators.h"
+#include "tests/cpp/fake_gpu/strict.h"
 
 namespace roundelay::fake_gpu {
 namespace {
@@ -76,6 +77,7 @@ std::optional<std::size_t> given(const c10::Argument& result, const c10::Functio
 }
 
 void through_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  expect_one_device(op, *stack);
   const c10::FunctionSchema& schema = op.schema();
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(schema.arguments().size());
   const std::vector<IValue> arguments(first, stack->end());

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdlib>
 
+#include "gpu/gpu_levels.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/gpu/levels_world.h"
 
@@ -115,6 +116,57 @@ TEST_CASE("two levels of GPUs: scaled integers go through host memory", "[gpu][l
           }
           return {};
         }) == "");
+}
+
+// Returns the first words of the names of the fabric for dense calls and of its levels.
+std::vector<std::string> names_of(Fabric& fabric) {
+  const auto first_word = [](const Fabric& of) {
+    return std::string(of.name().substr(0, of.name().find(' ')));
+  };
+  std::vector<std::string> names{first_word(fabric)};
+  for (const Fabric* level : fabric.level_fabrics()) names.push_back(first_word(*level));
+  return names;
+}
+
+TEST_CASE("techniques see the levels of GPUs, and dense calls go over NCCL", "[gpu][levels]") {
+  using enum gpu::GpuFabricWish;
+  using Names = std::vector<std::string>;
+  for (const auto& [wish, with_nccl, names] : {std::tuple{kAuto, true, Names{"nccl", "nccl", "staged"}},
+                                               {kNccl, true, {"nccl", "nccl", "staged"}},
+                                               {kAuto, false, {"staged", "staged", "staged"}},
+                                               {kStaged, true, {"staged", "staged", "staged"}}}) {
+    LevelsWorld world(2, 2, LevelsWorld::kCut, wish, with_nccl);
+    CHECK(gpu::gpu_level_sizes(*world.members.front().cpu, wish) == std::vector{2, 2});
+    CHECK_FALSE(static_cast<gpu::GpuFabric&>(*world.fabrics.front()).knows_levels());
+    REQUIRE(world.meet() == "");
+    for (const auto& fabric : world.fabrics) {
+      CHECK(names_of(*fabric) == names);
+      CHECK(collective::level_sizes(*fabric) == std::vector{2, 2});
+    }
+  }
+}
+
+TEST_CASE("ranks on as many nodes have no levels of GPUs", "[gpu][levels]") {
+  LevelsWorld world(2, 1, LevelsWorld::kCut, gpu::GpuFabricWish::kAuto);
+  REQUIRE(world.meet() == "");
+  CHECK(names_of(*world.fabrics.front()) == std::vector<std::string>{"nccl", "nccl"});
+  CHECK(collective::level_sizes(*world.fabrics.front()) == std::vector{1, 2});
+}
+
+TEST_CASE("giving up frees a stream that waits for a peer inside the node, too", "[gpu][levels]") {
+  LevelsWorld world(2, 2, LevelsWorld::kCut, gpu::GpuFabricWish::kAuto);
+  REQUIRE(world.meet() == "");
+  doubles::FakeGpu& gpu = world.gpu(0);
+  const GpuStream stream = gpu.make_stream(0).value();
+  const GpuMemory memory = gpu.allocate(0, 400).value();
+  AllreduceCall call = allreduce_over(memory.get(), 400);
+  call.stream = stream;
+  REQUIRE((*world.fabrics.front()->level_fabrics().front()->start(call))->wait().ok());  // enqueued
+  const Status cause = Status::aborted("rank 13 was killed");
+  device_calls(*world.fabrics.front()).give_up(cause);
+  CHECK(gpu.drain(0, stream).ok());
+  CHECK(world.fabrics.front()->poisoned());
+  CHECK(device_calls(*world.fabrics.front()).health() == cause);
 }
 
 }  // namespace

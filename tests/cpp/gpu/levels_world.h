@@ -31,9 +31,11 @@ struct LevelsWorld {
   // Chunks are so small that the contract's buffers have several.
   static constexpr collective::LevelsCut kCut{.shard_bytes = 4096, .most_across = 2};
 
-  LevelsWorld(int nodes, int of_each, collective::LevelsCut cut = kCut)
-      : LevelsWorld(contract::tree_of_nodes(nodes, of_each), cut) {}
-  explicit LevelsWorld(const collective::levels::Tree& tree, collective::LevelsCut cut = kCut)
+  LevelsWorld(int nodes, int of_each, collective::LevelsCut cut = kCut,
+              gpu::GpuFabricWish wish = gpu::GpuFabricWish::kTwoLevel, bool with_nccl = true)
+      : LevelsWorld(contract::tree_of_nodes(nodes, of_each), cut, wish, with_nccl) {}
+  explicit LevelsWorld(const collective::levels::Tree& tree, collective::LevelsCut cut = kCut,
+                       gpu::GpuFabricWish wish = gpu::GpuFabricWish::kTwoLevel, bool with_nccl = true)
       : levels(tree), sent_between(tree.front().size()) {
     for (int index = 0; index < levels.size(); ++index) {
       const auto on_node = [index](const auto& part) { return std::ranges::count(part, index) > 0; };
@@ -52,11 +54,11 @@ struct LevelsWorld {
                                     .identity = "fake GPU of " + std::to_string(index) + ", "});
       member.nccl = std::make_unique<doubles::FakeNccl>(*member.gpu, static_cast<unsigned>(17 + index));
       member.cpu = collective::make_levels_fabric(std::move(own));
-      const gpu::GpuParts parts{member.gpu.get(), member.gpu.get(), member.nccl.get(), ""};
+      const gpu::GpuParts parts{member.gpu.get(), member.gpu.get(), with_nccl ? member.nccl.get() : nullptr,
+                                with_nccl ? "" : "none"};
       auto fabric = std::make_unique<gpu::GpuFabric>(
           parts, *member.cpu,
-          gpu::GpuFabricOptions{
-              .wish = gpu::GpuFabricWish::kTwoLevel, .node = "node " + std::to_string(node), .cut = cut});
+          gpu::GpuFabricOptions{.wish = wish, .node = "node " + std::to_string(node), .cut = cut});
       fabric->open(0);
       fabrics.push_back(std::move(fabric));
     }

@@ -5,6 +5,7 @@
 
 #include "base/version.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/doubles/fake_gpu.h"
 
 namespace roundelay::gpu {
 namespace {
@@ -20,6 +21,15 @@ TEST_CASE("a library of somebody else is no GPU module", "[cuda]") {
   const auto module = load_gpu_module("libc.so.6");
   REQUIRE(!module.ok());
   REQUIRE(module.status().message() == "libc.so.6 is no GPU module of Roundelay");
+}
+
+TEST_CASE("a module that is compiled for none of the GPUs is refused", "[cuda]") {
+  for (const int fitting : {0, 1, 2}) {
+    doubles::FakeGpu gpu({.devices = 2, .fitting = fitting});
+    const Status status = check_devices({version(), &gpu, &gpu});
+    CHECK(status.ok() == (fitting > 0));
+    if (fitting == 0) CHECK(status.message() == "fake GPU 0 is not what the kernels are compiled for");
+  }
 }
 
 #ifdef ROUNDELAY_CUDA_MODULE

@@ -87,8 +87,8 @@ class Arrays {
 
 template <typename Test>
 void for_each_case(Test test) {
-  constexpr std::pair<std::size_t, std::size_t> kSizes[] = {{1, 1},  {2, 7},    {5, 16},
-                                                            {9, 33}, {4, 2100}, {0, 5}};
+  constexpr std::pair<std::size_t, std::size_t> kSizes[] = {{1, 1},    {2, 7},     {5, 16}, {9, 33},
+                                                            {4, 2100}, {131, 270}, {0, 5}};
   for (const Table& table : usable_tables()) {
     for (const DType dtype : kFloating) {
       for (const auto& [rows, columns] : kSizes) {

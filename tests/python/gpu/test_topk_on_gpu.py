@@ -1,7 +1,4 @@
-"""The strategy TopK on a GPU: selection, residual and sums lie there, and only messages leave it.
-
-On several nodes without two levels of GPUs each rank counts as a node.
-"""
+"""The strategy TopK on a GPU: selection, residual and sums lie there, and only messages leave it."""
 
 from __future__ import annotations
 
@@ -34,21 +31,18 @@ def test_topk_on_gpu(np: int, seed: int, check: Check) -> None:
     run_check(check, np, env={**ON_GPU, "FAKE_GPU_SEED": str(seed)}, fresh=True)
 
 
-@pytest.mark.nightly
 def test_topk_on_gpus_of_two_nodes(check: Check) -> None:
     run_check(check, 4, env=ON_GPU, each=two_by_two(), mpi=False)
 
 
 def check_the_levels_are_those_of_the_gpus() -> None:
+    """Those of the CPU's, with and without NCCL."""
     levels = levels_here()
-    one_node = hvd.cross_size() == 1
-    assert levels.members == (hvd.local_size() if one_node else 1)
-    assert levels.nodes == (1 if one_node else hvd.size())
+    assert levels.members == hvd.local_size()
+    assert levels.nodes == hvd.cross_size()
 
 
 def check_the_gpu_has_the_cpus_weights() -> None:
-    if hvd.cross_size() > 1:  # there the CPU's ranks have other levels
-        return
     trained = []
     for device in ("cpu", gpu_device.NAME):
         with torch.device(device):

@@ -57,7 +57,7 @@ class Sums:
         return techniques
 
     def loss(self, parameter: nn.Parameter, index: int) -> torch.Tensor:
-        values = torch.randint(-8, 9, parameter.shape, generator=self.chance).to(parameter)
+        values = torch.randint(-8, 9, parameter.shape, generator=self.chance, device="cpu").to(parameter)
         self.given[index] += values
         return (parameter * values).sum()
 

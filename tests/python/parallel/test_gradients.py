@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
+from random_values import normal
 from ranks import Check, needs_ranks, run_check
 
 
@@ -167,10 +168,7 @@ def check_reducescatter() -> None:
 def check_a_contrastive_loss_is_that_of_one_process() -> None:
     """Of the mean of all ranks' losses, where each loss mixes this rank's rows with the gathered ones."""
     rows = 3
-    batches = [
-        torch.randn(rows, 4, generator=torch.Generator().manual_seed(rank)).double()
-        for rank in range(hvd.size())
-    ]
+    batches = [normal(torch.Generator().manual_seed(rank), rows, 4).double() for rank in range(hvd.size())]
 
     def loss(own: torch.Tensor, everyones: torch.Tensor, rank: int) -> torch.Tensor:
         labels = torch.arange(rows) + rows * rank

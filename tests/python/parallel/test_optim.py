@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
+from random_values import normal
 from ranks import Check, needs_ranks, run_check
 from roundelay import _core
 from roundelay.errors import HorovodInternalError, MismatchError
@@ -53,7 +54,7 @@ def train(model: Model, optimizer: Any, steps: int, ranks: hvd.ProcessSet = WORL
     for _ in range(steps):
         optimizer.zero_grad()
         dtype = next(model.parameters()).dtype
-        model(torch.randn(4, 6, generator=generator).to(dtype)).float().square().mean().backward()
+        model(normal(generator, 4, 6).to(dtype)).float().square().mean().backward()
         optimizer.step()
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
+from random_values import normal
 from ranks import Check, run_check
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
@@ -196,7 +197,7 @@ def _train(pool: bool) -> list[torch.Tensor]:
     for step in range(10):
         if pool and hvd.size() > 1 and step > 2:
             _want_something(optimizer, step, random.Random(step))
-        model(torch.randn(4, 300, generator=generator)).square().mean().backward()
+        model(normal(generator, 4, 300)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=step % 3 == 0)
     return [parameter.detach().clone() for parameter in parameters]

@@ -11,6 +11,7 @@ from torch import nn
 
 import roundelay.torch as hvd
 from exact_training import Training, until_buckets
+from random_values import normal
 from ranks import Check, run_check, two_by_two
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.nodes import Levels
@@ -63,6 +64,11 @@ def check_what_came_is_sent_or_kept() -> None:
             assert torch.allclose(-parameter.detach(), came, rtol=0, atol=tolerance + rounding)
 
 
+def _levels() -> Levels:
+    """Those of the fabric for tensors of the default device."""
+    return Levels.of(hvd.global_process_set, on_gpu=torch.get_default_device().type != "cpu")
+
+
 def _state(optimizer: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """What all ranks together keep of the only matrix, and its right factors, in fp64."""
     wrapper = wrapper_of(optimizer)
@@ -70,7 +76,7 @@ def _state(optimizer: Any) -> tuple[torch.Tensor, torch.Tensor]:
     (bucket,) = wrapper.techniques().table.buckets  # type: ignore[union-attr]
     state = bucket.core.state
     assert state is not None
-    levels = Levels.of(hvd.global_process_set)
+    levels = _levels()
     count = ROWS * COLUMNS
     each = -(-count // levels.members)
     numbers = state.view(torch.float32).double()
@@ -89,7 +95,7 @@ def check_it_is_the_papers_algorithm() -> None:
         chance = torch.Generator().manual_seed(hvd.rank())
         kept, right = None, None
         for _ in range(12):
-            gradient = torch.randn(ROWS, COLUMNS, generator=chance)
+            gradient = normal(chance, ROWS, COLUMNS)
             before = parameter.detach().clone()
             optimizer.zero_grad()
             (parameter * gradient).sum().backward()
@@ -115,7 +121,7 @@ def check_bytes_that_a_rank_gives_to_the_fabrics() -> None:
     """Node sums, and for all ranks factors and dense elements: nothing else."""
     rank = 2
     training = training_of(f"power_sgd:rank={rank},{FINE}")
-    levels = Levels.of(hvd.global_process_set)
+    levels = _levels()
     for _ in range(3):
         before = hvd.stats()["technique_called_bytes"]
         training.step()
@@ -148,7 +154,7 @@ def check_any_optimizer_and_layout() -> None:
     losses = []
     for _ in range(30):
         optimizer.zero_grad()
-        inputs = torch.randn(8, 8, 4, 4, generator=chance).to(memory_format=torch.channels_last)
+        inputs = normal(chance, 8, 8, 4, 4).to(memory_format=torch.channels_last)
         loss = (model(inputs) - 1.0).square().mean()
         loss.backward()
         optimizer.step()

@@ -13,6 +13,7 @@ from torch import nn
 import roundelay.torch as hvd
 from exact_training import Training
 from parallel.test_bucket_techniques import SIZES, Pooled
+from random_values import normal
 from ranks import ROOT, Check, run_check
 from roundelay.errors import MismatchError
 from technique_libraries import CYCLIC, EXAMPLE, canonical, compile_library
@@ -49,7 +50,7 @@ def _trained(strategy: str) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(hvd.rank())
     for _ in range(8):
         optimizer.zero_grad()
-        model(torch.randn(4, 7, generator=generator)).square().mean().backward()
+        model(normal(generator, 4, 7)).square().mean().backward()
         optimizer.step()
     assert strategy in "".join(hvd.report().split())
     assert "negate@" not in hvd.report()

@@ -14,6 +14,7 @@ from torch import nn
 
 import roundelay.torch as hvd
 from exact_training import Training, until_buckets
+from random_values import normal
 from ranks import Check, run_check, two_by_two
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.nodes import Levels
@@ -85,7 +86,7 @@ def check_what_is_sent_and_kept_is_what_came() -> None:
                 came = hvd.allreduce(torch.stack([given, left]), op=hvd.Sum)
                 assert torch.equal(-parameter.detach() + came[1], came[0])
         assert any(one.any() for one in kept(training))
-        assert len(set(hvd.allgather_object(str(training.parameters)))) == 1
+        training.check_ranks_agree()
         training.check_all_came()
 
 
@@ -128,7 +129,7 @@ def check_density_1_is_dense_bit_for_bit() -> None:
         chance = torch.Generator("cpu").manual_seed(hvd.rank())
         for _ in range(9):
             optimizer.zero_grad()
-            model(torch.randn(4, 9, generator=chance)).square().mean().backward()
+            model(normal(chance, 4, 9)).square().mean().backward()
             optimizer.step()
         return [one.detach() for one in model.parameters()]
 
@@ -185,7 +186,7 @@ def check_a_momentum_that_a_scheduler_changes_is_said_once() -> None:
             training.step()
     said = [str(one.message) for one in caught if "accumulates momentum=0.5" in str(one.message)]
     assert len(said) == int(hvd.rank() == 0)
-    assert len(set(hvd.allgather_object(str(training.parameters)))) == 1
+    training.check_ranks_agree()
 
 
 def check_clipping_sees_what_is_applied() -> None:
@@ -216,7 +217,7 @@ def check_an_overflow_is_skipped_by_all() -> None:
                 assert all(map(torch.equal, training.parameters, weights))
         assert scaler.get_scale() == 2.0
         assert all(one.isfinite().all() for one in [*training.parameters, *kept(training)])
-        assert len(set(hvd.allgather_object(str(training.parameters)))) == 1
+        training.check_ranks_agree()
 
 
 def check_the_warm_up_is_dense_and_then_less_and_less_is_sent() -> None:

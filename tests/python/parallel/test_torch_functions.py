@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
+from random_values import normal
 from ranks import Check, needs_ranks, run_check
 from roundelay.torch.functions import broadcast_optimizer_state, broadcast_parameters
 
@@ -175,7 +176,7 @@ def _parameters(name: str, dtype: torch.dtype) -> list[torch.nn.Parameter]:
     """Each rank's own; SparseAdam wants sparse gradients, Muon matrices."""
     generator = torch.Generator().manual_seed(100 + hvd.rank())
     shapes = [(3, 4), (5, 2)] if name in ("Muon", "SparseAdam") else [(3, 4), (5,), (), (2, 3, 2, 2)]
-    made = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+    made = [normal(generator, *shape).to(dtype) for shape in shapes]
     if len(made) == 4 and name != "LBFGS":  # which views gradients as flat ones
         made[3] = made[3].contiguous(memory_format=torch.channels_last)
     return [torch.nn.Parameter(tensor) for tensor in made]

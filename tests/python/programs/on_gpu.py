@@ -8,14 +8,14 @@ import torch
 
 import gpu_device
 import roundelay.torch as hvd
-from rank_here import Rank, during
+from rank_here import Rank
 
 
 def dies(me: Rank, elements: int, victim: int) -> None:
     gpu_device.use()
     me.init()
     if me.number == victim:
-        during(0.7, me.die)
+        me.die_watched(0.7, 3)
     big = torch.ones(elements)
     with me.watched():
         while True:

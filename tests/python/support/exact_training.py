@@ -75,6 +75,10 @@ class Training:
         self.strategy.flush()
         self.step()
 
+    def check_ranks_agree(self) -> None:
+        """All ranks have the same parameters. The text of a tensor on a GPU would take many kernels."""
+        assert len(set(hvd.allgather_object(str([one.tolist() for one in self.parameters])))) == 1
+
     def check_all_came(self) -> None:
         """Flushes; then the parameters are minus the sum of all that the ranks have given."""
         self.flush()

@@ -127,3 +127,19 @@ def on(stream: torch.Stream) -> Iterator[None]:
         yield
     finally:
         torch.accelerator.set_stream(before)
+
+
+@contextmanager
+def captured() -> Iterator[None]:
+    """Captures a graph from another stream, which is the current one inside the block."""
+    if NAME == "cuda":
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            yield
+        return
+    stream = torch.Stream(NAME)
+    with on(stream):
+        _call("fake_gpu_capture", ctypes.c_int64(stream.stream_id), True)
+        try:
+            yield
+        finally:
+            _call("fake_gpu_capture", ctypes.c_int64(stream.stream_id), False)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 import roundelay.torch as hvd
+from random_values import normal
 
 HALVES = (torch.bfloat16, torch.float16)
 Make = Callable[[Any], torch.optim.Optimizer]
@@ -26,7 +27,7 @@ def make_model(dtype: torch.dtype) -> torch.nn.Module:
 
 def make_batches(dtype: torch.dtype, number: int, seed: int = 5) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(4, 6, generator=generator).to(dtype) for _ in range(number)]
+    return [normal(generator, 4, 6).to(dtype) for _ in range(number)]
 
 
 def masters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:

@@ -5,6 +5,7 @@ Values are such that sums in the wider type are exact, whatever their order, so 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -92,6 +93,37 @@ def expect_bits(result: torch.Tensor, right: torch.Tensor, what: str) -> None:
     assert (result.dtype, result.shape) == (right.dtype, right.shape), (what, result.dtype, result.shape)
     same = torch.equal(result.contiguous().view(torch.uint8), right.contiguous().view(torch.uint8))
     assert same or result.numel() == 0, f"{what}: {result.tolist()}, must be {right.tolist()}"
+
+
+def rounds_each_addition() -> bool:
+    """Whether sums here are NCCL's. `staged` and `mpi` give the CPU's bits."""
+    fabric = os.environ.get("ROUNDELAY_GPU_FABRIC", "nccl")
+    return torch.get_default_device().type == "cuda" and fabric not in ("staged", "mpi")
+
+
+def allowed(parts: Sequence[torch.Tensor], op: int, before: float, after: float) -> torch.Tensor:
+    """How far NCCL's result may be from reduced(): docs/gpu.md. Minimum and maximum are exact."""
+    size, dtype = len(parts), parts[0].dtype
+    if op in (hvd.Min, hvd.Max) or not dtype.is_floating_point:
+        return torch.zeros(parts[0].shape, dtype=torch.float64, device="cpu")
+    magnitudes = torch.stack([times(part, before).abs().double() for part in parts])
+    whole = magnitudes.prod(0) if op == hvd.Product else magnitudes.sum(0)
+    factor = abs(after) / (size if op == hvd.Average else 1)
+    unit = torch.finfo(dtype).eps / 2
+    return (size + 3) * unit * factor * whole  # both are rounded once more, and by the second factor
+
+
+def expect_reduced(
+    result: torch.Tensor, parts: Sequence[torch.Tensor], op: int, before: float, after: float, what: str
+) -> None:
+    """The bits of reduced(); over NCCL its sums and products within the ulps that docs/gpu.md promises."""
+    right = reduced(parts, op, before, after)
+    result = result.detach().cpu()
+    if not rounds_each_addition() or result.shape != right.shape or result.dtype != right.dtype:
+        expect_bits(result, right, what)
+        return
+    off = (result.double() - right.double()).abs() > allowed(parts, op, before, after)
+    assert not off.any(), f"{what}: {result[off].tolist()}, must be nearly {right[off].tolist()}"
 
 
 def gradient_of(output: torch.Tensor, given: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import roundelay.torch as hvd
+from random_values import normal
 from roundelay.torch._internal.optimizer.distributed import wrapper_of
 from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
 from roundelay.torch._internal.optimizer.pool_plan import PoolPlan
@@ -76,7 +77,7 @@ class Training:
         self.optimizer.zero_grad()
         for number in range(self.passes):
             seed = 1000 * self.steps + 10 * hvd.rank() + number
-            data = torch.randn(4, 12, generator=torch.Generator("cpu").manual_seed(seed)).to(self.dtype)
+            data = normal(torch.Generator("cpu").manual_seed(seed), 4, 12).to(self.dtype)
             loss = self.model(data).float().square().mean()
             (loss if self.scaler is None else self.scaler.scale(loss)).backward()
         if self.clip:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import figures, mpi, runner, techniques, wheels
+from benchmarks.gpu import check as gpu_check
+from benchmarks.gpu import figures, mpi, runner, steps, techniques, wheels
 from benchmarks.gpu.check import checks, sharing
-from benchmarks.gpu.runner import Place, Step
+from benchmarks.gpu.runner import Check, Phase, Place, Step
 from benchmarks.report import gpu as report
 from benchmarks.table.line import Goal, Line, missing
 from in_time import wait_until
@@ -76,8 +77,9 @@ def test_what_hangs_is_ended_with_all_that_it_started(place: Place) -> None:
 
 
 def test_without_a_vital_step_the_others_have_no_meaning(place: Place) -> None:
-    steps = [Step("build", 60, _python("raise SystemExit(1)"), vital=True), Step("one", 60, _python(""))]
-    assert [(check.ok, check.message) for check in checks(steps, place, dry=False)] == [
+    build = Step("build", 60, _python("raise SystemExit(1)"), vital=True)
+    phases = [Phase([build], 60), Phase([Step("one", 60, _python(""))], 60, at_once=2)]
+    assert [(check.ok, check.message) for check in checks(phases, place, dry=False)] == [
         (False, "exit code 1"),
         (None, "not run: 'build' failed"),
     ]
@@ -85,16 +87,81 @@ def test_without_a_vital_step_the_others_have_no_meaning(place: Place) -> None:
 
 def test_after_a_vital_step_with_nothing_to_measure_its_reason_stands_for_the_others(place: Place) -> None:
     which = _python("import json; print(json.dumps({'why_not': 'none here'}))")
-    steps = [
-        Step("which MPI", 60, which, lines=figures.mpi_refuses, vital=True),
-        Step("one", 60, _python("raise SystemExit(1)")),
-    ]
-    assert [(check.ok, check.message) for check in checks(steps, place, dry=False)] == [
+    first = Step("which MPI", 60, which, lines=figures.mpi_refuses, vital=True)
+    phase = Phase([first, Step("one", 60, _python("raise SystemExit(1)"))], 60)
+    assert [(check.ok, check.message) for check in checks([phase], place, dry=False)] == [
         (None, "fabric mpi: not measured: none here"),
         (None, "not run: fabric mpi: not measured: none here"),
     ]
-    absent = [Step("build", 60, [], dry="built", vital=True), Step("one", 60, _python(""))]
-    assert [check.ok for check in checks(absent, place, dry=True)] == [None, True]
+    absent = Phase([Step("build", 60, [], dry="built", vital=True), Step("one", 60, _python(""))], 60)
+    assert [check.ok for check in checks([absent], place, dry=True)] == [None, True]
+
+
+def _meeting(place: Place, own: str, other: str) -> Step:
+    """A step that ends when another one has begun."""
+    program = f"""
+import pathlib, time
+pathlib.Path({str(place.output / own)!r}).touch()
+while not pathlib.Path({str(place.output / other)!r}).exists(): time.sleep(0.01)
+"""
+    return Step(own, 60, _python(program))
+
+
+def test_steps_of_a_phase_run_side_by_side(place: Place) -> None:
+    pair = [_meeting(place, "one", "other"), _meeting(place, "other", "one")]
+    assert all(check.ok for check in checks([Phase(pair, 60, at_once=2)], place, dry=False))
+
+
+def test_who_stops_listening_stops_the_steps(place: Place) -> None:
+    alone = _meeting(place, "alone", "nobody")
+    course = checks([Phase([Step("one", 60, _python("")), alone], 600, at_once=2)], place, dry=False)
+    assert next(course).name == "one"
+    course.close()  # waits for the other step's end, and it has no other reason to end
+    assert (place.output / "alone.txt").exists()
+
+
+def test_a_phase_ends_in_its_time(place: Place) -> None:
+    hanging = Step("hangs", 60, _python("import time; time.sleep(600)"))
+    phase = Phase([hanging, Step("late", 60, _python(""))], 3)
+    first, second = checks([phase], place, dry=False)
+    assert (first.ok, second.message) == (False, "not run: the 3 s were over")
+
+
+def test_what_is_timed_runs_alone_and_early_and_mpi_last() -> None:
+    first, rest, last = steps.PHASES
+    assert (first.at_once, last.at_once) == (1, 1)
+    assert all(step.lines is Step.lines for step in rest.steps)  # none has measurements
+    assert {step.name for step in first.steps} >= {"bandwidth of kernels", "host time of a step"}
+    assert all("MPI" in step.name for step in last.steps)
+    assert len({step.name for step in steps.STEPS}) == len(steps.STEPS)
+
+
+def test_results_are_written_as_they_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "gpu.json"
+    program = f"import json; print(json.dumps({{'seen': json.load(open({str(output)!r}))['checks']}}))"
+    names = [step.name for step in steps.STEPS[:2]]
+    pair = [Step(names[0], 60, _python("")), Step(names[1], 60, _python(program))]
+    monkeypatch.setattr(gpu_check, "PHASES", [Phase(pair, 60)])
+    assert gpu_check.main(["--dry-run", "--output", str(output)]) == 0
+    found = [Check(**check) for check in json.loads(output.read_text())["checks"]]
+    assert [check.name for check in found] == names
+    assert found[1].figures is not None
+    assert [check["name"] for check in found[1].figures["seen"]] == names[:1]
+    assert f"wrote {output}" in capsys.readouterr().out
+
+
+def test_an_mpi_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(gpu_check, "PHASES", [Phase([Step("which MPI", 60, _python(""))], 60)])
+    mpirun = tmp_path / "bin" / "mpirun"
+    mpirun.parent.mkdir()
+    mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.9'\n")
+    mpirun.chmod(0o755)
+    output = tmp_path / "gpu.json"
+    gpu_check.main(["--dry-run", "--output", str(output), "--mpi", str(tmp_path)])
+    assert json.loads(output.read_text())["mpi"] == "Open MPI 5.0.9, on PATH"
 
 
 def test_which_mpi_there_is_and_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,11 +179,9 @@ def test_which_mpi_there_is_and_why_there_is_none(tmp_path: Path, monkeypatch: p
 
 
 def test_what_a_machine_without_gpu_cannot_run_is_not_ok(place: Place) -> None:
-    steps = [
-        Step("one", 60, _python("raise SystemExit(1)"), dry="it needs a GPU"),
-        Step("two", 60, _python("")),
-    ]
-    assert [(check.ok, check.message) for check in checks(steps, place, dry=True)] == [
+    gpu = Step("one", 60, _python("raise SystemExit(1)"), dry="it needs a GPU")
+    phase = Phase([gpu, Step("two", 60, _python(""))], 60)
+    assert [(check.ok, check.message) for check in checks([phase], place, dry=True)] == [
         (None, "not run: it needs a GPU"),
         (True, ""),
     ]
@@ -278,14 +343,14 @@ def test_a_dry_run_is_honest(tmp_path: Path) -> None:
     assert [(check["name"], check["ok"], check["message"]) for check in checked] == [
         ("configure", None, "not run: a dry run takes what is built"),
         ("bandwidth of kernels", None, "not run: it needs a GPU"),
+        ("host time of a step", None, checked[2]["message"]),
         ("all operations, 2 ranks", True, ""),
-        ("host time of a step", None, checked[3]["message"]),
         ("which MPI", True, ""),
         ("configure with MPI", None, "not run: a dry run takes what is built"),
         ("MPI takes the GPU's memory", True, ""),
         ("all operations over MPI, 2 ranks", True, ""),
         ("allreduce over MPI, 2 ranks", True, ""),
     ]
-    assert "not measured: no DDP" in checked[3]["message"]
+    assert "not measured: no DDP" in checked[2]["message"]
     assert set(checked[-1]["figures"]["seconds"]) == {"mpi", "staged", mpi.CACHED}
     assert "NCCL" in checked[-1]["figures"]["missing"]["nccl"]

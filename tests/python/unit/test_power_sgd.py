@@ -109,12 +109,6 @@ def test_wrong_texts(text: str, words: str) -> None:
             {},
             "keeps gradients back, which those of torch.int32 cannot be",
         ),
-        (
-            torch.optim.SGD([torch.zeros(3, device="meta")], lr=1.0),
-            PowerSGD(),
-            {},
-            "has no kernels for meta, where a parameter is: take strategy csc",
-        ),
     ],
 )
 def test_optimizers_and_parameters_that_power_sgd_refuses(

@@ -55,7 +55,7 @@ class Levels:
 
     place: int  # this rank's number among the set's ranks on its node
     # The set's ranks on each node; 1 if nodes have different numbers, or do not share memory. GPUs on several
-    # nodes have 1, too, unless ROUNDELAY_GPU_FABRIC is two_level.
+    # nodes have 1 with ROUNDELAY_GPU_FABRIC=mpi, too.
     members: int
     nodes: int
 

@@ -58,17 +58,6 @@ class PowerSGD(NodeShards, KeepsBack):
         """The rank, the seed and the warm-up."""
         return {"rank": self.rank, "seed": self.seed, "warmup": self.warmup}
 
-    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
-        """Refuses parameters on a GPU: the kernels are the CPU's."""
-        super().accept(optimizer, op)
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if parameter.device.type != "cpu":
-                    raise ValueError(
-                        f"strategy {self.text} has no kernels for {parameter.device}, where a parameter is: "
-                        "take strategy csc, which works on GPUs"
-                    )
-
     @property
     def warmup_steps(self) -> int:
         """The number of first steps that are dense."""
