@@ -32,7 +32,13 @@ def mlp() -> Task:
     """Build 48 layers of 256: many small gradients."""
     layers = [layer for _ in range(48) for layer in (nn.Linear(256, 256), nn.ReLU())]
     model = nn.Sequential(*layers, nn.Linear(256, 10))
-    return Task(model, lambda g: (torch.randn(64, 256, generator=g), torch.randint(10, (64,), generator=g)))
+    return Task(
+        model,
+        lambda g: (
+            torch.randn(64, 256, generator=g, device=g.device),
+            torch.randint(10, (64,), generator=g, device=g.device),
+        ),
+    )
 
 
 class Transformer(nn.Module):
@@ -58,7 +64,7 @@ def transformer() -> Task:
     words, length, batch = 4096, 32, 4
 
     def make(generator: torch.Generator) -> Batch:
-        tokens = torch.randint(words, (batch, length + 1), generator=generator)
+        tokens = torch.randint(words, (batch, length + 1), generator=generator, device=generator.device)
         return tokens[:, :-1], tokens[:, 1:].contiguous()
 
     return Task(Transformer(words, 256, 4), make)
@@ -74,7 +80,11 @@ def cnn() -> Task:
         channels = wide
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
     return Task(
-        model, lambda g: (torch.randn(8, 3, 32, 32, generator=g), torch.randint(10, (8,), generator=g))
+        model,
+        lambda g: (
+            torch.randn(8, 3, 32, 32, generator=g, device=g.device),
+            torch.randint(10, (8,), generator=g, device=g.device),
+        ),
     )
 
 
@@ -86,7 +96,11 @@ def resnet50() -> Task:
     config.num_labels = 1000
     model = ResNetForImageClassification(config)
     return Task(
-        model, lambda g: (torch.randn(4, 3, 96, 96, generator=g), torch.randint(1000, (4,), generator=g))
+        model,
+        lambda g: (
+            torch.randn(4, 3, 96, 96, generator=g, device=g.device),
+            torch.randint(1000, (4,), generator=g, device=g.device),
+        ),
     )
 
 
@@ -98,7 +112,9 @@ def gpt2() -> Task:
     length = 64
 
     def make(generator: torch.Generator) -> Batch:
-        tokens = torch.randint(config.vocab_size, (1, length + 1), generator=generator)
+        tokens = torch.randint(
+            config.vocab_size, (1, length + 1), generator=generator, device=generator.device
+        )
         return tokens[:, :-1], tokens[:, 1:].contiguous()
 
     return Task(GPT2LMHeadModel(config), make)

@@ -119,6 +119,7 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
 
   // Ends the process if some of the device's or pinned memory has been freed. Work calls it when it runs.
   void expect_live(ConstByteSpan memory) { memory_->expect_live(memory); }
+  [[nodiscard]] std::shared_ptr<void> hold(ConstByteSpan memory) { return memory_->hold(memory); }
 
   // Returns how often it was asked where memory lies.
   [[nodiscard]] int questions() const { return questions_; }

@@ -41,20 +41,21 @@ Result<GpuMemory> FakeMemory::allocate(Kind kind, std::size_t bytes) {
   const std::size_t size = std::max(bytes, std::size_t{1});
   auto* const data = static_cast<std::byte*>(::operator new(size, kAlignment));
   std::memset(data, kFresh, size);
+  std::shared_ptr<std::byte> memory(data, [size](std::byte* freed) {
+    std::memset(freed, kFreed, size);
+    ::operator delete(freed, kAlignment);
+  });
   change(data, size, [&] {
     const MutexLock lock(mutex_);
-    blocks_.emplace(data, Block{bytes, kind, false});
+    blocks_.emplace(data, Block{bytes, kind, std::move(memory)});
   });
-  return GpuMemory(data, [self = shared_from_this()](std::byte* memory) {
-    self->forget(memory);
-    ::operator delete(memory, kAlignment);
-  });
+  return GpuMemory(data, [self = shared_from_this()](std::byte* given) { self->forget(given); });
 }
 
 std::shared_ptr<void> FakeMemory::adopt(ByteSpan memory) {
   change(memory.data(), memory.size(), [&] {
     const MutexLock lock(mutex_);
-    blocks_.insert_or_assign(memory.data(), Block{memory.size(), Kind::kDevice, true});
+    blocks_.insert_or_assign(memory.data(), Block{memory.size(), Kind::kDevice, nullptr});
   });
   return {memory.data(),
           [self = shared_from_this()](void* data) { self->forget(static_cast<std::byte*>(data)); }};
@@ -70,18 +71,29 @@ std::size_t FakeMemory::in_use(Kind kind) {
   return account(kind).used;
 }
 
-FakeMemory::Kind FakeMemory::kind_of(ConstByteSpan bytes) {
-  const MutexLock lock(mutex_);
+FakeMemory::Blocks::iterator FakeMemory::containing(ConstByteSpan bytes) {
   auto block = blocks_.upper_bound(bytes.data());
-  if (block == blocks_.begin()) return Kind::kNone;
+  if (block == blocks_.begin()) return blocks_.end();
   --block;
   const auto offset = static_cast<std::size_t>(bytes.data() - block->first);
   const bool inside = offset <= block->second.bytes && bytes.size() <= block->second.bytes - offset;
-  return inside ? block->second.kind : Kind::kNone;
+  return inside ? block : blocks_.end();
 }
 
-void FakeMemory::expect_live(ConstByteSpan bytes) {
-  if (bytes.empty() || kind_of(bytes) != Kind::kNone) return;
+FakeMemory::Kind FakeMemory::kind_of(ConstByteSpan bytes) {
+  const MutexLock lock(mutex_);
+  const auto block = containing(bytes);
+  return block == blocks_.end() ? Kind::kNone : block->second.kind;
+}
+
+void FakeMemory::expect_live(ConstByteSpan bytes) { static_cast<void>(hold(bytes)); }
+
+std::shared_ptr<void> FakeMemory::hold(ConstByteSpan bytes) {
+  if (bytes.empty()) return nullptr;
+  {
+    const MutexLock lock(mutex_);
+    if (const auto block = containing(bytes); block != blocks_.end()) return block->second.memory;
+  }
   std::fprintf(stderr, "fake GPU: %zu bytes at %p were freed before the work on them was done\n",
                bytes.size(), static_cast<const void*>(bytes.data()));
   std::abort();
@@ -89,13 +101,12 @@ void FakeMemory::expect_live(ConstByteSpan bytes) {
 
 // The listener hears of the first address alone, as that of cudaFree() does.
 void FakeMemory::forget(std::byte* data) {
+  std::shared_ptr<std::byte> memory;  // is freed without the lock
   change(data, 1, [&] {
     const MutexLock lock(mutex_);
     const auto block = blocks_.find(data);
-    if (!block->second.adopted) {
-      account(block->second.kind).used -= block->second.bytes;
-      std::memset(data, kFreed, block->second.bytes);
-    }
+    memory = std::move(block->second.memory);
+    if (memory != nullptr) account(block->second.kind).used -= block->second.bytes;
     blocks_.erase(block);
   });
 }

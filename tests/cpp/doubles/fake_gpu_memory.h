@@ -32,24 +32,31 @@ class FakeMemory : public std::enable_shared_from_this<FakeMemory> {
   void tell(std::shared_ptr<MemoryListener> listener) EXCLUDES(mutex_);
   // Ends the process with a message if any of the bytes are freed.
   void expect_live(ConstByteSpan bytes) EXCLUDES(mutex_);
+  // Does so, too. While the result exists the bytes stay, also if their owner frees them: cudaFree() waits
+  // for the work that the device has by then.
+  [[nodiscard]] std::shared_ptr<void> hold(ConstByteSpan bytes) EXCLUDES(mutex_);
 
  private:
   struct Block {
     std::size_t bytes;
     Kind kind;
-    bool adopted;
+    std::shared_ptr<std::byte> memory;  // null: another owner's
   };
   struct Account {
     std::size_t used = 0, limit = SIZE_MAX;
   };
+  using Blocks = std::map<const std::byte*, Block>;
+
   void forget(std::byte* data) EXCLUDES(mutex_);
+  // Returns the block that contains all these bytes, or the end.
+  Blocks::iterator containing(ConstByteSpan bytes) REQUIRES(mutex_);
   // Carries out a change of the blocks, which the listener hears of.
   template <class Change>
   void change(const std::byte* data, std::size_t bytes, Change change) EXCLUDES(mutex_);
   Account& account(Kind kind) REQUIRES(mutex_) { return kind == Kind::kDevice ? device_ : pinned_; }
 
   Mutex mutex_;
-  std::map<const std::byte*, Block> blocks_ GUARDED_BY(mutex_);
+  Blocks blocks_ GUARDED_BY(mutex_);
   Account device_ GUARDED_BY(mutex_), pinned_ GUARDED_BY(mutex_);
   std::shared_ptr<MemoryListener> listener_ GUARDED_BY(mutex_);  // may be null
 };

@@ -69,8 +69,7 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool /*non_blocking*/) {
     return to;
   }
   const ConstByteSpan memory(static_cast<const std::byte*>(to.storage().data()), to.storage().nbytes());
-  enqueue(current_stream(to.device().index()), [values, target = seen_by_cpu(to), memory] {
-    gpu().expect_live(memory);
+  enqueue(current_stream(to.device().index()), [values, target = seen_by_cpu(to), held = gpu().hold(memory)] {
     const c10::InferenceMode any_tensor;  // otherwise tensors made in this mode could not be changed
     target.copy_(values);
   });
