@@ -32,7 +32,7 @@ Status Communicators::join_next() {
 }
 
 Result<bool> Communicators::ready() {
-  const Result<bool> last = made_.back()->ready();
+  Result<bool> last = made_.back()->ready();
   if (!last.ok() || !*last || made_.size() == groups_.size()) return last;
   ROUNDELAY_RETURN_IF_ERROR(join_next());
   return false;

@@ -232,17 +232,18 @@ void SumRun::list_messages(Round& round, const Route& route) const {
   for (std::size_t back = 0; back < hops; ++back) {
     MessageList& list = round.hops.emplace_back();
     list.most_bytes = piece_bytes_;
-    for (const auto& [from, to, bytes, part] : route.hops[hops - 1 - back]) {
-      if (to == resources_.group.index) {
-        list.sent.push_back({from, {sum_of(round.partials, bytes.offset), bytes.bytes}});
+    for (const RouteMessage& message : route.hops[hops - 1 - back]) {
+      const ByteRange& bytes = message.bytes;
+      if (message.to == resources_.group.index) {
+        list.sent.push_back({message.from, {sum_of(round.partials, bytes.offset), bytes.bytes}});
         continue;
       }
       const auto join = std::ranges::find_if(
           round.joins[back], [&](const Join& one) { return contains(one.fork.bytes, bytes.offset); });
-      const std::size_t place = part - (part > join->fork.part ? 1 : 0);
+      const std::size_t place = message.part - (message.part > join->fork.part ? 1 : 0);
       std::byte* const data =
           join->incoming + place * join->fork.bytes.bytes + (bytes.offset - join->fork.bytes.offset);
-      list.received.push_back({to, {data, bytes.bytes}});
+      list.received.push_back({message.to, {data, bytes.bytes}});
     }
   }
 }
