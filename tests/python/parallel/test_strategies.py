@@ -13,10 +13,9 @@ import roundelay.torch as hvd
 from own_strategies import Choosing
 from ranks import Check, needs_ranks, run_check
 from roundelay.errors import MismatchError
-from roundelay.torch._internal.optimizer.distributed import wrapper_of
-from roundelay.torch._internal.optimizer.techniques import Techniques
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool
 from technique_libraries import CYCLIC, NEGATE, canonical
+from techniques_of import techniques_of
 
 NEGATED = canonical(NEGATE)
 
@@ -61,22 +60,14 @@ def _wrapped(
     return parameters, optimizer, strategy
 
 
-def _all_techniques(optimizer: torch.optim.Optimizer) -> Techniques:
-    wrapper = wrapper_of(optimizer)
-    assert wrapper is not None
-    techniques = wrapper.techniques()
-    assert techniques is not None
-    return techniques
-
-
 def _techniques(optimizer: torch.optim.Optimizer) -> list[str | None]:
-    return [bucket.core.technique for bucket in _all_techniques(optimizer).table.buckets]
+    return [bucket.core.technique for bucket in techniques_of(optimizer).table.buckets]
 
 
 def _used(optimizer: torch.optim.Optimizer) -> dict[str, int]:
     """Returns the number of operations by technique."""
     used: dict[str, int] = {}
-    for _, traffic in _all_techniques(optimizer).table.traffic():
+    for _, traffic in techniques_of(optimizer).table.traffic():
         for technique, operations, _, _ in traffic:
             used[technique] = used.get(technique, 0) + operations
     return used
@@ -191,7 +182,7 @@ def check_while_a_rank_has_joined() -> None:
             optimizer.zero_grad()
             add_gradients(*((parameter, 1.0) for parameter in parameters))
             optimizer.step()
-    assert _all_techniques(optimizer).step == first + 2 * hvd.size() - 1
+    assert techniques_of(optimizer).step == first + 2 * hvd.size() - 1
     for step in range(6):
         _step(parameters, optimizer, float(step))
 
@@ -225,7 +216,7 @@ def check_ranks_that_disagree() -> None:
     assert "dense" in text
     assert len(set(hvd.allgather_object(text))) == 1
     optimizer.zero_grad()
-    _all_techniques(optimizer).new_step()
+    techniques_of(optimizer).new_step()
     _step(parameters, optimizer)
     strategy.choice = lambda bucket, step: NEGATE
     for _ in range(3):
