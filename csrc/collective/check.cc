@@ -86,7 +86,8 @@ class Checker {
   }
 
   [[nodiscard]] Status check_messages(const AlltoallCall& call) const {
-    if (!fabric_.messages || !call.absent.empty()) return refuse(call.kOperation, "messages do not fit it");
+    if (!fabric_.messages) return refuse(call.kOperation, "this fabric takes no messages");
+    if (!call.absent.empty()) return refuse(call.kOperation, "messages, while a member is absent");
     if (!call.output.empty() || !call.send_bytes.empty() || !call.receive_bytes.empty())
       return refuse(call.kOperation, "parts beside messages");
     const auto bad = [&](int peer, ConstByteSpan data) {
