@@ -139,6 +139,7 @@ def check_values_that_change_end_no_lock() -> None:
     same = all(after[name] == work[name] for name in ("schedule_locks", "schedule_unlocks"))
     if LOCKS and same and work["schedule_locks"] > work["schedule_unlocks"]:  # locked in all 50 steps
         assert after["locked_operations"] - work["locked_operations"] == 100
-        assert after["messages_sent"] == work["messages_sent"]
+        # Not all messages: rank 0 may still answer the pings by which its clock is measured after init.
+        assert [after[name] - work[name] for name in ("reports_sent", "orders_given")] == [0, 0]
     if not LOCKS:
         assert after["locked_operations"] == 0

@@ -34,7 +34,7 @@ def test_without_a_schedule_lock(check: Check) -> None:
 
 
 def _counts() -> dict[str, int]:
-    names = ("locked_operations", "schedule_locks", "schedule_unlocks", "messages_sent")
+    names = ("locked_operations", "schedule_locks", "schedule_unlocks", "reports_sent", "orders_given")
     stats = hvd.stats()
     return {name: stats[name] for name in names}
 
@@ -116,7 +116,8 @@ def check_training_is_locked() -> None:
     if LOCKS:
         assert work["locked_operations"] >= 40, work
         assert work["schedule_unlocks"] == 0, work
-        assert work["messages_sent"] == 0, work
+        # Not all messages: rank 0 may still answer the pings by which its clock is measured after init.
+        assert work["reports_sent"] == work["orders_given"] == 0, work
     else:
         assert work["locked_operations"] == work["schedule_locks"] == 0
 
