@@ -150,6 +150,22 @@ def check_frozen_in_the_middle() -> None:
         _ordinary_step(parameters, optimizer)
 
 
+def check_frozen_on_one_rank() -> None:
+    """It adds nothing, whatever its part of the pool contains: here the last step's sum."""
+    parameters, optimizer = _pooled()
+    frozen = parameters[2]
+    for _ in range(2):
+        _ordinary_step(parameters, optimizer)
+        optimizer.zero_grad()
+        frozen.requires_grad_(hvd.rank() > 0)
+        mine = [parameter for parameter in parameters if parameter.requires_grad]
+        add_gradients(*((parameter, hvd.rank() + 1.0) for parameter in mine))
+        optimizer.step()
+        for parameter in mine:
+            assert gradient_of(parameter) == [sum_of_ranks() - (parameter is frozen)] * 3
+        frozen.requires_grad_(True)
+
+
 def check_a_graph_of_a_double_backward_stays() -> None:
     parameters, optimizer = _pooled()
     for parameter in parameters:

@@ -274,6 +274,20 @@ def check_checkpointing_inside_backward() -> None:
             optimizer.synchronize()  # type: ignore[attr-defined]
 
 
+def check_one_rank_uses_a_checkpointed_layer_twice() -> None:
+    """Its gradient arrives twice within one backward: the others take part in both operations."""
+    (parameter,) = make_parameters(1)
+    optimizer = wrapped_sgd([parameter])
+    for _ in range(2):
+        optimizer.zero_grad()
+        values = torch.zeros(3, requires_grad=True)
+        for _ in range(2 if hvd.rank() == 0 else 1):
+            values = checkpoint(parameter.add, values, use_reentrant=True)
+        values.sum().backward()
+        assert gradient_of(parameter) == [hvd.size() + 1.0] * 3
+        optimizer.step()
+
+
 def check_two_optimizers_in_different_orders() -> None:
     first, second = make_parameters(2)
     one, two = wrapped_sgd([first]), wrapped_sgd([second])
