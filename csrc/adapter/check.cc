@@ -11,6 +11,9 @@
 namespace roundelay::adapter {
 namespace {
 
+constexpr const char* kReducible =
+    "float64, float32, float16, bfloat16, int64, int32, int16, int8, uint8, bool, complex64, complex128";
+
 Status refuse(const std::string& label, const std::string& what) {
   return Status::invalid(label + " " + what);
 }
@@ -73,7 +76,7 @@ bool lacks_memory(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::optional<DType> dtype_of(at::ScalarType type) {
+std::optional<DType> reducible_dtype_of(at::ScalarType type) {
   switch (type) {
     case at::kDouble:
       return DType::kFloat64;
@@ -100,6 +103,29 @@ std::optional<DType> dtype_of(at::ScalarType type) {
   }
 }
 
+std::optional<DType> dtype_of(at::ScalarType type) {
+  switch (type) {
+    case at::kUInt16:
+      return DType::kUInt16;
+    case at::kUInt32:
+      return DType::kUInt32;
+    case at::kUInt64:
+      return DType::kUInt64;
+    case at::kFloat8_e4m3fn:
+      return DType::kFloat8E4M3FN;
+    case at::kFloat8_e4m3fnuz:
+      return DType::kFloat8E4M3FNUZ;
+    case at::kFloat8_e5m2:
+      return DType::kFloat8E5M2;
+    case at::kFloat8_e5m2fnuz:
+      return DType::kFloat8E5M2FNUZ;
+    case at::kFloat8_e8m0fnu:
+      return DType::kFloat8E8M0FNU;
+    default:
+      return reducible_dtype_of(type);
+  }
+}
+
 DType dtype_of(const at::Tensor& tensor) { return *dtype_of(c10::toRealValueType(tensor.scalar_type())); }
 
 Status check_input(const at::Tensor& tensor, const std::string& label) {
@@ -113,9 +139,18 @@ Status check_input(const at::Tensor& tensor, const std::string& label) {
     return refuse(label, "has no memory (a fake tensor, or a wrapper of others?); pass a plain tensor");
   if (!dtype_of(c10::toRealValueType(tensor.scalar_type())))
     return refuse(label, std::string("has dtype ") + c10::toString(tensor.scalar_type()) +
-                             "; supported are float64, float32, float16, bfloat16, int64, int32, int16, "
-                             "int8, uint8, bool, complex64, complex128");
+                             "; supported are " + kReducible +
+                             " and, where nothing is added up, uint16 to uint64 and float8");
   return {};
+}
+
+Status check_reduction(at::ScalarType type, ReduceOp op, const std::string& label) {
+  if (!reducible_dtype_of(c10::toRealValueType(type)))
+    return refuse(label, std::string("has dtype ") + c10::toString(type) +
+                             ", which is never added up; supported are " + kReducible);
+  if (!c10::isComplexType(type) || op == ReduceOp::kSum || op == ReduceOp::kAverage) return {};
+  return refuse(label, "is complex, which op=" + std::string(name_of(op)) +
+                           " cannot reduce; use Average or Sum, or pass torch.view_as_real() of it");
 }
 
 Status check_output(const at::Tensor& input, const at::Tensor& output, const std::string& label) {

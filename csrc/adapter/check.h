@@ -18,9 +18,13 @@ Status check_input(const at::Tensor& tensor, const std::string& label);
 // check_input().
 Status check_output(const at::Tensor& input, const at::Tensor& output, const std::string& label);
 
-// Returns the core's type for torch's; nothing if the core cannot work on it. The core knows no complex
-// types.
+// Checks whether the core can reduce tensors of this type by `op`. Errors: as check_input().
+Status check_reduction(at::ScalarType type, ReduceOp op, const std::string& label);
+
+// Return the core's type for torch's; nothing if the core cannot work on it, or not add it up. The core knows
+// no complex types.
 std::optional<DType> dtype_of(at::ScalarType type);
+std::optional<DType> reducible_dtype_of(at::ScalarType type);
 // Returns the core's type for a tensor that has passed check_input(): a complex one travels as its real view,
 // torch.view_as_real(), which has a further extent of 2.
 DType dtype_of(const at::Tensor& tensor);

@@ -198,14 +198,9 @@ std::vector<wire::TensorSpec> Operand::specs() const {
 
 Result<GpuEventPtr> Operand::ready() const { return stream_ ? stream_->mark() : GpuEventPtr(); }
 
-Status Operand::check_op(ReduceOp op, const std::string& name) const {
-  if (op == ReduceOp::kSum || op == ReduceOp::kAverage) return {};
-  for (std::size_t i = 0; i < items_.size(); ++i) {
-    if (!c10::isComplexType(items_[i].type)) continue;
-    return Status::invalid(label(name, i, items_.size()) +
-                           " is complex, which op=" + std::string(name_of(op)) +
-                           " cannot reduce; use Average or Sum, or pass torch.view_as_real() of it");
-  }
+Status Operand::check_reduction(ReduceOp op, const std::string& name) const {
+  for (std::size_t i = 0; i < items_.size(); ++i)
+    ROUNDELAY_RETURN_IF_ERROR(adapter::check_reduction(items_[i].type, op, label(name, i, items_.size())));
   return {};
 }
 

@@ -41,9 +41,8 @@ class Operand final : public submit::Results {
   // Makes the operand of an agreement, which has no tensors.
   static OperandPtr make_agreement();
 
-  // Checks that `op` can reduce the tensors; `name` appears in messages. Errors: kInvalidArgument (a complex
-  // tensor, for other operations than Sum and Average).
-  [[nodiscard]] Status check_op(ReduceOp op, const std::string& name) const;
+  // Checks that `op` can reduce the tensors; `name` appears in messages. Errors: those of adapter/check.h.
+  [[nodiscard]] Status check_reduction(ReduceOp op, const std::string& name) const;
 
   // Return each input tensor as the core and the peers see it: of a complex one its real view, whose shape
   // has a further extent of 2. The memory is the operand's.

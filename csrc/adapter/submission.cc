@@ -9,7 +9,8 @@ namespace {
 
 // Takes the specs of the operand's tensors into the request. Errors: the operation cannot reduce them.
 Status describe(const Operand& operand, wire::Request& request) {
-  ROUNDELAY_RETURN_IF_ERROR(operand.check_op(request.reduce_op, request.name));
+  if (traits_of(request.operation).reduces)
+    ROUNDELAY_RETURN_IF_ERROR(operand.check_reduction(request.reduce_op, request.name));
   std::vector<wire::TensorSpec> specs = operand.specs();
   if (!specs.empty()) {
     request.dtype = specs.front().dtype;

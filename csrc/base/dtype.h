@@ -21,8 +21,18 @@ enum class DType : std::uint8_t {
   kInt8,
   kUInt8,
   kBool,
+  // Those of the next types are only moved: no kernel knows them.
+  kUInt16,
+  kUInt32,
+  kUInt64,
+  kFloat8E4M3FN,
+  kFloat8E4M3FNUZ,
+  kFloat8E5M2,
+  kFloat8E5M2FNUZ,
+  kFloat8E8M0FNU,
 };
-inline constexpr int kDTypeCount = 10;
+inline constexpr int kDTypeCount = 10;       // those that can be added up
+inline constexpr int kMovedDTypeCount = 18;  // all
 
 // Order and values equal Horovod's (hvd.Average == 0 ...).
 enum class ReduceOp : std::uint8_t { kAverage, kSum, kAdasum, kMin, kMax, kProduct };
@@ -62,14 +72,19 @@ inline constexpr const OperationTraits& traits_of(Operation operation) {
 enum class DeviceType : std::uint8_t { kCpu, kGpu };
 inline constexpr int kDeviceTypeCount = 2;
 
-inline constexpr std::array<std::size_t, kDTypeCount> kDTypeSizes = {8, 4, 2, 2, 8, 4, 2, 1, 1, 1};
-inline constexpr std::array<std::string_view, kDTypeCount> kDTypeNames = {
-    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"};
+inline constexpr std::array<std::size_t, kMovedDTypeCount> kDTypeSizes = {8, 4, 2, 2, 8, 4, 2, 1, 1,
+                                                                          1, 2, 4, 8, 1, 1, 1, 1, 1};
+inline constexpr std::array<std::string_view, kMovedDTypeCount> kDTypeNames = {
+    "float64", "float32",       "float16",         "bfloat16",    "int64",           "int32",
+    "int16",   "int8",          "uint8",           "bool",        "uint16",          "uint32",
+    "uint64",  "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"};
 inline constexpr std::array<std::string_view, kReduceOpCount> kReduceOpNames = {"Average", "Sum", "Adasum",
                                                                                 "Min",     "Max", "Product"};
 
 // Returns the bytes of one element.
 constexpr std::size_t size_of(DType dtype) { return kDTypeSizes[static_cast<std::size_t>(dtype)]; }
+// Returns whether kernels know the type; otherwise its elements are only moved.
+constexpr bool can_reduce(DType dtype) { return static_cast<int>(dtype) < kDTypeCount; }
 constexpr bool is_floating(DType dtype) { return dtype <= DType::kBFloat16; }
 // Returns torch's name: "float32", "bfloat16" ...
 constexpr std::string_view name_of(DType dtype) { return kDTypeNames[static_cast<std::size_t>(dtype)]; }

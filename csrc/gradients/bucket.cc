@@ -129,7 +129,7 @@ Status Bucket::refuse_in_flight() const {
 
 Status Bucket::set_technique(std::string_view text) {
   ROUNDELAY_RETURN_IF_ERROR(refuse_in_flight());
-  const std::optional<DType> dtype = adapter::dtype_of(range_.type);
+  const std::optional<DType> dtype = adapter::reducible_dtype_of(range_.type);
   if (!dtype) return Status::invalid("bucket '" + name() + "' has a dtype that the core cannot reduce");
   BucketElements elements{pool_->device(), *dtype, range_.count(), slices()};
   const Result<std::vector<int>> levels = pool_->level_sizes();

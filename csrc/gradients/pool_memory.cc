@@ -140,8 +140,8 @@ bool PoolMemory::copy_small(const Entry& entry, const at::Tensor& gradient) {
     return false;
   const at::ScalarType from = gradient.scalar_type();
   if (from != entry.type && from != at::kFloat) return false;  // torch rounds fp64 twice
-  const std::optional<DType> to = adapter::dtype_of(entry.type);
-  const std::optional<DType> type = adapter::dtype_of(from);
+  const std::optional<DType> to = adapter::reducible_dtype_of(entry.type);
+  const std::optional<DType> type = adapter::reducible_dtype_of(from);
   if (!to || !type) return false;
   kernels::cast(region_->own.data() + entry.offset, *to, gradient.const_data_ptr(), *type,
                 static_cast<std::size_t>(gradient.numel()));

@@ -49,7 +49,7 @@ void counts(auto& io, const char* field, auto& values) {
 }
 
 void layout(auto& io, Is<TensorSpec> auto& m) {
-  io.enumeration("tensor.dtype", m.dtype, kDTypeCount);
+  io.enumeration("tensor.dtype", m.dtype, kMovedDTypeCount);
   naturals(io, "tensor.shape", m.shape);
 }
 inline constexpr std::size_t kLeastTensorSpec = 2;
@@ -75,7 +75,7 @@ void layout(auto& io, Is<ByteChange> auto& m) {
 void layout(auto& io, Is<Request> auto& m) {
   io.text("request.name", m.name);
   io.enumeration("request.operation", m.operation, kOperationCount);
-  io.enumeration("request.dtype", m.dtype, kDTypeCount);
+  io.enumeration("request.dtype", m.dtype, kMovedDTypeCount);
   io.enumeration("request.device", m.device, kDeviceTypeCount);
   io.enumeration("request.reduce_op", m.reduce_op, kReduceOpCount);
   io.integer("request.root", m.root);

@@ -14,6 +14,7 @@ std::string check_allreduce(const submit::Entry& entry, const Group&) {
   std::string wrong = needs_finite_factors(request);
   if (!wrong.empty()) return wrong;
   return each_dtype(request, [&](DType dtype) -> std::string {
+    if (!can_reduce(dtype)) return std::string(name_of(dtype)) + " is never added up";
     if (op == ReduceOp::kAverage && dtype == DType::kBool) {
       return "Average of bool has no meaning; use op=Sum (any) or op=Min (all)";
     }

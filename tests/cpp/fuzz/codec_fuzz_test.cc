@@ -97,7 +97,7 @@ Request random_request(Source& source) {
   Request request;
   request.name = source.text();
   request.operation = source.one_of<Operation>(kOperationCount);
-  request.dtype = source.one_of<DType>(kDTypeCount);
+  request.dtype = source.one_of<DType>(kMovedDTypeCount);
   request.device = source.one_of<DeviceType>(kDeviceTypeCount);
   request.reduce_op = source.one_of<ReduceOp>(kReduceOpCount);
   request.root = source.number<std::int32_t>();
@@ -108,7 +108,7 @@ Request random_request(Source& source) {
   if (source.below(3) == 0) {
     for (auto n = source.below(5); n > 0; --n) {
       auto& tensor = request.others.emplace_back();
-      tensor.dtype = source.one_of<DType>(kDTypeCount);
+      tensor.dtype = source.one_of<DType>(kMovedDTypeCount);
       for (auto d = source.below(4); d > 0; --d) tensor.shape.push_back(source.natural<std::int64_t>());
     }
     for (auto n = source.below(5); n > 0; --n) request.ranks.push_back(source.natural<std::int32_t>());

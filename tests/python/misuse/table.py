@@ -89,8 +89,6 @@ TENSORS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         lambda: torch.view_as_complex(rows(1, 2, dtype=torch.float16)),
         ("complex32", "view_as_real"),
     ),
-    "uint16": (lambda: rows().to(torch.uint16), ("UInt16", "supported are")),
-    "float8": (lambda: rows().to(torch.float8_e4m3fn), ("Float8", "supported are")),
     "sparse": (lambda: rows().to_sparse(), ("sparse", "to_dense()")),
     "mkldnn": (lambda: rows().to_mkldnn(), ("MKL-DNN", "to_dense()")),
     "meta": (lambda: torch.ones(hvd.size(), device="meta"), ("meta",)),
@@ -119,6 +117,13 @@ def mistakes() -> Iterator[Mistake]:
     yield from _names_and_sets()
 
 
+def _moved(operation: str) -> Iterator[Mistake]:
+    """Types that are only moved."""
+    for kind, dtype in (("UInt16", torch.uint16), ("Float8", torch.float8_e4m3fn)):
+        moved = use(operation, lambda dtype=dtype: rows().to(dtype))  # type: ignore[misc]
+        yield Mistake(f"{operation}-{kind}", moved, use(operation), (kind, "supported are"))
+
+
 def _reductions() -> Iterator[Mistake]:
     for operation in REDUCING:
         right = use(operation)
@@ -133,6 +138,7 @@ def _reductions() -> Iterator[Mistake]:
             for text in ("two", None):
                 wrong = use(operation, more={"op": hvd.Sum, which: text})
                 yield Mistake(f"{operation}-{which}-{text}", wrong, right, (which, repr(text)))
+        yield from _moved(operation)
         boolean = use(operation, lambda: rows().bool(), more={"op": hvd.Average})
         yield Mistake(f"{operation}-average-of-bool", boolean, right, ("bool", "Average"))
     for dtype in (torch.int64, torch.uint8, torch.bool):

@@ -124,7 +124,7 @@ BAD_INPUTS = [
     (torch.eye(2).to_sparse(), "sparse; make it dense with to_dense"),
     (torch.view_as_complex(torch.ones(2, 2).half()), "complex32, .*; pass torch.view_as_real"),
     (torch.ones(2, device="meta"), "on device meta"),
-    (torch.ones(2).to(torch.float8_e4m3fn), "Float8_e4m3fn; supported are float64"),
+    (torch.ones(2).to(torch.float8_e4m3fn), "Float8_e4m3fn, which is never added up; supported are float64"),
     (quantized(), "quantized; convert it with dequantize"),
     (torch.ones(1).expand(4), "elements share memory"),
 ]
