@@ -26,9 +26,9 @@ class Sum:
         """Put this rank's values into a tensor of at most `count` elements."""
         tensor.copy_(self._own[: tensor.numel()].view(tensor.shape))
 
-    def check(self, tensor: torch.Tensor, who: str) -> None:
-        """Raise RuntimeError unless these are the sums."""
-        if not torch.equal(tensor, self._expected[: tensor.numel()].view(tensor.shape)):
+    def check(self, tensor: torch.Tensor, who: str, first: int = 0) -> None:
+        """Raise RuntimeError unless these are the sums, from this element on."""
+        if not torch.equal(tensor, self._expected[first : first + tensor.numel()].view(tensor.shape)):
             raise RuntimeError(f"{who}: wrong sum of {tensor.numel()} {tensor.dtype}")
 
 

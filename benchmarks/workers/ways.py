@@ -1,6 +1,6 @@
-"""Sums by several ways, each chosen by variables that init() reads; beside plain TCP streams over uplinks.
+"""Operations by several ways, each chosen by variables that init() reads; beside TCP streams over uplinks.
 
-`python -m benchmarks.levels` and the row `algorithms` of the table use it.
+`python -m benchmarks.levels`, `benchmarks.collectives` and the row `algorithms` of the table use it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ import torch.distributed as dist
 
 import roundelay.torch as hvd
 from benchmarks import measure
-from benchmarks.contenders import Roundelay
-from benchmarks.exact import Sum
+from benchmarks.workers.operations import ALLREDUCE, OPERATIONS
 from tests.rig.stream import Stream
 
 STREAM = "streams"
@@ -40,42 +39,49 @@ def _variables(values: Mapping[str, str]) -> Iterator[None]:
             del os.environ[name]
 
 
+_Item = tuple[str, int]  # an operation, and its bytes
+
+
+def _items(spec: Mapping[str, Any]) -> list[_Item]:
+    return [(operation, size) for operation in spec["operations"] for size in spec["sizes"]]
+
+
 class _Way(ABC):
-    """Measures all sizes one way. Each turn joins the job anew, as the way is chosen by variables."""
+    """Measures all items one way. Each turn joins the job anew, as the way is chosen by variables."""
 
     def __init__(self, spec: Mapping[str, Any], ranks: measure.Ranks) -> None:
-        self._sizes: list[int] = spec["sizes"]
+        self._items = _items(spec)
         self._uplinks = [Path(path) for path in spec["uplinks"]]
         self._ranks = ranks
-        self._calls = dict.fromkeys(self._sizes, 1)
-        self.sent: dict[int, list[float]] = {size: [] for size in self._sizes}
-        self.cpu: dict[int, list[float]] = {size: [] for size in self._sizes}
+        self._calls = dict.fromkeys(self._items, 1)
+        self.sent: dict[_Item, list[float]] = {item: [] for item in self._items}
+        self.cpu: dict[_Item, list[float]] = {item: [] for item in self._items}
 
     @abstractmethod
     def __call__(self) -> list[float]:
-        """Measure each size; return the seconds."""
+        """Measure each item; return the seconds."""
 
-    def _measure(self, size: int, run: Callable[[], object]) -> float:
+    def _measure(self, item: _Item, run: Callable[[], object]) -> float:
         """Return the seconds of one call; keep its CPU time on this rank, and the bytes over an uplink."""
         for _ in range(_WARMUPS):
             once = measure.timed(run)
-        if self._calls[size] == 1:
-            self._calls[size] = _agreed(max(1, int(_CALLS_S / once)))
-        calls = self._calls[size]
+        if self._calls[item] == 1:
+            self._calls[item] = _agreed(max(1, int(_CALLS_S / once)))
+        calls = self._calls[item]
         self._ranks.meet()
         before = [int(path.read_text()) for path in self._uplinks]
         self._ranks.meet()
         cpu = time.process_time()
         seconds = measure.timed(lambda: [run() for _ in range(calls)]) / calls
-        self.cpu[size].append((time.process_time() - cpu) / calls)
+        self.cpu[item].append((time.process_time() - cpu) / calls)
         self._ranks.meet()
         sent = [int(path.read_text()) - old for path, old in zip(self._uplinks, before, strict=True)]
-        self.sent[size].append(max(sent, default=0) / calls)
+        self.sent[item].append(max(sent, default=0) / calls)
         return seconds
 
 
-class _Allreduce(_Way):
-    """Sums a tensor whose sum is known."""
+class _Operations(_Way):
+    """Runs operations whose results are known."""
 
     def __init__(
         self, name: str, variables: Mapping[str, str], spec: Mapping[str, Any], ranks: measure.Ranks
@@ -86,17 +92,13 @@ class _Allreduce(_Way):
     def __call__(self) -> list[float]:
         seconds = []
         with _variables(self._variables):
-            contender = Roundelay()
+            hvd.init()
         try:
-            for size in self._sizes:
-                data = Sum(size // 4, torch.float32, self._ranks.rank, self._ranks.size)
-                tensor = torch.empty(size // 4)
-                run = contender.prepare(tensor)
-                data.fill(tensor)
-                run()
-                data.check(tensor, self._name)
-                tensor.zero_()  # so that any number of sums stays exact
-                seconds.append(self._measure(size, run))
+            for item in self._items:
+                kind, size = item
+                operation = OPERATIONS[kind](size, self._ranks)
+                operation.check(self._name)
+                seconds.append(self._measure(item, operation.run))
         finally:
             hvd.shutdown()
         return seconds
@@ -110,7 +112,7 @@ class _Streams(_Way):
         self._stream = _connect(spec["addresses"], ranks.rank, ranks.size)
 
     def __call__(self) -> list[float]:
-        return [self._measure(size, partial(self._exchange, size // 2)) for size in self._sizes]
+        return [self._measure(item, partial(self._exchange, item[1] // 2)) for item in self._items]
 
     def _exchange(self, size: int) -> None:
         if self._stream is not None:
@@ -134,38 +136,43 @@ def _connect(addresses: list[str], rank: int, ranks: int) -> Stream | None:
     return Stream.connect(addresses[node - half], _PORT)
 
 
-def _cpu_of_all(own: list[float]) -> list[float]:
-    total = torch.tensor(own, dtype=torch.float64)
-    dist.all_reduce(total)
-    seconds: list[float] = total.tolist()
-    return seconds
+def _of_all(own: list[float], op: Any) -> list[float]:
+    together = torch.tensor(own, dtype=torch.float64)
+    dist.all_reduce(together, op=op)
+    values: list[float] = together.tolist()
+    return values
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:
-    """Measure all ways. The spec's `addresses`: of nodes, half of them in each rack; none: no streams."""
+    """Measure all ways.
+
+    The spec's `addresses`: of nodes, half of them in each rack; none: no streams. `uplinks`: counters of
+    bytes; the one that counts most is kept. `operations`: default allreduce.
+    """
+    spec = {"operations": [ALLREDUCE], **spec}
     ranks = measure.Ranks(spec)
     turns: dict[str, _Way] = {
-        name: _Allreduce(name, variables, spec, ranks) for name, variables in spec["ways"].items()
+        name: _Operations(name, variables, spec, ranks) for name, variables in spec["ways"].items()
     }
     if spec["addresses"]:
         turns[STREAM] = _Streams(spec, ranks)
     found = measure.take_turns(dict[str, measure.Turn](turns), spec["repetitions"])
     kept = -spec["repetitions"]
-    cpu = {
-        name: {size: _cpu_of_all(one[kept:]) for size, one in turn.cpu.items()}
-        for name, turn in turns.items()
-    }
-    ranks.leave()
+    sum_of, most = dist.ReduceOp.SUM, dist.ReduceOp.MAX
     cells = [
         {
-            "bytes": size,
+            "operation": item[0],
+            "bytes": item[1],
             "seconds": {name: [one[index] for one in found.seconds[name]] for name in turns},
             "others": found.others,
-            "sent": {name: statistics.median(turn.sent[size][kept:]) for name, turn in turns.items()},
-            "cpu": {name: cpu[name][size] for name in turns},
+            "sent": {
+                name: statistics.median(_of_all(turn.sent[item][kept:], most)) for name, turn in turns.items()
+            },
+            "cpu": {name: _of_all(turn.cpu[item][kept:], sum_of) for name, turn in turns.items()},
         }
-        for index, size in enumerate(spec["sizes"])
+        for index, item in enumerate(_items(spec))
     ]
+    ranks.leave()
     return {"cells": cells}
 
 
