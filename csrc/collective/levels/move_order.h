@@ -4,6 +4,7 @@
 // then, so that there is work meanwhile.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,6 +22,9 @@ class HopOrder {
     find();
   }
 
+  // Returns the number of rounds whose first hop begins before the last hop of the first one of them; at
+  // least 1.
+  [[nodiscard]] std::uint64_t rounds_ahead() const { return std::max<std::uint64_t>(1, (hops_ - 1) * lag_); }
   [[nodiscard]] bool over() const { return left_ == 0; }
   // Returns the next hop. Not to be called when it is over.
   [[nodiscard]] HopTurn next() const { return {time_ - hop_ * lag_, hop_}; }

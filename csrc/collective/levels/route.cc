@@ -83,9 +83,7 @@ void Router::deliver(Place place, const Holdings& held, std::size_t hop, Route& 
     std::ranges::copy_if(held, std::back_inserter(own),
                          [&](const Holding& one) { return has(children[i], one.rank); });
     if (own.empty()) continue;
-    for (const auto& [rank, bytes] : own) {
-      if (rank == rank_) route.forks[hop].push_back({bytes, place.level, i, children.size()});
-    }
+    fork(own, {{}, place.level, i, children.size()}, hop, route);
     for (std::size_t other = 0; other < children.size(); ++other) {
       if (other != i) give(own, children[other], other, hop, hop + 1, route);
     }
@@ -103,20 +101,32 @@ void Router::spread(Place place, const Holding& root, std::size_t hop, Route& ro
   const auto own = std::ranges::find_if(others, [&](const Place& child) { return has(child, root.rank); });
   const Place home = *own;
   others.erase(own);
-  const std::size_t shares = others.empty() ? 0 : share_count(root.bytes, others.size());
+  const std::size_t shares = others.empty() ? 1 : share_count(root.bytes, others.size());
   if (shares == 1) {
-    for (const Place& other : others) give({root}, other, 0, hop, hop + 2, route);
-  } else if (shares > 1) {
+    fork({root}, {{}, place.level, 0, others.size() + 1}, hop, route);
+    for (std::size_t i = 0; i < others.size(); ++i) give({root}, others[i], i + 1, hop, hop + 2, route);
+  } else {
     const std::vector<ByteRange> ranges = cut(root.bytes, shares);
     for (std::size_t i = 0; i < ranges.size(); ++i) {
-      give({{root.rank, ranges[i]}}, others[i], 0, hop, hop + 2, route);
+      const Holdings given = {{root.rank, ranges[i]}};
+      fork(given, {{}, place.level, 0, 2}, hop, route);
+      give(given, others[i], 1, hop, hop + 2, route);
       const Holdings held = shares_of(ranges[i], root.rank, others[i]);
-      for (const Place& other : others) {
-        if (other != others[i]) give(held, other, 0, hop + 1, hop + 2, route);
+      fork(held, {{}, place.level, i, others.size(), false}, hop + 1, route);
+      for (std::size_t other = 0; other < others.size(); ++other) {
+        if (other != i) give(held, others[other], other, hop + 1, hop + 2, route);
       }
     }
   }
   spread(home, root, hop + 1, route);
+}
+
+// Notes that what this member holds leaves it.
+void Router::fork(const Holdings& held, RouteFork made, std::size_t hop, Route& route) const {
+  const auto own = std::ranges::find(held, rank_, &Holding::rank);
+  if (own == held.end()) return;
+  made.bytes = own->bytes;
+  route.forks[hop].push_back(made);
 }
 
 // Sends what is held to another place, and delivers it there from `next_hop` on.

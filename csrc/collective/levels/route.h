@@ -7,7 +7,8 @@
 // ranks have goes the same way backwards, and every part adds up its own before anything leaves it.
 //
 // What comes from one root would leave its part as often as there are others. Therefore the root sends each
-// of the others a share, and these bring each other their shares. Only few bytes go straight to all.
+// of the others a share, and these bring each other their shares. Only few bytes go straight to all. A sum of
+// what all ranks have that one root gets goes this way backwards: others add up a share each.
 #pragma once
 
 #include <cstddef>
@@ -44,6 +45,7 @@ struct RouteFork {
   ByteRange bytes{};
   std::size_t level = 0;            // of the tree
   std::size_t part = 0, parts = 1;  // this member's part among those that bring each other what they have
+  bool last = true;                 // the way back joins no more parts of this level
 };
 
 // What one member has to do for some ranges.
@@ -52,7 +54,7 @@ struct Route {
 
   // By hop: a member has what it sends in one hop when it has received that of all hops before.
   std::vector<std::vector<RouteMessage>> hops;
-  std::vector<std::vector<RouteFork>> forks;  // of gathered ranges alone
+  std::vector<std::vector<RouteFork>> forks;
   // The ranges that its node then gathers, one after the other.
   std::vector<Holdings> gathers;
 };
@@ -85,6 +87,7 @@ class Router {
 
   void deliver(Place place, const Holdings& held, std::size_t hop, Route& route) const;
   void spread(Place place, const Holding& root, std::size_t hop, Route& route) const;
+  void fork(const Holdings& held, RouteFork made, std::size_t hop, Route& route) const;
   void give(const Holdings& held, Place to, std::size_t part, std::size_t hop, std::size_t next_hop,
             Route& route) const;
   [[nodiscard]] Holdings shares_of(ByteRange range, int source, Place place) const;

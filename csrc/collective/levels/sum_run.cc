@@ -19,6 +19,14 @@ std::vector<Holding> shards_of(const ReducescatterCall& call) {
   return shards;
 }
 
+// On a broadcast's way back sums of several parts travel. Those of halves might overflow before an average
+// divides them.
+bool is_rooted(const ReducescatterCall& call) {
+  const auto owners = std::ranges::count_if(call.shard_bytes, [](std::size_t bytes) { return bytes > 0; });
+  const bool may_overflow = is_floating(call.dtype) && size_of(call.dtype) == 2 && call.scale.divisor > 1;
+  return owners == 1 && !may_overflow;
+}
+
 bool contains(const ByteRange& range, std::size_t offset) {
   return offset >= range.offset && offset - range.offset < range.bytes;
 }
@@ -52,10 +60,13 @@ SumRun::SumRun(const LevelsResources& resources, const Call& call)
       router_(*resources.router),
       call_(std::get<ReducescatterCall>(call)),
       shards_(shards_of(call_)),
+      rooted_(is_rooted(call_)),
       scales_(split(call_, resources.plans.front().parts.plan)),
-      piece_bytes_(2 * resources.plans.front().parts.cut.shard_bytes),
+      piece_bytes_(resources.plans.front().parts.cut.shard_bytes * (rooted_ ? 4 : 2)),
       round_count_(rounds_of(shards_, piece_bytes_)),
-      calls_(resources, call, round_count_, router_.gather_hops()) {
+      hops_(rooted_ ? router_.broadcast_hops() : router_.gather_hops()),
+      calls_(resources, call, round_count_, hops_) {
+  if (rooted_) return;  // the rounds have the root's own sums
   std::ranges::move(holdings_of_node(router_.node(), shards_), std::back_inserter(own_sums_));
 }
 
@@ -87,7 +98,7 @@ Status SumRun::advance_node_sums() {
       continue;
     }
     if (summed_ == first_round_ + rounds_.size()) {
-      if (summed_ == round_count_ || rounds_.size() > calls_.most_hops()) return {};
+      if (summed_ == round_count_ || rounds_.size() > calls_.rounds_ahead()) return {};
       ROUNDELAY_RETURN_IF_ERROR(begin_round());
     }
     Round& now = round(summed_);
@@ -142,7 +153,7 @@ Status SumRun::test_hops() {
     join(one, turn.hop);
     ++one.hops_done;
   }));
-  while (!rounds_.empty() && rounds_.front().hops_done == router_.gather_hops()) {
+  while (!rounds_.empty() && rounds_.front().hops_done == hops_) {
     resources_.scratch.release(std::move(rounds_.front().memory));
     rounds_.pop_front();
     ++first_round_;
@@ -159,7 +170,8 @@ void SumRun::join(Round& round, std::size_t hop) {
     for (std::size_t part = 0; part < fork.parts; ++part) {
       parts.push_back(part == fork.part ? own : std::exchange(next, next + fork.bytes.bytes));
     }
-    const Reduction how = reduction(fork.level);
+    Reduction how = reduction(fork.level);
+    if (!fork.last) how.scale = {};
     host_work()->reduce_parts(how, own, parts, fork.bytes.bytes / size_of(how.dtype));
   }
 }
@@ -190,10 +202,15 @@ Status SumRun::begin_round() {
 }
 
 Route SumRun::route_of(std::uint64_t number) const {
-  Route route(router_.gather_hops());
+  Route route(hops_);
   for (const Holding& one : shards_) {
     const Holding piece{one.rank, piece_of(one.bytes, number, piece_bytes_)};
-    if (piece.bytes.bytes > 0) router_.add_gathered(piece, route);
+    if (piece.bytes.bytes == 0) continue;
+    if (rooted_) {
+      router_.add_broadcast(piece, route);
+    } else {
+      router_.add_gathered(piece, route);
+    }
   }
   return route;
 }
@@ -202,10 +219,12 @@ Route SumRun::route_of(std::uint64_t number) const {
 // where the result belongs.
 void SumRun::place(Round& round, const Route& route, std::uint64_t number) const {
   Places places;
+  const ByteRange piece = own_piece(number);
   std::vector<std::pair<ByteRange, std::size_t>> shares;  // ranges and their offsets in memory
   for (const Holdings& held : route.gathers) {
     const auto own = std::ranges::find(held, resources_.group.index, &Holding::rank);
-    if (own != held.end()) shares.emplace_back(own->bytes, places.add(own->bytes.bytes));
+    if (own != held.end() && !contains(piece, own->bytes.offset))
+      shares.emplace_back(own->bytes, places.add(own->bytes.bytes));
   }
   const std::size_t hops = route.forks.size();
   std::vector<std::size_t> incoming;
@@ -216,9 +235,10 @@ void SumRun::place(Round& round, const Route& route, std::uint64_t number) const
   round.memory = resources_.scratch.acquire(places.end());
   std::byte* const memory = round.memory.memory.get();
   for (const auto& [range, offset] : shares) round.partials.push_back({range, memory + offset});
-  const ByteRange piece = piece_of(own_shard(), number, piece_bytes_);
-  if (piece.bytes > 0)
-    round.partials.push_back({piece, call_.output.data() + (piece.offset - own_shard().offset)});
+  if (piece.bytes > 0) {
+    const std::size_t first = shards_[static_cast<std::size_t>(resources_.group.index)].bytes.offset;
+    round.partials.push_back({piece, call_.output.data() + (piece.offset - first)});
+  }
   auto next = incoming.begin();
   for (std::size_t hop = hops; hop-- > 0;) {
     std::vector<Join>& joins = round.joins.emplace_back();

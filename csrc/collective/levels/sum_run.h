@@ -1,6 +1,7 @@
-// Carries out one reducescatter over levels: the way of an allgather (route.h) backwards. The ranks of a node
-// add up what they have of each piece, and each gets a share of the sum. Shares then travel towards the
-// owner of the piece, and the ranks on the way join those of the parts below them.
+// Carries out one reducescatter over levels: the way of an allgather (route.h) backwards, or that of a
+// broadcast if one rank has the only shard. The ranks of a node add up what they have of each piece, and each
+// gets a share of the sum. Shares then travel towards the owner of the piece, and the ranks on the way join
+// those of the parts below them.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,8 @@ namespace roundelay::collective::levels {
 
 // One call. One thread at a time. Errors: as the fabrics', and kAborted where memory has run out. An
 // element's sum has the bits that an allreduce over the same levels gives it, unless a level joins more than
-// kOnePlaceMembers parts (collective/tuning/select.h).
+// kOnePlaceMembers parts (collective/tuning/select.h), or one rank has the only shard: then the sum over the
+// other parts of a level is rounded before the owner's part joins it.
 class SumRun {
  public:
   // `resources` and `call` outlive it. The call's arguments have been checked. A member carries out its calls
@@ -66,17 +68,20 @@ class SumRun {
   [[nodiscard]] bool ready(const HopTurn& turn) const;
   [[nodiscard]] Round& round(std::uint64_t number) { return rounds_[number - first_round_]; }
   [[nodiscard]] Reduction reduction(std::size_t level) const;
-  [[nodiscard]] ByteRange own_shard() const {
-    return shards_[static_cast<std::size_t>(resources_.group.index)].bytes;
+  // Returns the piece of this member's own shard in a round.
+  [[nodiscard]] ByteRange own_piece(std::uint64_t number) const {
+    return piece_of(shards_[static_cast<std::size_t>(resources_.group.index)].bytes, number, piece_bytes_);
   }
 
   const LevelsResources& resources_;
   const Router& router_;
   const ReducescatterCall& call_;
   const std::vector<Holding> shards_;  // by rank
+  const bool rooted_;                  // one rank has the only shard, and a broadcast's way serves
   const std::vector<Scale> scales_;    // of each stage
   const std::size_t piece_bytes_;      // of one shard in a round
   const std::uint64_t round_count_;
+  const std::size_t hops_;  // of a round
   RouteCalls calls_;
   std::deque<Holdings> own_sums_;  // those of the node's own shards, which are not begun
   std::deque<Round> rounds_;       // those in progress

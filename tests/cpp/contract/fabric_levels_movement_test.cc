@@ -32,8 +32,8 @@ Sizes sizes_of(int members, std::size_t unit) {
   return sizes;
 }
 
-// One member's calls in a row: an allgather, a barrier, a broadcast and a reducescatter, all in progress at
-// once.
+// One member's calls in a row: an allgather, a barrier, a broadcast, a reducescatter and a reduce to the
+// root, all in progress at once.
 class Moves {
  public:
   Moves(Fabric& fabric, std::size_t unit, int root)
@@ -50,6 +50,10 @@ class Moves {
     start(fabric, patient<BarrierCall>());
     start(fabric, broadcast_over(bytes(sent_).data(), bytes(sent_).size(), root));
     start(fabric, ReducescatterCall{{}, {}, bytes(given_).data(), bytes(scattered_), sizes_, nullptr});
+    Sizes only(sizes_.size());
+    only[root_] = bytes(given_).size();
+    if (self_ == root_) reduced_.resize(given_.size());
+    start(fabric, ReducescatterCall{{}, {}, bytes(given_).data(), bytes(reduced_), only, nullptr});
   }
 
   // Tests one of the calls. Returns whether all are over.
@@ -73,13 +77,14 @@ class Moves {
     }
     CHECK(gathered_ == want);
     CHECK(sent_ == values(root_ + 100));
-    std::vector<float> total(scattered_.size());
+    std::vector<float> total(given_.size());
     for (std::size_t member = 0; member < sizes_.size(); ++member) {
       const std::vector<float> all = values(member);
-      for (std::size_t i = 0; i < total.size(); ++i)
-        total[i] += all[before(sizes_, self_) / sizeof(float) + i];
+      std::ranges::transform(total, all, total.begin(), std::plus());
     }
-    CHECK(scattered_ == total);
+    const auto first = total.begin() + static_cast<std::ptrdiff_t>(before(sizes_, self_) / sizeof(float));
+    CHECK(std::equal(scattered_.begin(), scattered_.end(), first));
+    if (self_ == root_) CHECK(reduced_ == total);
   }
 
  private:
@@ -98,26 +103,28 @@ class Moves {
 
   const std::size_t self_;
   const Sizes sizes_;
-  std::vector<float> given_, gathered_, sent_, scattered_;
+  std::vector<float> given_, gathered_, sent_, scattered_, reduced_;
   const std::size_t root_;
   std::vector<std::unique_ptr<collective::PendingCall>> calls_;
 };
 
 TEST_CASE("levels: one thread steps all movements in any order", "[fabric][one thread]") {
-  const std::vector<ClusterShape> shapes = cluster_shapes();
-  for (unsigned seed = 0; seed < 44; ++seed) {
+  std::vector<ClusterShape> shapes = cluster_shapes();
+  shapes.push_back(by_factors({1, 2, 2, 2}));
+  for (unsigned seed = 0; seed < 52; ++seed) {
     const LevelsWorld world(shapes[seed % shapes.size()],
                             {.shard_bytes = 16384, .most_across = 1 + seed % 3});
-    const std::size_t unit = std::vector<std::size_t>{4, 1200, 70000, 200004}[seed / 11 % 4];
+    const std::size_t unit = std::vector<std::size_t>{4, 1200, 70000, 200004}[seed / shapes.size() % 4];
     INFO("seed " << seed << ", " << world.shape.name);
     std::mt19937 random(seed);
     std::vector<std::unique_ptr<Moves>> members;
     for (const auto& fabric : world.fabrics)
       members.push_back(std::make_unique<Moves>(
           *fabric, unit, static_cast<int>(seed % static_cast<unsigned>(world.shape.size()))));
-    std::size_t over = 0;
+    std::size_t over = 0, turns = 0;
     std::vector<bool> ended(members.size(), false);
     while (over < members.size()) {
+      REQUIRE(++turns < 20'000'000);  // some do not end
       const std::size_t member = random() % members.size();
       if (ended[member]) continue;
       ended[member] = members[member]->step(static_cast<unsigned>(random()));
@@ -171,6 +178,44 @@ TEST_CASE("levels: what moves enters each node once", "[fabric]") {
               memory.resize(kPart);
               return broadcast_over(memory.data(), memory.size(), root);
             }) == (nodes - 1) * static_cast<std::int64_t>(kPart));
+      CHECK(bytes_between<ReducescatterCall>(shape, [&](Fabric& fabric, Bytes& memory) {
+              memory.resize(kPart);
+              Sizes only(members);
+              only[static_cast<std::size_t>(root)] = kPart;
+              const ByteSpan output = fabric.group().index == root ? ByteSpan(memory) : ByteSpan();
+              return ReducescatterCall{{}, {}, memory.data(), output, only, nullptr};
+            }) == (nodes - 1) * static_cast<std::int64_t>(kPart));
+    }
+  }
+}
+
+// Reduces to each root in turn, with scales: equal values come back as their average.
+std::string reduce_equal_values(Fabric& fabric, DType dtype) {
+  const auto members = static_cast<std::size_t>(fabric.group().size());
+  const Bytes given = random_elements(70001, dtype, 5);
+  for (std::size_t root = 0; root < members; ++root) {
+    const bool own = static_cast<std::size_t>(fabric.group().index) == root;
+    ReducescatterCall call;
+    call.dtype = dtype;
+    call.scale = {1.0, fabric.group().size()};
+    call.input = given.data();
+    call.shard_bytes.assign(members, 0);
+    call.shard_bytes[root] = given.size();
+    Bytes result(own ? given.size() : 0);
+    call.output = result;
+    if (std::string bad = run_call(fabric, call); !bad.empty()) return bad;
+    if (own && result != given) return "root " + std::to_string(root) + ": the average is another value";
+  }
+  return {};
+}
+
+TEST_CASE("levels: an average of equal values comes back to its root", "[fabric][sums]") {
+  for (const ClusterShape& shape : {nodes_of(2, 2), nodes_of(4, 2), by_factors({2, 2, 2})}) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+      LevelsMedium medium(shape);
+      INFO(shape.name);
+      CHECK(medium.run(shape.size(), Select(),
+                       [&](Fabric& fabric) { return reduce_equal_values(fabric, dtype); }) == "");
     }
   }
 }

@@ -153,6 +153,27 @@ TEST_CASE("routes: a broadcast from any root enters each part once", "[levels]")
   }
 }
 
+TEST_CASE("routes: what one root has leaves its node once", "[levels]") {
+  constexpr std::size_t kBytes = 300032;
+  for (const Shape& shape : shapes()) {
+    const Cluster cluster(shape.tree);
+    for (int root = 0; root < cluster.size(); ++root) {
+      Route route(cluster.router(root).broadcast_hops());
+      cluster.router(root).add_broadcast({root, {0, kBytes}}, route);
+      std::map<std::size_t, std::size_t> left;  // bytes by hop: a hop brings them to other parts of one level
+      for (std::size_t hop = 0; hop < route.hops.size(); ++hop) {
+        for (const levels::RouteMessage& message : route.hops[hop]) left[hop] += message.bytes.bytes;
+        std::size_t forked = 0;
+        for (const levels::RouteFork& fork : route.forks[hop])
+          forked += fork.parts > 1 ? fork.bytes.bytes : 0;
+        CHECK(forked == left[hop]);
+      }
+      INFO(shape.name << " from " << root);
+      for (const auto& [hop, bytes] : left) CHECK((bytes == kBytes || bytes == 0));
+    }
+  }
+}
+
 TEST_CASE("routes: what all ranks have enters each part once", "[levels]") {
   for (const Shape& shape : shapes()) {
     for (const std::size_t unit : {std::size_t{64}, std::size_t{70016}}) {
@@ -195,6 +216,9 @@ TEST_CASE("routes: each hop of each round begins once, after the hop before it",
           const levels::HopTurn turn = order.next();
           REQUIRE(turn.hop == next[turn.round]);
           ++next[turn.round];
+          const auto begun = rounds - static_cast<std::uint64_t>(std::ranges::count(next, 0U));
+          const auto ended = static_cast<std::uint64_t>(std::ranges::count(next, hops));
+          REQUIRE(begun - ended <= order.rounds_ahead());
         }
         CHECK(std::ranges::count(next, hops) == static_cast<std::ptrdiff_t>(rounds));
       }
