@@ -50,23 +50,6 @@ struct Reduction {
   Scale scale{};  // a divisor divides the result before it is rounded, a factor multiplies the rounded result
 };
 
-// The scale of the sums inside a node, and that of the sums between the nodes.
-struct LevelScales {
-  Scale inside, between;
-};
-
-// Splits a reduction's scale for a node of `members` members. Each level divides what it has added up, so
-// that an average of equal parts is that part again, and a half's partial sum overflows no sooner than the
-// result. A factor scales the whole sum.
-inline LevelScales scales_of_levels(const Reduction& how, int members) {
-  LevelScales scales{{}, how.scale};
-  if (how.reduce_op == ReduceOp::kSum && how.scale.divisor % members == 0) {
-    scales.inside.divisor = members;
-    scales.between.divisor /= members;
-  }
-  return scales;
-}
-
 // Memory that may lie in a region.
 struct Buffer {
   std::byte* base = nullptr;
@@ -182,6 +165,8 @@ struct AlltoallCall : CallOptions {
   }
 };
 
+// A reduce to one member is a reducescatter in which the others have shards of no bytes. Likewise a gather,
+// and a scatter, is an alltoall in which only one member gets parts, or sends them.
 struct ReducescatterCall : CallOptions, Reduction {
   static constexpr Operation kOperation = Operation::kReducescatter;
   auto sizes() { return std::tie(shard_bytes); }

@@ -99,6 +99,10 @@ struct FabricCapabilities {
   Waker* waker = nullptr;         // lives as long as the fabric
   DeviceCalls* device = nullptr;  // lives as long as the fabric
   std::size_t plans = 0;          // the number of those for which calls may ask (CallOptions::factors)
+  // If nodes have different numbers of members, and level_fabrics() has levels all the same: the number of
+  // members of each node that have peers between the nodes, and the number of nodes. Otherwise empty. The
+  // same on all members.
+  std::vector<int> uneven{};
   // Makes regions for buffers that the group's calls work on. Over levels they are those of the innermost
   // fabric. It may outlive the fabric. Any thread may call it.
   RegionMaker make_region = make_private_region;
@@ -127,9 +131,10 @@ class Fabric {
   // Returns whether the fabric is poisoned: the medium may write to the buffers of unfinished calls for ever.
   [[nodiscard]] virtual bool poisoned() const = 0;
   // Returns the fabrics inside nodes, between them and so on, innermost first. They connect this member with
-  // its peers of each level. Returns this fabric alone if its group is flat, or if parts of a level have
-  // different numbers of members, so that no fabric has all peers. They belong to this fabric. Call them only
-  // while this fabric has no call in progress. The same number on all members.
+  // its peers of each level. Between nodes of different sizes (FabricCapabilities::uneven) the members of one
+  // place in their nodes are peers if each node has that place, and the others are alone. Returns this fabric
+  // alone if its group is flat. They belong to this fabric. Call them only while this fabric has no call in
+  // progress. The same number on all members.
   [[nodiscard]] virtual std::span<Fabric* const> level_fabrics() = 0;
   [[nodiscard]] const FabricCapabilities& capabilities() const { return capabilities_; }
 
@@ -156,9 +161,11 @@ class Fabric {
   return fabric.level_fabrics().subspan(node_fabric(fabric) == nullptr ? 0 : 1);
 }
 
-// Returns the number of members of each level, the node first; 1: there is no fabric within the node.
+// Returns the number of members of each level, the node first; 1: there is no fabric within the node. Of
+// uneven nodes these are FabricCapabilities::uneven. The same on all members.
 [[nodiscard]] inline std::vector<int> level_sizes(Fabric& fabric) {
-  std::vector<int> sizes;
+  std::vector<int> sizes = fabric.capabilities().uneven;
+  if (!sizes.empty()) return sizes;
   if (node_fabric(fabric) == nullptr) sizes.push_back(1);
   for (const Fabric* level : fabric.level_fabrics()) sizes.push_back(level->group().size());
   return sizes;

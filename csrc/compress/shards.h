@@ -1,4 +1,5 @@
-// Divides a bucket among the ranks of a node: each takes a shard of the sums over the node.
+// Divides a bucket among the ranks of a node: each takes a shard of the sums over the node. If nodes have
+// different numbers of ranks, those ranks take one whose place is on every node.
 #pragma once
 
 #include <algorithm>
@@ -11,25 +12,48 @@ namespace roundelay::compress {
 
 // A rank's place among the ranks of its node.
 struct Place {
-  int index = 0, members = 1;
+  int index = 0;
+  int shards = 1;   // the places that have one, the first ones; the same on all nodes
+  int members = 1;  // the ranks of this node
 };
 
 // Returns this rank's place; that of the only member if the workspace has no fabric within a node.
 [[nodiscard]] inline Place place_in(Workspace& workspace) {
   collective::Fabric* const node = workspace.node();
-  return node == nullptr ? Place{} : Place{node->group().index, node->group().size()};
+  if (node == nullptr) return {};
+  const int shards = collective::level_sizes(workspace.fabric()).front();
+  return {node->group().index, shards, node->group().size()};
+}
+
+// The scale of the sums inside a node, and that of the sums between the nodes.
+struct LevelScales {
+  Scale inside, between;
+};
+
+// Splits a reduction's scale. Each level divides what it has added up, so that an average of equal parts is
+// that part again, and a half's partial sum overflows no sooner than the result. Nodes of different sizes
+// divide by all ranks at once. A factor scales the whole sum. Equal on all ranks.
+[[nodiscard]] inline LevelScales scales_of(const collective::Reduction& how, Workspace& workspace) {
+  LevelScales scales{{}, how.scale};
+  const bool even = workspace.fabric().capabilities().uneven.empty();
+  const std::int64_t share = even ? place_in(workspace).members : how.scale.divisor;
+  if (how.reduce_op == ReduceOp::kSum && how.scale.divisor % share == 0) {
+    scales.inside.divisor = share;
+    scales.between.divisor /= share;
+  }
+  return scales;
 }
 
 // Returns the most elements that a shard has, of a bucket with `count` elements.
-[[nodiscard]] inline std::size_t shard_capacity(std::size_t count, int members) {
-  const auto each = static_cast<std::size_t>(members);
+[[nodiscard]] inline std::size_t shard_capacity(std::size_t count, int shards) {
+  const auto each = static_cast<std::size_t>(shards);
   return (count + each - 1) / each;
 }
 
 // Returns the elements that the rank at `place` adds up and sends. Some of the last shards may be shorter, or
-// empty.
+// empty, as are those of places that have none.
 [[nodiscard]] inline Slice shard_of(std::size_t count, Place place) {
-  const std::size_t each = shard_capacity(count, place.members);
+  const std::size_t each = shard_capacity(count, place.shards);
   const std::size_t first = std::min(count, static_cast<std::size_t>(place.index) * each);
   return {first, std::min(each, count - first)};
 }
@@ -42,7 +66,7 @@ struct Place {
   collective::ReducescatterCall call;
   const std::size_t size = size_of(bucket.reduction.dtype);
   for (int index = 0; index < place.members; ++index)
-    call.shard_bytes.push_back(shard_of(bucket.count, {index, place.members}).count * size);
+    call.shard_bytes.push_back(shard_of(bucket.count, {index, place.shards}).count * size);
   const Slice own = shard_of(bucket.count, place);
   call.dtype = bucket.reduction.dtype;
   call.scale = scale;

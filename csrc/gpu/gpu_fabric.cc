@@ -21,6 +21,8 @@ GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOp
     : Fabric({.within_node = cpu.capabilities().within_node,
               .waker = cpu.capabilities().waker,
               .device = this,
+              .uneven = level_fabrics_of(cpu, options.wish).empty() ? std::vector<int>{}
+                                                                    : cpu.capabilities().uneven,
               .make_region = collective::no_gpu_region,
               .counters = counters}),
       parts_(parts),

@@ -77,7 +77,10 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
 
   // Returns the groups of NCCL's communicators: all members, and those of this node.
   [[nodiscard]] std::vector<const Group*> joining() const;
-  [[nodiscard]] bool only_levels() const { return options_.wish == GpuFabricWish::kTwoLevel; }
+  // Returns true if NCCL stays inside the nodes. Nodes of different sizes have levels for techniques alone.
+  [[nodiscard]] bool only_levels() const {
+    return options_.wish == GpuFabricWish::kTwoLevel && capabilities().uneven.empty();
+  }
   // Set `chosen_`: to MPI, or host memory if `over_mpi` is null; to NCCL with the communicators of joining().
   void choose(FabricPtr over_mpi);
   void choose_nccl(std::vector<CommunicatorPtr> communicators);

@@ -8,6 +8,7 @@
 #include "collective/check.h"
 #include "collective/levels/levels_run.h"
 #include "collective/levels/move_run.h"
+#include "collective/levels/places.h"
 #include "collective/levels/schedule.h"
 #include "collective/levels/sum_run.h"
 #include "collective/queued_call.h"
@@ -67,10 +68,23 @@ std::vector<levels::NamedLevelsPlan> named_plans(const LevelsParts& parts) {
   return plans;
 }
 
-// Returns the fabrics of all plans and the flat one, each once.
+// Returns the fabrics that techniques see; none: only the whole one.
+std::vector<Fabric*> level_fabrics_of(const LevelsParts& parts) {
+  if (parts.peers) return {parts.main.stages.front().of_groups.front().get(), parts.peers.get()};
+  return parts.main.plan.even() ? fabrics_of(parts.main) : std::vector<Fabric*>{};
+}
+
+std::vector<int> uneven_sizes(const LevelsParts& parts) {
+  if (!parts.peers) return {};
+  const levels::Parts& nodes = parts.tree.front();
+  return {levels::places_of(nodes), static_cast<int>(nodes.size())};
+}
+
+// Returns the fabrics of all plans and those beside them, each once.
 std::vector<Fabric*> all_fabrics(const LevelsParts& parts) {
   std::vector<Fabric*> all = fabrics_of(parts.main);
   all.push_back(parts.flat.get());
+  if (parts.peers) all.push_back(parts.peers.get());
   for (const LevelsPlan& other : parts.others) {
     for (Fabric* const fabric : fabrics_of(other)) {
       if (std::ranges::find(all, fabric) == all.end()) all.push_back(fabric);
@@ -184,7 +198,7 @@ struct LevelsState final : CallQueue<LevelsState>, Waker, DeviceCalls {
   }
 
   const LevelsParts parts;
-  const std::vector<Fabric*> levels = fabrics_of(parts.main);
+  const std::vector<Fabric*> levels = level_fabrics_of(parts);
   const std::vector<Fabric*> all = all_fabrics(parts);
   const Group whole;
   const std::string name = name_of(parts.main);
@@ -198,8 +212,9 @@ class LevelsFabric final : public Fabric {
       : Fabric({.waker = state.get(),
                 .device = state.get(),
                 .plans = state->resources.plans.size(),
-                .make_region = state->levels.front()->capabilities().make_region,
-                .counters = state->levels.front()->capabilities().counters}),
+                .uneven = uneven_sizes(state->parts),
+                .make_region = state->resources.node().capabilities().make_region,
+                .counters = state->resources.node().capabilities().counters}),
         state_(std::move(state)) {}
 
   [[nodiscard]] std::string_view name() const override { return state_->name; }
@@ -211,7 +226,7 @@ class LevelsFabric final : public Fabric {
     return !state_->poison.ok() || std::ranges::any_of(state_->all, &Fabric::poisoned);
   }
   [[nodiscard]] std::span<Fabric* const> level_fabrics() override {
-    return state_->parts.main.plan.even() ? std::span<Fabric* const>(state_->levels) : flat();
+    return state_->levels.empty() ? flat() : std::span<Fabric* const>(state_->levels);
   }
 
   Result<std::unique_ptr<PendingCall>> start(const Call& call) override {

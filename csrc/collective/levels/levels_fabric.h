@@ -49,6 +49,9 @@ struct LevelsParts {
   // Further plans, for calls that ask for them by their factors (CallOptions). They differ from each other
   // and from the main one between nodes, and share its fabrics inside them.
   std::vector<LevelsPlan> others{};
+  // Nodes of different sizes: has the members of this member's place (places.h). Null: the nodes have equally
+  // many members, or they do not share memory in one stage; then level_fabrics() has what the plan gives.
+  std::shared_ptr<Fabric> peers{};
 };
 
 // Makes the fabric. Between nodes partial sums travel in the buffer's type: a float is rounded once for each

@@ -37,7 +37,7 @@ struct LevelsResources {
   // on all members.
   const std::optional<Router> router;
 
-  // Returns the fabric of this member's node, which has other members, too.
+  // Returns the fabric of this member's node; without stages inside nodes, that of the first stage.
   [[nodiscard]] Fabric& node() const { return *plans.front().parts.stages.front().of_groups.front(); }
   // Returns the plan that a call asks for, or the main one.
   [[nodiscard]] const NamedLevelsPlan& plan_for(const Call& call) const;

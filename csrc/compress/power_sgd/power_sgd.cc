@@ -9,7 +9,8 @@
 //   P = orthonormal(P)                              Gram-Schmidt
 //   Q = scale(sum over s of prescale(u_s^T P))      an allreduce
 //   result = P Q^T
-//   e_s = u_s - P Q^T / (N c)                       c: what scale and prescale make of 1
+//   e_s = u_s - P Q^T / (N c)                       c: what scale and prescale make of 1; 1/N: of nodes with
+//                                                   different numbers of ranks, the node's part of all ranks
 // u_s Q needs nothing but the shard's elements, which need not be whole rows. Let u be the sum over all
 // shards. P is orthonormal, so P Q^T is the part of c u that lies in P's space. Hence the residuals together
 // are u without that part: the sums of results and residuals are those of the gradients, within rounding.

@@ -106,7 +106,7 @@ Vectors Run::right(const Matrix& matrix) const {
 }
 
 Vectors Run::last(const Matrix& matrix) const {
-  const std::size_t residual = shard_capacity(bucket_.count, place_.members);
+  const std::size_t residual = shard_capacity(bucket_.count, place_.shards);
   return {bucket_.state.data() + (residual + matrix.right) * size_of(real_), matrix.columns, matrix.rank};
 }
 

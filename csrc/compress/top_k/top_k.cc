@@ -10,8 +10,9 @@
 //   z = scale(sum over the nodes of prescale(s at I))    a gather between the nodes; added in their order
 //   result = the shards of z                             an all-gather in the node
 //   e = u - s at I, and u elsewhere                      the momentum becomes 0 at I, unless masking is 0
-// On one node the gather is left out. If there is no fabric within nodes (one rank on each, or nodes with
-// different numbers of ranks), each rank counts as a node, and its shard is the whole bucket.
+// On one node the gather is left out. If there is no fabric within nodes (one rank on each, or nodes whose
+// ranks share no memory), each rank counts as a node, and its shard is the whole bucket. Nodes with different
+// numbers of ranks have as many shards as the smallest one has ranks; further ranks send nothing.
 //
 // quota.h has k: over all shards and buckets of a pool a run sends `density` of the elements, within one.
 // With density 1 the bucket goes densely where it lies, unless there is momentum or another wire type.
@@ -34,7 +35,6 @@ namespace {
 using collective::Call;
 using collective::Calling;
 using collective::Fabric;
-using collective::LevelScales;
 using collective::Task;
 using kernels::residual_type;
 
@@ -122,7 +122,7 @@ Status TopK::give_back(Workspace& workspace, const Bucket& bucket) const {
   const DType dtype = bucket.reduction.dtype;
   const Slice shard = shard_of(bucket.count, place);
   std::byte* const residual = bucket.state.data();
-  const Scale inside = collective::scales_of_levels(bucket.reduction, place.members).inside;
+  const Scale inside = scales_of(bucket.reduction, workspace).inside;
   // This rank's part is divided with those of the others in its node.
   const Scale back{static_cast<double>(inside.divisor), 1};
   ROUNDELAY_RETURN_IF_ERROR(workspace.math().scale(residual, shard.count, residual_type(dtype), back));
@@ -142,7 +142,7 @@ Task TopK::run_in_place(Workspace& workspace, Bucket bucket) const {
 Task TopK::run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const {
   Fabric* const node = workspace.node();
   const Place place = place_in(workspace);
-  const LevelScales scales = collective::scales_of_levels(bucket.reduction, place.members);
+  const LevelScales scales = scales_of(bucket.reduction, workspace);
   std::byte* const own = bucket.buffer.data() + plan.shard.first * size_of(plan.dtype);
   std::vector<std::size_t> shards;
   Call call;

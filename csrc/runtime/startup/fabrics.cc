@@ -9,6 +9,7 @@
 #include "base/cores.h"
 #include "base/log.h"
 #include "collective/levels/levels_fabric.h"
+#include "collective/levels/places.h"
 #include "collective/shm/shared_regions.h"
 #include "collective/shm/shm_fabric.h"
 #include "collective/single/single_fabric.h"
@@ -226,6 +227,13 @@ Result<collective::LevelsPlan> Fabrics::make_plan(const Group& group, const Leve
   return collective::LevelsPlan{plan.plan, std::move(stages), {.shard_bytes = plan.shard_bytes}};
 }
 
+Result<Fabrics::FabricPtr> Fabrics::make_peers(const Group& group, const LevelPlan& plan) {
+  const bool shared = !shuns_memory() && plan.in_node(0) && !plan.in_node(1);
+  if (plan.plan.even() || !shared) return FabricPtr();
+  return make_for_stage(part_of(group, collective::levels::peers_of(plan.tree.front(), group.index)), false,
+                        1);
+}
+
 // Either all nodes use levels or none does: the members tell each other over the flat fabric, which needs no
 // shared memory, whether their node failed.
 Result<Fabrics::LevelsAttempt> Fabrics::try_levels(const Group& group, const std::vector<LevelPlan>& plans) {
@@ -244,6 +252,9 @@ Result<Fabrics::LevelsAttempt> Fabrics::try_levels(const Group& group, const std
     }
     collective::LevelsParts parts{
         .main = std::move(made.front()), .flat = std::move(flat).value(), .tree = plans.front().tree};
+    auto peers = make_peers(group, plans.front());
+    if (!peers.ok()) return peers.status();
+    parts.peers = std::move(peers).value();
     std::move(made.begin() + 1, made.end(), std::back_inserter(parts.others));
     return LevelsAttempt{.fabric = collective::make_levels_fabric(std::move(parts))};
   }

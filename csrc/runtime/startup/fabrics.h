@@ -93,6 +93,9 @@ class Fabrics {
   // Makes a plan whose stages inside the nodes are made.
   Result<collective::LevelsPlan> make_plan(const Group& group, const LevelPlan& plan,
                                            const std::vector<collective::StageFabrics>& inside);
+  // Makes the fabric of the members of this member's place, where nodes have different sizes; null: where
+  // not.
+  Result<FabricPtr> make_peers(const Group& group, const LevelPlan& plan);
   Result<LevelsAttempt> try_levels(const Group& group, const std::vector<LevelPlan>& plans);
   // Called when a group uses the backend's fabric because of `why`. Logs that if `warns`. Errors:
   // kUnavailable if ROUNDELAY_FABRIC allows nothing but shared memory.

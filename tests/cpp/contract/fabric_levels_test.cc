@@ -42,17 +42,31 @@ TEST_CASE("levels of any shape keep the fabric contract", "[fabric][slow]") {
   }
 }
 
-TEST_CASE("levels are those of the plan, or one if no fabric has all peers of a level", "[fabric]") {
+TEST_CASE("levels are those of the plan, or the nodes and the places that are on all of them", "[fabric]") {
+  using Ranks = std::vector<std::vector<int>>;
+  const auto levels = [](const ClusterShape& shape, std::size_t member) {
+    const LevelsWorld world(shape);
+    Ranks ranks;
+    for (const Fabric* const level : world.fabrics[member]->level_fabrics()) {
+      ranks.push_back(level->group().ranks);
+      for (int& rank : ranks.back()) rank -= world.fabrics[0]->group().ranks[0];
+    }
+    return ranks;
+  };
   const auto sizes = [](const ClusterShape& shape) {
     const LevelsWorld world(shape);
-    std::vector<int> found;
-    for (const Fabric* const level : world.fabrics.front()->level_fabrics())
-      found.push_back(level->group().size());
-    return found;
+    const std::vector<int> of_first = collective::level_sizes(*world.fabrics.front());
+    for (const auto& fabric : world.fabrics) REQUIRE(collective::level_sizes(*fabric) == of_first);
+    return of_first;
   };
   CHECK(sizes(nodes_of(3, 2)) == std::vector<int>{2, 3});
   CHECK(sizes(by_factors({2, 2, 3})) == std::vector<int>{2, 2, 3});
-  CHECK(sizes(three_and_four()) == std::vector<int>{7});
+  CHECK(sizes(three_and_four()) == std::vector<int>{3, 2});
+  CHECK(sizes(one_and_three()) == std::vector<int>{1, 2});
+  CHECK(sizes(uneven_racks()) == std::vector<int>{1, 3});
+  CHECK(levels(three_and_four(), 4) == Ranks{{3, 4, 5, 6}, {1, 4}});
+  CHECK(levels(three_and_four(), 6) == Ranks{{3, 4, 5, 6}, {6}});  // its place is on one node alone
+  CHECK(levels(uneven_racks(), 0) == Ranks{{0}, {0, 1, 2}});
 }
 
 // Makes an allreduce in a region. Returns what is wrong with its result or with what was staged for it.

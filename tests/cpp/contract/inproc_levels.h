@@ -9,6 +9,7 @@
 
 #include "collective/inproc/hub.h"
 #include "collective/levels/levels_fabric.h"
+#include "collective/levels/places.h"
 #include "collective/levels/plan.h"
 #include "tests/cpp/contract/within_node.h"
 
@@ -36,11 +37,9 @@ class InprocLevels {
     for (int index = 0; index < size; ++index) {
       plans.push_back(collective::levels::plan_of_member(tree, index));
       for (std::size_t stage = 0; stage < plans.back().stages.size(); ++stage) {
-        for (const auto& members : plans.back().stages[stage].groups) {
-          Hub& hub = hubs_[{stage, members.ranks}];
-          if (!hub) hub = std::make_shared<collective::InprocHub>(members.size());
-        }
+        for (const auto& members : plans.back().stages[stage].groups) add_hub(stage, members);
       }
+      if (!plans.back().even()) add_hub(kPeers, peers_of(index));
     }
   }
   InprocLevels(int nodes, int of_each, int rank_of_first = 10)
@@ -57,11 +56,7 @@ class InprocLevels {
   // Return a member's groups in a stage: all of them, and the first one with its medium.
   [[nodiscard]] std::vector<Group> groups(std::size_t stage, int index) const {
     std::vector<Group> made;
-    for (const auto& members : stage_of(stage, index).groups) {
-      Group& group = made.emplace_back();
-      for (const int member : members.ranks) group.ranks.push_back(first_rank_ + member);
-      group.index = members.index;
-    }
+    for (const auto& members : stage_of(stage, index).groups) made.push_back(group_of(members));
     return made;
   }
   [[nodiscard]] Group group(std::size_t stage, int index) const { return groups(stage, index).front(); }
@@ -91,6 +86,10 @@ class InprocLevels {
         fabrics.of_groups.push_back(make(stage, hub(stage, index, i), own[i]));
       }
     }
+    if (!plans[static_cast<std::size_t>(index)].even()) {
+      const collective::levels::Members peers = peers_of(index);
+      parts.peers = make(1, hubs_.at({kPeers, peers.ranks}), group_of(peers));
+    }
     return parts;
   }
 
@@ -119,10 +118,24 @@ class InprocLevels {
     const auto& groups = stage_of(stage, index).groups;
     for (std::size_t i = 0; i < groups.size(); ++i) change(*hub(stage, index, i), groups[i].index);
   }
+  void add_hub(std::size_t stage, const collective::levels::Members& members) {
+    Hub& hub = hubs_[{stage, members.ranks}];
+    if (!hub) hub = std::make_shared<collective::InprocHub>(members.size());
+  }
+  [[nodiscard]] collective::levels::Members peers_of(int index) const {
+    return collective::levels::peers_of(tree_.front(), index);
+  }
+  [[nodiscard]] Group group_of(const collective::levels::Members& members) const {
+    Group group;
+    for (const int member : members.ranks) group.ranks.push_back(first_rank_ + member);
+    group.index = members.index;
+    return group;
+  }
   [[nodiscard]] const collective::levels::MemberStage& stage_of(std::size_t stage, int index) const {
     return plans[static_cast<std::size_t>(index)].stages[stage];
   }
 
+  static constexpr std::size_t kPeers = 1000;  // stands for a stage among the hubs
   const collective::levels::Tree tree_;
   const int first_rank_;
   std::map<std::pair<std::size_t, std::vector<int>>, Hub> hubs_;  // by stage and members
@@ -131,7 +144,8 @@ class InprocLevels {
 // The media of a lane with two executors, each of which has a fabric over two levels of its own. Ranks begin
 // with 0.
 struct TwoFabrics {
-  TwoFabrics(int nodes, int members) : one(nodes, members, 0), other(nodes, members, 0) {}
+  explicit TwoFabrics(const collective::levels::Tree& tree) : one(tree, 0), other(tree, 0) {}
+  TwoFabrics(int nodes, int members) : TwoFabrics(tree_of_nodes(nodes, members)) {}
   [[nodiscard]] std::vector<std::unique_ptr<collective::Fabric>> of(int rank) const {
     std::vector<std::unique_ptr<collective::Fabric>> fabrics;
     for (const InprocLevels* levels : {&one, &other})

@@ -39,7 +39,9 @@ inline ClusterShape by_factors(const std::vector<int>& factors) {
   return {name, collective::levels::tree_of_factors(factors)};
 }
 
-// Nodes of 3 and 4 members.
+// Nodes of 1 and 3 members, of 2 and 4, and of 3 and 4.
+inline ClusterShape one_and_three() { return {"1 + 3", {{{0}, {1, 2, 3}}, {{0, 1, 2, 3}}}}; }
+inline ClusterShape two_and_four() { return {"2 + 4", {{{0, 3}, {1, 2, 4, 5}}, {{0, 1, 2, 3, 4, 5}}}}; }
 inline ClusterShape three_and_four() {
   return {"3 + 4", {{{0, 1, 2}, {3, 4, 5, 6}}, {{0, 1, 2, 3, 4, 5, 6}}}};
 }
@@ -53,7 +55,7 @@ inline ClusterShape uneven_racks() {
 inline std::vector<ClusterShape> cluster_shapes() {
   return {nodes_of(2, 2),        nodes_of(2, 3),     nodes_of(3, 2),     nodes_of(2, 2, false),
           by_factors({1, 8}),    by_factors({2, 4}), by_factors({4, 2}), by_factors({2, 2, 2}),
-          by_factors({2, 2, 3}), three_and_four(),   uneven_racks()};
+          by_factors({2, 2, 3}), one_and_three(),    three_and_four(),   uneven_racks()};
 }
 
 struct LevelsWorld {

@@ -4,6 +4,7 @@
 
 #include "compress/registry.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/contract/levels_world.h"
 #include "tests/cpp/contract/shard_courses.h"
 #include "tests/cpp/contract/technique_errors.h"
 #include "tests/cpp/contract/technique_join.h"
@@ -16,11 +17,12 @@ using compress::TechniquePtr;
 TechniquePtr technique(const std::string& text) { return compress::make_technique(text).value(); }
 
 TEST_CASE("buckets by power_sgd lose nothing, two at once on two levels", "[session][technique][power_sgd]") {
-  const auto [nodes, members] = GENERATE(std::pair(1, 3), std::pair(2, 2), std::pair(3, 2));
+  const ClusterShape shape = GENERATE(nodes_of(1, 3), nodes_of(2, 2), nodes_of(3, 2), one_and_three(),
+                                      two_and_four(), three_and_four());
   const auto text_of = [](std::size_t bucket) {
     return "power_sgd:columns=70,rank=2,seed=" + std::to_string(bucket);
   };
-  require_nothing_is_lost(nodes, members, 43 * 70, text_of, 0.0999);  // of sums of some thousands
+  require_nothing_is_lost(shape.tree, 43 * 70, text_of, 0.0999);  // of sums of some thousands
 }
 
 TEST_CASE("a rank that dies before or between the calls of power_sgd is named",

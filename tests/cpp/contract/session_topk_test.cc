@@ -2,6 +2,7 @@
 
 #include "compress/registry.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/contract/levels_world.h"
 #include "tests/cpp/contract/shard_courses.h"
 #include "tests/cpp/contract/technique_errors.h"
 #include "tests/cpp/contract/technique_join.h"
@@ -15,12 +16,13 @@ TechniquePtr technique(const std::string& text) { return compress::make_techniqu
 
 TEST_CASE("buckets by topk lose nothing, two at once on two levels", "[session][technique][topk]") {
   constexpr std::size_t kCount = 3001;
-  const auto [nodes, members] = GENERATE(std::pair(1, 3), std::pair(2, 2), std::pair(3, 2));
+  const ClusterShape shape = GENERATE(nodes_of(1, 3), nodes_of(2, 2), nodes_of(3, 2), one_and_three(),
+                                      two_and_four(), three_and_four());
   const std::string more = GENERATE(",select=radix", ",index_bits=16");
   const auto text_of = [&](std::size_t bucket) {
     return "topk:density=0.05,before=" + std::to_string(kCount * bucket) + more;
   };
-  require_nothing_is_lost(nodes, members, kCount, text_of, 0);
+  require_nothing_is_lost(shape.tree, kCount, text_of, 0);
 }
 
 TEST_CASE("a rank that dies before the gather of topk is named", "[session][technique][topk]") {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "collective/levels/places.h"
 #include "compress/registry.h"
 #include "compress/shards.h"
 #include "tests/cpp/catch.h"
@@ -34,16 +35,30 @@ struct ShardCourse {
   std::vector<float> kept;
 };
 
-// Reduces three buckets of `count` elements in 50 steps, two at once, on nodes with so many members each.
+// Returns a rank's place in these nodes; that of the only member if all are on one node, which has no levels.
+inline compress::Place place_of(const collective::levels::Tree& tree, int rank) {
+  const collective::levels::Parts& nodes = tree.front();
+  if (nodes.size() == 1) return {};
+  for (const std::vector<int>& node : nodes) {
+    const auto found = std::ranges::find(node, rank);
+    if (found == node.end()) continue;
+    return {static_cast<int>(found - node.begin()), collective::levels::places_of(nodes),
+            static_cast<int>(node.size())};
+  }
+  return {};
+}
+
+// Reduces three buckets of `count` elements in 50 steps, two at once, on the nodes of a tree of two levels.
 // `text_of(b)` gives the technique of bucket b. All ranks must get the same bits, and what was sent and is
 // kept must be all that came, within `tolerance` for each element.
 template <class TextOf>
-void require_nothing_is_lost(int nodes, int members, std::size_t count, TextOf text_of, double tolerance) {
+void require_nothing_is_lost(const collective::levels::Tree& tree, std::size_t count, TextOf text_of,
+                             double tolerance) {
   constexpr std::size_t kBuckets = 3;
   constexpr int kSteps = 50;
-  const int size = nodes * members;
-  const bool two_levels = nodes > 1;
-  const TwoFabrics fabrics(nodes, members);
+  const int size = static_cast<int>(tree.back().front().size());
+  const bool two_levels = tree.front().size() > 1;
+  const TwoFabrics fabrics(tree);
   SessionWorld world(size, {}, [&](runtime::SessionParts& parts) {
     if (two_levels) parts.fabrics = fabrics.of(parts.rank_info.rank);
   });
@@ -70,8 +85,7 @@ void require_nothing_is_lost(int nodes, int members, std::size_t count, TextOf t
       }
     }
     for (std::size_t b = 0; b < kBuckets; ++b) {
-      const int place = two_levels ? rank / nodes : 0;
-      const compress::Slice shard = compress::shard_of(count, {place, two_levels ? members : 1});
+      const compress::Slice shard = compress::shard_of(count, place_of(tree, rank));
       std::vector<float>& kept = courses[static_cast<std::size_t>(rank)][b].kept;
       kept.resize(count);
       std::memcpy(kept.data() + shard.first, buckets[b]->state().data(), shard.count * sizeof(float));

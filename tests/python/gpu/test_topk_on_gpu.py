@@ -20,7 +20,8 @@ from parallel.test_topk import (  # noqa: F401  on a GPU, too
     check_what_is_sent_and_kept_is_what_came,
     levels_here,
 )
-from ranks import Check, run_check, two_by_two
+from ranks import Check, one_and_more, run_check, two_by_two
+from roundelay.torch._internal.nodes import Levels
 
 pytestmark = pytest.mark.slow
 ON_GPU = {"RANKS_DEVICE": gpu_device.NAME, "ROUNDELAY_THETA": "512"}
@@ -35,11 +36,13 @@ def test_topk_on_gpus_of_two_nodes(check: Check) -> None:
     run_check(check, 4, env=ON_GPU, each=two_by_two(), mpi=False)
 
 
+def test_topk_on_gpus_of_uneven_nodes(check: Check) -> None:
+    run_check(check, 4, env=ON_GPU, each=one_and_more(), mpi=False)
+
+
 def check_the_levels_are_those_of_the_gpus() -> None:
     """Those of the CPU's, with and without NCCL."""
-    levels = levels_here()
-    assert levels.members == hvd.local_size()
-    assert levels.nodes == hvd.cross_size()
+    assert levels_here() == Levels.of(hvd.global_process_set)
 
 
 def check_the_gpu_has_the_cpus_weights() -> None:

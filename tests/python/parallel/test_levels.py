@@ -9,7 +9,7 @@ import torch
 
 import roundelay.torch as hvd
 from in_time import wait_until
-from ranks import Check, output, run_check
+from ranks import Check, one_and_more, output, run_check
 from starts import ROUNDELAYRUN, run
 
 pytestmark = pytest.mark.slow
@@ -78,8 +78,7 @@ def run_over(plan: str, check: Check, each: str) -> None:
 
 
 def test_uneven_nodes(check: Check) -> None:
-    each = "ROUNDELAY_NODE_ID=n$((RANK > 0)) LOCAL_RANK=$((RANK - (RANK > 0)))"
-    run_over("3 (shm) x 2 (c10d)", check, each)
+    run_over("3 (shm) x 2 (c10d)", check, one_and_more())
 
 
 def test_racks_of_nodes_with_one_rank(check: Check) -> None:

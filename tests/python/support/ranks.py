@@ -81,3 +81,8 @@ def two_by_two() -> str:
     With an odd number the last node has one rank.
     """
     return "ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"
+
+
+def one_and_more() -> str:
+    """Returns `each` for ranks without MPI that take themselves for two nodes, the first one of one rank."""
+    return "ROUNDELAY_NODE_ID=n$((RANK > 0)) LOCAL_RANK=$((RANK - (RANK > 0)))"

@@ -54,8 +54,8 @@ class Levels:
     """The nodes of a process set, as its techniques see them."""
 
     place: int  # this rank's number among the set's ranks on its node
-    # The set's ranks on each node; 1 if nodes have different numbers, or do not share memory. GPUs on several
-    # nodes have 1 with ROUNDELAY_GPU_FABRIC=mpi, too.
+    # The set's ranks on each node, on the smallest one if they differ: further ranks have no shard. 1 if
+    # ranks of a node do not share memory. GPUs on several nodes have 1 with ROUNDELAY_GPU_FABRIC=mpi, too.
     members: int
     nodes: int
 
@@ -64,8 +64,10 @@ class Levels:
         """Returns the levels of a set that has this rank, for gradients on CPUs or on GPUs."""
         members, *across = _core.levels(set_id(process_set), on_gpu)
         own = next(part.ranks for part in topology().levels[0].parts if _core.rank() in part.ranks)
-        place = [rank for rank in process_set.ranks if rank in own].index(_core.rank()) if members > 1 else 0
-        return cls(place, members, math.prod(across))
+        nodes = math.prod(across)
+        flat = members == 1 and nodes == len(process_set.ranks)  # each rank counts as a node
+        place = 0 if flat else [rank for rank in process_set.ranks if rank in own].index(_core.rank())
+        return cls(place, members, nodes)
 
 
 def _set_of(ranks: Sequence[int], use: str) -> ProcessSet:
