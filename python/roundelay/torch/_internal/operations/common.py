@@ -118,8 +118,9 @@ class Call:
     def check_tensor(self, tensor: torch.Tensor) -> None:
         """Raises ValueError if it is no tensor for the core, which checks dtype and device itself."""
         if not isinstance(tensor, torch.Tensor):
-            kind = type(tensor).__name__
-            raise self.wrong(f"a torch.Tensor is needed, not {kind}: torch.as_tensor() makes one of numbers")
+            raise self.wrong(
+                f"a torch.Tensor is needed, not {type(tensor).__name__}: torch.as_tensor() makes one of numbers"
+            )
         wrong = wrong_tensor(tensor)
         if wrong:
             raise self.wrong(f"the tensor is {wrong}")
