@@ -119,7 +119,7 @@ class Call:
         """Raises ValueError if it is no tensor for the core, which checks dtype and device itself."""
         if not isinstance(tensor, torch.Tensor):
             raise self.wrong(
-                f"a torch.Tensor is needed, not {type(tensor).__name__}: torch.as_tensor() makes one of numbers"
+                f"a torch.Tensor is needed, not {type(tensor).__name__}: torch.as_tensor() makes one"
             )
         wrong = wrong_tensor(tensor)
         if wrong:
