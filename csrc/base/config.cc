@@ -181,8 +181,10 @@ bool read_variable(const Knob& knob, const std::string& variable, const Environm
       std::visit([&](const auto& value) { return read(value, *text, loaded.config); }, knob.value);
   if (!allowed) return true;
   loaded.config = before;
+  const std::string use(knob.meaning.substr(0, knob.meaning.find(';')));
   loaded.bad.push_back(
-      {variable, *text, *allowed, variable + "=\"" + *text + "\" is not valid: it must be " + *allowed});
+      {variable, *text, *allowed,
+       variable + "=\"" + *text + "\" is not valid: it must be " + *allowed + " (" + use + ")"});
   return false;
 }
 

@@ -71,7 +71,7 @@ std::string StallClock::crossed_with(const RequestTable& table, const ReportedRe
   if (found == nullptr) return {};
   return "; meanwhile " + wire::describe_ranks(reporters_of(found->second)) + " submitted '" + found->first +
          "', which " + wire::describe_ranks(joins_.awaited_by(found->second)) +
-         " did not: are the names different?";
+         " did not: do names differ, or the order of calls?";
 }
 
 std::vector<std::string> StallClock::take_warnings(RequestTable& table, TimePoint now, std::set<int>& late) {

@@ -32,4 +32,5 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"roundelay.{name}")
     if name == "HorovodInternalError":
         return importlib.import_module("roundelay.errors").HorovodInternalError
-    raise AttributeError(f"module 'roundelay' has no attribute {name!r}")
+    cure = "" if name.startswith("_") else "; did you mean `import roundelay.torch as hvd`?"
+    raise AttributeError(f"module 'roundelay' has no attribute {name!r}{cure}")

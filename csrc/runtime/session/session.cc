@@ -227,7 +227,8 @@ void Session::rank_left(LaneId id, int by_rank) {
   if (const auto lane = sets_.lane_of(id)) {
     completer_.fail_all(lane->table(),
                         Status::aborted(who + " has called shutdown() or ended, which ends communication for "
-                                              "all ranks: give all ranks as many steps, or use "
+                                              "all ranks: give all ranks the same number of steps and the "
+                                              "same calls (none under `if hvd.rank() == 0:` alone), or use "
                                               "hvd.join_context"));
   }
   if (id == world_->id()) timeline_.send_last();

@@ -101,17 +101,21 @@ tell_init = _report.tell_init
 
 
 def failed() -> bool:
-    """Returns whether tell_peers() was called."""
+    """Returns whether fail() was called."""
     return _report.failed
 
 
 def tell_peers(error: BaseException) -> None:
-    """Makes the job of this process fail with the exception that ends it. Does nothing outside of a job."""
+    """Makes the job of this process fail with the exception that ends it."""
+    fail(f"raised {type(error).__name__}: {error}".removesuffix(": "))
+
+
+def fail(what: str) -> None:
+    """Makes the job of this process fail: this rank has done `what`. Does nothing outside of a job."""
     _report.failed = True
     core = sys.modules.get("roundelay._core")
     if core is not None and core.is_initialized():
-        said = f"rank {core.rank()} raised {type(error).__name__}: {error}"
-        core.fail(said.removesuffix(": ")[:_LONGEST])
+        core.fail(f"rank {core.rank()} {what}"[:_LONGEST])
 
 
 def install() -> None:

@@ -249,6 +249,8 @@ def broadcast_optimizer_state(
     or dtypes.
     """
     with Call("broadcast", "optimizer.structure.head", process_set):
+        if not hasattr(optimizer, "param_groups"):
+            raise ValueError(f"an optimizer is needed, itself and not its state: {type(optimizer).__name__}")
         check_fit(_numbered(optimizer), reduced=False)
     is_root = _core.rank() == root_rank
     tensors: list[torch.Tensor] = []

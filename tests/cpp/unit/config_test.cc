@@ -72,8 +72,8 @@ TEST_CASE("bad variables are listed and read as if they were not set", "[config]
   CHECK(loaded.bad[0].allowed.empty());
   CHECK(loaded.bad[1].variable == "ROUNDELAY_THETA");
   CHECK(loaded.bad[1].allowed == "auto or a whole number from 0 on");
-  CHECK(loaded.bad[1].complaint ==
-        "ROUNDELAY_THETA=\"many\" is not valid: it must be " + loaded.bad[1].allowed);
+  CHECK(loaded.bad[1].complaint == "ROUNDELAY_THETA=\"many\" is not valid: it must be " +
+                                       loaded.bad[1].allowed + " (the size of a gradient bucket in bytes)");
   CHECK(loaded.bad[2].variable == "ROUNDELAY_CYCLE_TIME");
   CHECK(loaded.config.theta.number == Config{}.theta.number);
   CHECK(loaded.config.theta.automatic);
@@ -165,14 +165,16 @@ TEST_CASE("ROUNDELAY_X wins over HOROVOD_X", "[config]") {
   CHECK(sources.count("ROUNDELAY_THETA 9 ROUNDELAY_THETA") == 1);
 }
 
-TEST_CASE("a bad value is an error that names variable, value and what is allowed", "[config]") {
+TEST_CASE("a bad value is an error that names variable, value, what is allowed and what for", "[config]") {
   CHECK(error_of("ROUNDELAY_THETA", "-1") ==
-        "ROUNDELAY_THETA=\"-1\" is not valid: it must be auto or a whole number from 0 on");
-  CHECK(
-      error_of("HOROVOD_CYCLE_TIME", "(None,)") ==
-      "HOROVOD_CYCLE_TIME=\"(None,)\" is not valid: it must be milliseconds from 0 to 31536000000 (a year)");
+        "ROUNDELAY_THETA=\"-1\" is not valid: it must be auto or a whole number from 0 on (the size of a "
+        "gradient bucket in bytes)");
+  CHECK(error_of("HOROVOD_CYCLE_TIME", "(None,)") ==
+        "HOROVOD_CYCLE_TIME=\"(None,)\" is not valid: it must be milliseconds from 0 to 31536000000 (a year) "
+        "(the longest time in milliseconds that a ready tensor waits for others)");
   CHECK(error_of("ROUNDELAY_BOOTSTRAP", "gloo") ==
-        "ROUNDELAY_BOOTSTRAP=\"gloo\" is not valid: it must be one of auto|mpi|store|single");
+        "ROUNDELAY_BOOTSTRAP=\"gloo\" is not valid: it must be one of auto|mpi|store|single (how ranks find "
+        "each other)");
   for (const char* bad :
        {"12abc", "", " 12", "12 ", "0x10", "1e3", "1.5", "+5", "9223372036854775808", "-0.0"})
     error_of("HOROVOD_FUSION_THRESHOLD", bad);

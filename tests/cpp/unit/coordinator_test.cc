@@ -213,9 +213,9 @@ TEST_CASE("ranks that wait for each other's operations may mean the same one", "
   auto lines = desk.coordinator.take_stall_warnings(kStart + seconds(60));
   REQUIRE(lines.size() == 2);
   CHECK(contains(lines[0], "rank 11 did not submit 'x'"));
-  CHECK(contains(lines[0], "; meanwhile rank 11 submitted 'y', which ranks 10, 12 did not: are the names"));
+  CHECK(contains(lines[0], "; meanwhile rank 11 submitted 'y', which ranks 10, 12 did not: do names differ"));
   CHECK(contains(lines[1], "ranks 10, 12 did not submit 'y'"));
-  CHECK(contains(lines[1], "; meanwhile ranks 10, 12 submitted 'x', which rank 11 did not: are the names"));
+  CHECK(contains(lines[1], "; meanwhile ranks 10, 12 submitted 'x', which rank 11 did not: do names differ"));
   CHECK(desk.coordinator.take_late_ranks() == std::set<int>{10, 11, 12});
   CHECK(desk.coordinator.take_late_ranks().empty());
 

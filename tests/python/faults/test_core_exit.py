@@ -57,6 +57,26 @@ def test_an_exit_code_is_the_jobs(core_job: CoreJob, launcher: str, work: leavin
     end.expect_in_time()
 
 
+@pytest.mark.parametrize(
+    ("status", "said", "code"),
+    [(3, "sys.exit(3)", 3), ("no data", "sys.exit: no data", 1), (0, None, 1)],
+)
+def test_sys_exit_is_the_cause_that_the_others_raise(
+    core_job: CoreJob, status: int | str, said: str | None, code: int
+) -> None:
+    end = core_job.conduct(2, program(leaving.exits_while_others_wait, status))
+    assert end.status == code, end.err
+    left = "rank 1 has called shutdown() or ended, which ends communication for all ranks"
+    cause = f"rank 1 ended by {said} (look at its own last lines)" if said else left
+    assert end.seen[0].text.startswith(cause), end.seen[0].text
+
+
+def test_a_sys_exit_that_is_caught_ends_nothing(core_job: CoreJob) -> None:
+    end = core_job.conduct(2, program(leaving.catches_an_exit_and_leaves))
+    assert end.status == 1, end.err
+    assert end.seen[0].text.startswith("rank 1 has called shutdown() or ended")
+
+
 @pytest.mark.slow
 def test_os_exit_names_the_rank(core_job: CoreJob) -> None:
     end = core_job.conduct(2, program(leaving.leaves_by_os_exit))
@@ -104,7 +124,10 @@ def test_leaving_while_others_wait(core_job: CoreJob) -> None:
     end.expect_in_time()
     assert end.seen[0].type == "HorovodInternalError"
     assert end.seen[0].text.startswith("rank 1 has called shutdown() or ended")
-    assert ": give all ranks as many steps, or use hvd.join_context (" in end.seen[0].text
+    cure = (
+        "give all ranks the same number of steps and the same calls (none under `if hvd.rank() == 0:` alone)"
+    )
+    assert f": {cure}, or use hvd.join_context (" in end.seen[0].text
 
 
 def test_one_process_alone_ends_at_once(core_job: CoreJob) -> None:

@@ -86,13 +86,14 @@ def test_where_python_is_can_be_kept_quiet(core_job: CoreJob) -> None:
 @pytest.mark.slow
 def test_ranks_that_wait_for_each_other_are_asked_about_names(core_job: CoreJob) -> None:
     process = core_job.begin(2, program(being_late.wait_for_each_other))
-    line = said_until(process, "are the names different?")[-1]
+    line = said_until(process, "do names differ, or the order of calls?")[-1]
     core_job.folder.joinpath("go").touch()
     end = core_job.ended(process)
     assert end.status == 0, end.err
     assert re.search(
         r"rank (\d) did not submit 'of.rank.(\d)'.*; "
-        r"meanwhile rank \1 submitted 'of.rank.\1', which rank \2 did not: are the names different\?",
+        r"meanwhile rank \1 submitted 'of.rank.\1', which rank \2 did not: "
+        r"do names differ, or the order of calls\?",
         line,
     ), line
 

@@ -307,6 +307,12 @@ def check_other_groups_are_an_error_on_every_rank() -> None:
             broadcast_optimizer_state(optimizer, root_rank=0)
 
 
+def check_the_state_instead_of_its_optimizer() -> None:
+    state: Any = torch.optim.SGD([torch.ones(1)], lr=0.1).state_dict()
+    with pytest.raises(ValueError, match="an optimizer is needed, itself and not its state: dict"):
+        hvd.broadcast_optimizer_state(state, root_rank=0)
+
+
 def check_a_distributed_optimizer() -> None:
     model = _model()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1 * (1 + hvd.rank()))

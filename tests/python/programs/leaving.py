@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import sys
@@ -60,6 +61,26 @@ def exits_with_3(me: Rank, what: Work) -> None:
     if what == "sleep":
         time.sleep(60)
     hvd.allreduce(torch.ones(3), name="x")
+
+
+def exits_while_others_wait(me: Rank, status: int | str) -> None:
+    me.init()
+    if me.number == 1:
+        me.stamp()
+        sys.exit(status)
+    with me.watched():
+        hvd.allreduce(torch.ones(3), name="x")
+
+
+def catches_an_exit_and_leaves(me: Rank) -> None:
+    me.init()
+    if me.number == 1:
+        with contextlib.suppress(SystemExit):
+            sys.exit(3)
+        me.stamp()
+        return
+    with me.watched():
+        hvd.allreduce(torch.ones(3), name="x")
 
 
 def leaves_by_os_exit(me: Rank) -> None:

@@ -214,6 +214,7 @@ def test_a_library_is_shown_by_its_file() -> None:
         ("CSC(keep=0.1, wire='bf16')", "write csc:keep=0.1,wire=bf16 for CSC("),
         ("TopK(0.1)", "write topk:density=0.1 for TopK(0.1)"),
         ("dense()", "write dense for dense()"),
+        ("csc:keep=0,1", "is not of the form name:key=value,key=value: '1' is no key=value"),
         ("csc:kep=0.1", "strategy 'csc' has no 'kep', only keep, chunk_elements, norms, "),
         ("csc:kep=0.1", "did you mean keep?"),
         ("csc:keep=2", "strategy 'csc': keep is 2.0, but must be above 0 and at most 1"),

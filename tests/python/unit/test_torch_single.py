@@ -41,6 +41,11 @@ def test_a_single_process_is_rank_0_of_1() -> None:
     assert hvd.global_process_set.included()
 
 
+def test_horovods_functions_are_not_in_the_package_itself() -> None:
+    with pytest.raises(AttributeError, match="'init'; did you mean `import roundelay.torch as hvd`"):
+        _ = roundelay.init
+
+
 def test_before_init_and_after_shutdown_calls_raise() -> None:
     hvd.shutdown()
     hvd.shutdown()

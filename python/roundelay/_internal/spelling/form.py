@@ -72,9 +72,11 @@ class Written:
         library = _library_of(text)
         name, colon, rest = (text[len(library) + 1 :] if library else text).partition(":")
         pairs = [pair.partition("=") for pair in cut(rest, ",")] if colon else []
-        if not name or any(not key or not value for key, _, value in pairs):
+        odd = next(("".join(pair) for pair in pairs if not pair[0] or not pair[2]), None)
+        if not name or odd is not None:
             form = "library.so:name:key=value" if library else "name:key=value,key=value"
-            raise ValueError(f"{text!r} is not of the form {form}")
+            which = f": {odd!r} is no key=value" if odd else ""
+            raise ValueError(f"{text!r} is not of the form {form}{which}")
         keys = [key for key, _, _ in pairs]
         twice = next((key for key in keys if keys.count(key) > 1), None)
         if twice is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -17,12 +18,32 @@ EPILOG = """examples:
   roundelayrun -np 2 --dry-run python train.py        show the line that starts the ranks, and stop"""
 
 
+_UNKNOWN = "unrecognized arguments: "  # argparse's words
+_OTHER_LAUNCHERS = {
+    "--nproc-per-node": "did you mean -np?",
+    "--nproc_per_node": "did you mean -np?",
+    "--oversubscribe": "more ranks than cores need no flag",
+    "--allow-run-as-root": "root needs no flag",
+}
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
         """Raises UsageError instead of printing the usage and leaving."""
-        raise UsageError(f"{message} (see {self.prog} --help)")
+        hint = ""
+        if message.startswith(_UNKNOWN):
+            hint = self._instead_of(message.removeprefix(_UNKNOWN).split()[0].partition("=")[0])
+        raise UsageError(f"{message}{hint} (see {self.prog} --help)")
+
+    def _instead_of(self, flag: str) -> str:
+        if flag in _OTHER_LAUNCHERS:
+            return f": {_OTHER_LAUNCHERS[flag]}"
+        known = list(self._option_string_actions)
+        longer = [one for one in known if len(flag) > len("--x") and one.startswith(flag)]
+        near = longer or difflib.get_close_matches(flag, known, 1)
+        return f": did you mean {near[0]}?" if near else ""
 
 
 def parse(prog: str, argv: Sequence[str] | None) -> argparse.Namespace:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from roundelay import _core
-from roundelay._internal import backend, error_report, gpu, launch_detection, subset, trust
+from roundelay._internal import backend, error_report, exits, gpu, launch_detection, subset, trust
 from roundelay.errors import HorovodInternalError
 from roundelay.torch._internal.operations.handles import forget_handles
 from roundelay.torch._internal.optimizer.arguments import check_variable
@@ -69,6 +69,7 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
     error_report.tell_init()
     restart_scopes()
     _ExceptionReport.install()
+    exits.watch()
     if _core.rank() == 0 and _core.size() > 1:
         unreduced.begin()
     try:
@@ -151,6 +152,9 @@ def _leave() -> None:
                 before(ended)
 
         threading.excepthook = hook
+    ended_by = exits.failure()
+    if ended_by is not None:
+        error_report.fail(f"ended by {ended_by} (look at its own last lines)")
     shutdown()
 
 

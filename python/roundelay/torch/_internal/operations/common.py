@@ -118,7 +118,9 @@ class Call:
     def check_tensor(self, tensor: torch.Tensor) -> None:
         """Raises ValueError if it is no tensor for the core, which checks dtype and device itself."""
         if not isinstance(tensor, torch.Tensor):
-            raise self.wrong(f"a torch.Tensor is needed, not {type(tensor).__name__}")
+            raise self.wrong(
+                f"a torch.Tensor is needed, not {type(tensor).__name__}: torch.as_tensor() makes one"
+            )
         wrong = wrong_tensor(tensor)
         if wrong:
             raise self.wrong(f"the tensor is {wrong}")

@@ -138,7 +138,7 @@ def checked_names(
     if unnamed:
         raise ValueError(
             f"named_parameters lacks {len(unnamed)} of the optimizer's {sum(map(len, groups))} "
-            f"parameters; the first: {unnamed[0]}"
+            f"parameters; the first: {unnamed[0]}: give the names of the model that the optimizer trains"
         )
     return by_parameter
 
