@@ -45,9 +45,10 @@ _LOADS = (
 )
 
 # Minimum and maximum of numbers. If one of the two is a NaN, so is the result. FMNMX.NAN, or its like for
-# another type, does that; without .NAN it loses the NaN. kernels/element.h compares, and chooses.
+# halves, does that; without .NAN it loses the NaN, and so does DSETP.MIN. kernels/element.h compares, and
+# chooses.
 _EXTREMES = r"reduce_kernel<ReduceForm<[0-3], Steps<"
-_EXTREME = r"\bV?[FDH]MNMX[\w.]*"
+_EXTREME = r"\b(?:V?[FDH]MNMX|DSETP\.M(?:IN|AX))[\w.]*"
 _COMPARED = r"\b[FDH]SETP[\w.]*", r"\bF?SEL\b"
 
 
@@ -156,7 +157,7 @@ def _read(binary: Path, cuobjdump: str, nvdisasm: str) -> list[Kernel]:
         for code in sorted(folder.glob("*.cubin")):  # FILE.cu.NUMBER.GPU.cubin
             usage = _said(cuobjdump, "-res-usage", code, folder=folder)
             if "Function " in usage:
-                text = _said(nvdisasm, "-c", code, folder=folder).replace(
+                text = _said(nvdisasm, "-ndf", "-c", code, folder=folder).replace(
                     ".text.", ".text. "
                 )  # a symbol alone
                 both = (_said("c++filt", folder=folder, words=words) for words in (usage, text))
