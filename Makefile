@@ -119,10 +119,10 @@ format: $(STAMPS)/test-packages  ## put C++ and Python into the house style
 	@clang-format -i $(CXX_FILES)
 	@ruff check --fix . ; ruff format .
 
-# NCCL's header, to compare our declarations with, and a disassembler; where no CUDA is installed, a compiler too.
+# NCCL's header, to compare our declarations with, and two disassemblers; where no CUDA is installed, a compiler too.
 CUDA := build/cuda/nvidia
 $(STAMPS)/cuda-wheels: $(STAMPS)/venv tools/requirements-cuda.txt
-	@if command -v nvcc >/dev/null; then grep -E '^nvidia-(nccl|cuda-nvdisasm)' tools/requirements-cuda.txt >build/cuda.txt; \
+	@if command -v nvcc >/dev/null; then grep -E '^nvidia-(nccl|cuda-nvdisasm|cuda-cuobjdump)' tools/requirements-cuda.txt >build/cuda.txt; \
 	  else echo "no nvcc on PATH: fetching NVIDIA's wheels"; cp tools/requirements-cuda.txt build/cuda.txt; fi
 	@$(PY) -m pip install --quiet --upgrade --no-deps --target build/cuda -r build/cuda.txt \
 	  || $(call cure,pip could not install tools/requirements-cuda.txt,check the network; nvcc can be that of an installed CUDA 13)

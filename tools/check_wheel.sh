@@ -6,7 +6,7 @@ root=$(pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # One kind of GPU is enough for this check.
-SKBUILD_CMAKE_DEFINE=ROUNDELAY_CUDA_ARCHITECTURES=90-real
+SKBUILD_CMAKE_DEFINE=ROUNDELAY_CUDA_ARCHITECTURES=90
 if command -v nvcc >/dev/null; then SKBUILD_CMAKE_DEFINE="$SKBUILD_CMAKE_DEFINE;ROUNDELAY_WITH_CUDA=ON"; fi
 export SKBUILD_CMAKE_DEFINE
 "$python" -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$folder" .

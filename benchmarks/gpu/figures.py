@@ -13,6 +13,8 @@ _SHARES = ((100 << 20, 0.9), (25 << 20, 0.85), (4 << 20, 0.6))
 _BEYOND_S = 2e-6  # what smaller work may take beyond a copy of as many bytes and a launch
 _SELECTION = {"mstopk": 2.0, "radix": 1.3}  # times the time of as many reads, at the copy's rate
 _SMALL_SELECTION_S = 40e-6  # from 1 MiB of values
+_BESIDE_TOPK = 5.0  # times as fast as torch.topk
+_PRODUCTS = (25 << 20, 0.7)  # low-rank products: the least part of a copy's rate, from so many bytes on
 
 
 def host_time(found: Mapping[str, Any]) -> list[Line]:
@@ -35,6 +37,7 @@ def kernels(found: Mapping[str, Any]) -> list[Line]:
     made = []
     for cell in found["sizes"]:
         made.append(_slowest(cell))
+        made += _products(cell)
         made += [_selection(name, one, cell) for name, one in cell["selections"].items()]
     return made
 
@@ -55,6 +58,18 @@ def _slowest(cell: Mapping[str, Any]) -> Line:
     )
 
 
+def _products(cell: Mapping[str, Any]) -> list[Line]:
+    """Take the low-rank product that is slowest relative to a copy. Earlier versions' results have none."""
+    products = cell.get("products", {})
+    if not products:
+        return []
+    name, share = min(products.items(), key=lambda item: float(item[1]))
+    work = f"slowest of {len(products)} low-rank products, {show.size_text(cell['bytes'])}"
+    least, goal = _PRODUCTS
+    copy = f"{cell['copy_gb_per_s']:.0f} GB/s"
+    return [Line(work, name, "copy of", copy, share, "x", Goal(goal) if cell["bytes"] >= least else None)]
+
+
 def _selection(name: str, found: Mapping[str, Any], cell: Mapping[str, Any]) -> Line:
     """Compare a selection of 1 % of the values with so many reads of them: a copy reads and writes."""
     own, reads = found["us"] * 1e-6, found["reads"] * cell["copy_us"] * 1e-6 / 2
@@ -64,6 +79,21 @@ def _selection(name: str, found: Mapping[str, Any], cell: Mapping[str, Any]) -> 
         return Line(work, texts[0], value=own, unit="s", goal=Goal(_SMALL_SELECTION_S, at_least=False))
     goal = Goal(_SELECTION[name], at_least=False) if name in _SELECTION else None
     return Line(work, texts[0], f"{found['reads']} reads", texts[1], own / reads, "x", goal)
+
+
+def selections(found: Mapping[str, Any]) -> list[Line]:
+    """Tell how many times as fast as torch.topk the selections are; MSTopK may miss some of the largest."""
+    made = []
+    for way in ("radix", "mstopk"):
+        work = f"{way}, 1 % of {found['values'] >> 20} Mi values"
+        if why := found["missing"].get(way, found["missing"].get("torch.topk")):
+            made.append(missing(work, why))
+            continue
+        own, theirs = (float(found["seconds"][one]["median"]) for one in (way, "torch.topk"))
+        texts = show.seconds_text(own), show.seconds_text(theirs)
+        goal = Goal(_BESIDE_TOPK) if way == "radix" else None
+        made.append(Line(work, texts[0], "torch.topk", texts[1], theirs / own, "x", goal))
+    return made
 
 
 def techniques(found: Mapping[str, Any]) -> list[Line]:

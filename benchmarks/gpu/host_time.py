@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks import measure
+from benchmarks.gpu.measuring import begin, drain
 from benchmarks.models import MODELS, Task, task_loss
 
 _GROUP = {"cuda": "nccl", "cpu": "gloo"}
@@ -57,14 +58,10 @@ class _Turn:
         self._device = device
 
     def __call__(self) -> list[float]:
-        self._drain()
+        drain(self._device)
         seconds = measure.timed(self._step)
-        self._drain()
+        drain(self._device)
         return [seconds]
-
-    def _drain(self) -> None:
-        if self._device.type != "cpu":
-            torch.accelerator.synchronize()
 
     def _step(self) -> None:
         self._optimizer.zero_grad()
@@ -87,29 +84,15 @@ def _measure(model: str, ways: Sequence[str], device: torch.device, repetitions:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.host_time", description=__doc__)
-    parser.add_argument("--device", default="cuda", help="its kind (default: cuda)")
-    parser.add_argument("--models", choices=list(MODELS), nargs="+", help="default: mlp transformer")
-    parser.add_argument("--repetitions", type=int, help="steps of each (default: 51)")
-    arguments = parser.parse_args(argv)
-    import roundelay.torch as hvd
-
-    kind = arguments.device
-    if kind == "fakegpu":
-        import gpu_device
-
-        gpu_device.use()
-    hvd.init()
-    device = torch.device(kind, 0) if kind != "cpu" else torch.device(kind)
+    wanted = begin(parser, argv, 51, ("mlp", "transformer"), MODELS)
+    kind = wanted.device.type
     group = _GROUP.get(kind)
-    # A fake device is slow, so its times mean nothing.
-    models = arguments.models or (["mlp", "transformer"] if group else ["mlp"])
-    repetitions = arguments.repetitions or (51 if group else 1)
     ways = [way for way in _WAYS if way != "ddp" or group]
     with tempfile.TemporaryDirectory(prefix="roundelay-bench-") as folder:
         if group:
             store = f"file://{Path(folder) / 'store'}"
             dist.init_process_group(group, init_method=store, rank=0, world_size=1)
-        cells = [_measure(model, ways, device, repetitions) for model in models]
+        cells = [_measure(model, ways, wanted.device, wanted.repetitions) for model in wanted.models]
         if group:
             dist.destroy_process_group()
     found: dict[str, Any] = {"device": kind, "cells": cells}

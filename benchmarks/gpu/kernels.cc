@@ -13,37 +13,25 @@
 #include <bit>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <random>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "benchmarks/gpu/checked.h"
 #include "kernels/cuda/kernels.h"
 #include "platform/cuda/runtime.h"
 
 namespace roundelay {
 namespace {
 
+using benchmarks::check;
+
 constexpr int kDevice = 0;
 constexpr int kLaunches = 20;  // per graph
 constexpr int kRounds = 30;
 constexpr std::size_t kTensors = 64;  // per pack
-
-void check(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.message().c_str());
-  std::exit(1);
-}
-void check(cudaError_t error) {
-  if (error != cudaSuccess) check(Status::aborted(cudaGetErrorString(error)));
-}
-template <typename T>
-T check(Result<T> result) {
-  check(result.status());
-  return std::move(result).value();
-}
 
 // The least part of memory that is read or written.
 constexpr std::uint64_t kSector = 32;
@@ -63,11 +51,14 @@ constexpr std::uint64_t sectors(std::uint64_t offset, std::uint64_t bytes) {
 // Enqueues work to a stream.
 using Work = std::function<Status(const Place&, GpuStream)>;
 
+enum class Kind { kKernel, kProduct, kSelection };
+
 struct Contender {
   std::string name;
   Work work;
   std::uint64_t bytes = 0;  // of all sectors that it reads and writes
-  int reads = 0;            // of a selection
+  Kind kind = Kind::kKernel;
+  int reads = 0;  // of a selection
   cudaGraphExec_t graph = nullptr;
   std::vector<float> microseconds{};
 
@@ -104,12 +95,11 @@ class Bench {
     lists_ = check(runtime_.allocate(kDevice, kListBytes));
     const std::size_t values = bytes / sizeof(float);
     scratch_ = check(runtime_.allocate(kDevice, kernels_.top_k_scratch(values)));
-    zeros_ = check(runtime_.allocate(kDevice, bytes));
-    check(runtime_.zero(kDevice, zeros_.get(), bytes, stream_));
+    zeros_ = zeroed(bytes);
   }
 
-  void add(std::string name, std::uint64_t bytes, Work work, int reads = 0) {
-    contenders_.push_back({std::move(name), std::move(work), bytes, reads});
+  void add(std::string name, std::uint64_t bytes, Work work, Kind kind = Kind::kKernel, int reads = 0) {
+    contenders_.push_back({std::move(name), std::move(work), bytes, kind, reads});
   }
   void add_all();
   void run() {
@@ -123,19 +113,14 @@ class Bench {
     std::printf("    {\"bytes\": %zu, \"turns\": %zu, \"copy_us\": %.2f, \"launch_us\": %.2f,\n", bytes_,
                 places_.size(), copy, launch);
     std::printf("     \"copy_gb_per_s\": %.1f, \"fractions\": {", 1e-3 * rate);
+    print_shares(Kind::kKernel, rate);
+    std::printf("},\n      \"products\": {");
+    print_shares(Kind::kProduct, rate);
+    std::printf("},\n      \"selections\": {");
     const char* between = "";
     for (std::size_t i = 2; i < contenders_.size(); ++i) {
       const Contender& one = contenders_[i];
-      if (one.reads > 0) continue;
-      std::printf("%s\n      \"%s\": %.3f", between, one.name.c_str(),
-                  static_cast<double>(one.bytes) / microseconds(i) / rate);
-      between = ",";
-    }
-    std::printf("},\n      \"selections\": {");
-    between = "";
-    for (std::size_t i = 2; i < contenders_.size(); ++i) {
-      const Contender& one = contenders_[i];
-      if (one.reads == 0) continue;
+      if (one.kind != Kind::kSelection) continue;
       std::printf("%s\"%s\": {\"us\": %.2f, \"reads\": %d}", between, one.name.c_str(), microseconds(i),
                   one.reads);
       between = ", ";
@@ -144,18 +129,26 @@ class Bench {
   }
 
  private:
-  static constexpr std::size_t kChunks = 1024;      // about as many
-  static constexpr std::size_t kMostChunks = 2048;  // a norm and an index each
+  static constexpr std::size_t kChunks = 1024;              // about as many
+  static constexpr std::size_t kMostChunks = 2048;          // a norm and an index each
+  static constexpr std::size_t kRank = 4, kColumns = 1024;  // of low-rank products
   static constexpr std::size_t kListBytes = kMostChunks * (sizeof(float) + sizeof(std::uint32_t));
 
   void add_copy(const std::string& name, DType to, DType from, Scale scale, std::size_t tensors);
   void add_reduction(DType dtype, std::size_t parts);
   void add_norms(DType dtype);
   void add_chunks(DType dtype);
+  void add_products(DType dtype);
   void add_selection(const std::string& name, const kernels::TopKRule& rule, int reads, bool equal);
+  void print_shares(Kind kind, double rate);
 
   [[nodiscard]] double microseconds(std::size_t i) { return static_cast<double>(contenders_[i].median()); }
 
+  std::byte* zeroed(std::size_t bytes) {
+    memory_.push_back(check(runtime_.allocate(kDevice, bytes)));
+    check(runtime_.zero(kDevice, memory_.back().get(), bytes, stream_));
+    return memory_.back().get();
+  }
   // Writes words of two bf16 numbers from a normal distribution. As fp32 they have this distribution, too,
   // and as fp16 they are numbers.
   void fill(std::byte* at, std::size_t bytes) {
@@ -202,7 +195,8 @@ class Bench {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   std::vector<GpuMemory> memory_;
   std::vector<Place> places_;
-  GpuMemory lists_, scratch_, zeros_;
+  GpuMemory lists_, scratch_;
+  std::byte* zeros_ = nullptr;
   std::vector<Contender> contenders_;
 };
 
@@ -285,6 +279,54 @@ void Bench::add_chunks(DType dtype) {
       });
 }
 
+// The products of PowerSGD, with a matrix and its residual. Their vectors and sums are small beside these,
+// and are not counted.
+void Bench::add_products(DType dtype) {
+  const std::size_t size = size_of(dtype), kept = size_of(kernels::residual_type(dtype));
+  const std::size_t most_rows = 2 * bytes_ / (size + kept) / kColumns;
+  std::byte* const left = zeroed(kRank * most_rows * kept);
+  std::byte* const right = zeroed(kRank * kColumns * kept);
+  std::byte* const sums = zeroed(kernels_.project_back_scratch(most_rows, kColumns, kRank, dtype));
+  using Product = std::function<Status(const kernels::LowRankBlock&, GpuStream)>;
+  const auto add_product = [&](const char* name, std::size_t accesses, const Product& product) {
+    const std::size_t rows = most_rows / accesses;
+    add(
+        name + ("_" + std::string(name_of(dtype))), accesses * sectors(0, rows * kColumns * (size + kept)),
+        [=](const Place& place, GpuStream stream) {
+          return product({place.to,
+                          place.from,
+                          1,
+                          rows,
+                          kColumns,
+                          kColumns,
+                          {left, rows, kRank},
+                          {right, kColumns, kRank}},
+                         stream);
+        },
+        Kind::kProduct);
+  };
+  add_product("project", 1, [=, this](const kernels::LowRankBlock& block, GpuStream stream) {
+    return kernels_.project(kDevice, block, dtype, stream);
+  });
+  add_product("project_back", 1, [=, this](const kernels::LowRankBlock& block, GpuStream stream) {
+    return kernels_.project_back(kDevice, block, dtype, sums, stream);
+  });
+  add_product("expand", 2, [=, this](const kernels::LowRankBlock& block, GpuStream stream) {
+    return kernels_.expand(kDevice, block, 1.0, dtype, stream);
+  });
+}
+
+void Bench::print_shares(Kind kind, double rate) {
+  const char* between = "";
+  for (std::size_t i = 2; i < contenders_.size(); ++i) {
+    const Contender& one = contenders_[i];
+    if (one.kind != kind) continue;
+    std::printf("%s\n      \"%s\": %.3f", between, one.name.c_str(),
+                static_cast<double>(one.bytes) / microseconds(i) / rate);
+    between = ",";
+  }
+}
+
 // One value in a hundred, of values from a normal distribution, or of zeros: all of them are at the edge
 // then.
 void Bench::add_selection(const std::string& name, const kernels::TopKRule& rule, int reads, bool equal) {
@@ -292,13 +334,13 @@ void Bench::add_selection(const std::string& name, const kernels::TopKRule& rule
   add(
       name, 0,
       [=, this](const Place& place, GpuStream stream) {
-        const auto* const values = reinterpret_cast<const float*>(equal ? zeros_.get() : place.from);
+        const auto* const values = reinterpret_cast<const float*>(equal ? zeros_ : place.from);
         auto* const chosen = reinterpret_cast<float*>(place.to);
         auto* const indices = reinterpret_cast<std::int64_t*>(place.to + bytes_);
         return kernels_.top_k(kDevice, {values, count}, rule, {chosen, k}, {indices, k}, scratch_.get(),
                               stream);
       },
-      reads);
+      Kind::kSelection, reads);
 }
 
 void Bench::add_all() {
@@ -323,6 +365,7 @@ void Bench::add_all() {
     for (const std::size_t parts : {2, 4, 8}) add_reduction(dtype, parts);
     add_norms(dtype);
     add_chunks(dtype);
+    add_products(dtype);
   }
   add_selection("mstopk", {kernels::Selection::kMsTopK, 20, 0}, 8, false);
   add_selection("radix", {kernels::Selection::kRadix}, 4, false);

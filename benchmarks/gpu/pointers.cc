@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <vector>
 
+#include "benchmarks/gpu/checked.h"
 #include "benchmarks/pointer_questions.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/kernels.h"
@@ -16,19 +16,10 @@
 namespace roundelay {
 namespace {
 
+using benchmarks::check;
+
 constexpr int kDevice = 0;
 constexpr std::size_t kAllocations = 64;
-
-void check(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.message().c_str());
-  std::exit(1);
-}
-template <typename T>
-T check(Result<T> result) {
-  check(result.status());
-  return std::move(result).value();
-}
 
 void questions(platform::cuda::CudaRuntime& runtime) {
   std::vector<GpuMemory> memory;

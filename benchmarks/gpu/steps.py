@@ -17,6 +17,7 @@ _BUILT = "a dry run takes what is built"
 _ON_DEVICE = "it needs a GPU"
 _MPI = (sys.executable, "-m", "benchmarks.gpu.mpi")
 _TECHNIQUES = (sys.executable, "-m", "benchmarks.gpu.techniques", "--device", "{device}")
+_SELECTION = (sys.executable, "-m", "benchmarks.gpu.selection", "--device", "{device}")
 _HOST_TIME = (sys.executable, "-m", "benchmarks.gpu.host_time", "--device", "{device}")
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "tests/python/gpu/test_faults.py")
 _MATRIX = "matrix/test_matrix.py"
@@ -73,6 +74,7 @@ _TIMED = (
         dry=_ON_DEVICE,
         lines=figures.pointers,
     ),
+    Step("selection beside torch.topk", 60, _SELECTION, lines=figures.selections),
     Step("host time of a step", 60, _HOST_TIME, lines=figures.host_time),
     Step("what techniques add to a step", 60, _TECHNIQUES, lines=figures.techniques),
 )

@@ -20,6 +20,7 @@ from torch import nn
 
 import roundelay.torch as hvd
 from benchmarks import measure
+from benchmarks.gpu.measuring import begin, drain
 from benchmarks.layers import resnet50
 from benchmarks.models import Batch, Task, Transformer, mlp, task_loss
 from roundelay import _model
@@ -71,7 +72,7 @@ class Turn:
 
     def __call__(self) -> list[float]:
         """Return the seconds of a step that begins when the device is idle."""
-        self._drain()
+        drain(self._device)
         return [measure.timed(self.step)]
 
     def step(self) -> None:
@@ -81,11 +82,7 @@ class Turn:
             loss = task_loss(self._model, *self._batch)
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
-        self._drain()
-
-    def _drain(self) -> None:
-        if self._device.type != "cpu":
-            torch.accelerator.synchronize()
+        drain(self._device)
 
 
 def _made(task: Task, way: str, device: torch.device) -> tuple[Turn | None, str]:
@@ -142,21 +139,9 @@ def measured(model: str, device: torch.device, repetitions: int) -> dict[str, An
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.techniques", description=__doc__)
-    parser.add_argument("--device", default="cuda", help="its kind (default: cuda)")
-    parser.add_argument("--models", choices=list(MODELS), nargs="+", help="default: resnet50 gpt2-sized")
-    parser.add_argument("--repetitions", type=int, help="steps of each (default: 21)")
-    arguments = parser.parse_args(argv)
-    kind = arguments.device
-    if kind == "fakegpu":
-        import gpu_device
-
-        gpu_device.use()
-    hvd.init()
-    device = torch.device(kind, 0) if kind != "cpu" else torch.device(kind)
-    real = kind == "cuda"  # other devices are slow: a small model shows that it works
-    models = arguments.models or (["resnet50", "gpt2-sized"] if real else ["mlp"])
-    repetitions = arguments.repetitions or (21 if real else 1)
-    print(json.dumps({"device": kind, "cells": [measured(model, device, repetitions) for model in models]}))
+    wanted = begin(parser, argv, 21, ("resnet50", "gpt2-sized"), MODELS)
+    cells = [measured(model, wanted.device, wanted.repetitions) for model in wanted.models]
+    print(json.dumps({"device": wanted.device.type, "cells": cells}))
 
 
 if __name__ == "__main__":

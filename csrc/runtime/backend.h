@@ -32,12 +32,11 @@ struct Start {
   std::optional<int> communicator{};                  // the job's communicator as a Fortran handle, instead
   std::string launcher_rack{};  // the launcher's name of the rack (bootstrap/topology.h)
   std::string tuning{};         // this rank's tuning, as Tuning::parse() reads it; empty: none
-  std::string
-      tuning_error{};   // the reason if the tuning file cannot be used; empty: it can, or there is none
-  trust::Key secret{};  // the job's; all zeros: it has none
+  std::string tuning_error{};   // why the tuning file cannot be used; empty: it can, or there is none
+  trust::Key secret{};          // the job's; all zeros: it has none
   gpu::GpuParts gpu{};
-  std::shared_ptr<control::Whereabouts>
-      whereabouts{};  // control/inquiry.h; null: the program cannot be asked
+  // control/inquiry.h; null: the program cannot be asked
+  std::shared_ptr<control::Whereabouts> whereabouts{};
 };
 
 // The module owns its one backend and never destroys it: MPI is finalised when the process exits. One thread

@@ -30,8 +30,12 @@ __global__ void __launch_bounds__(kChunkThreads) clear_kernel(const __grid_const
   clear_block<kType>(this_thread(), work, blockIdx.x);
 }
 
+// The blocks of a multiprocessor. For more of them, ptxas would load one pack after the other.
+template <DType kType>
+constexpr int kKeptBlocks = 1024 / kKeptThreads<kType>;
+
 template <DType kType, typename Way>
-__global__ void __launch_bounds__(kKeptThreads<kType>)
+__global__ void __launch_bounds__(kKeptThreads<kType>, kKeptBlocks<kType>)
     accumulate_kernel(const __grid_constant__ AccumulateWork work) {
   __shared__ double sum[kNormSums];
   for (int step = 0; step < kNormSteps; ++step) {

@@ -63,7 +63,9 @@ __global__ void __launch_bounds__(kMostThreads) copy_kernel(const __grid_constan
                          chunk.item->width, table.scaler);
 }
 
-__global__ void __launch_bounds__(kMostThreads) any_kernel(const __grid_constant__ Table table) {
+// The blocks of a multiprocessor: for more, ptxas would spill registers.
+constexpr int kAnyBlocks = 3;
+__global__ void __launch_bounds__(kMostThreads, kAnyBlocks) any_kernel(const __grid_constant__ Table table) {
   const Chunk chunk = find_chunk(table);
   std::byte* const to = chunk.item->to + chunk.begin * static_cast<unsigned>(table.types.to_size);
   const std::byte* const from = chunk.item->from + chunk.begin * static_cast<unsigned>(table.types.from_size);

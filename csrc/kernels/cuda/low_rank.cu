@@ -11,8 +11,13 @@
 namespace roundelay::kernels::cuda {
 namespace {
 
+// The blocks of a multiprocessor. Without a number, ptxas spills registers to have room for more blocks.
+constexpr int kProjectBlocks = 3;
+constexpr int kVectorBlocks = 1;  // of the whole launch
+
 template <DType kType, int kCount>
-__global__ void __launch_bounds__(kLowRankThreads) project_kernel(const __grid_constant__ LowRankWork work) {
+__global__ void __launch_bounds__(kLowRankThreads, kProjectBlocks)
+    project_kernel(const __grid_constant__ LowRankWork work) {
   __shared__ ProjectShared<ResidualOf<kType>, kCount> shared;
   project_block<kType, kCount>(work, shared, blockIdx.x);
 }
@@ -33,14 +38,15 @@ __global__ void __launch_bounds__(kChunkThreads) expand_kernel(const __grid_cons
 }
 
 template <typename Real>
-__global__ void __launch_bounds__(kVectorThreads)
+__global__ void __launch_bounds__(kVectorThreads, kVectorBlocks)
     orthonormalise_kernel(const __grid_constant__ Vectors work) {
   __shared__ double sum[kNormSums];
   orthonormalise_list<Real>(BlockVectors<Real>(work, sum), work.count);
 }
 
 template <typename Real>
-__global__ void __launch_bounds__(kVectorThreads) renew_kernel(const __grid_constant__ RenewWork work) {
+__global__ void __launch_bounds__(kVectorThreads, kVectorBlocks)
+    renew_kernel(const __grid_constant__ RenewWork work) {
   __shared__ double sum[kNormSums];
   renew_list(BlockVectors<Real>(work.to, sum), BlockVectors<Real>(work.from, sum), work.to.count, work.seed);
 }

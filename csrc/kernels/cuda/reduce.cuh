@@ -115,15 +115,14 @@ ROUNDELAY_DEVICE void reduce_chunk(Thread thread, const Reduction& work, std::ui
 }
 
 // The forms of a type's reductions. Sums of floating types, which gradients use, read all parts at once if
-// there are up to 8.
+// there are up to 8, and have a form without prescaling. The other reductions are rare: one form each.
 template <DType kType>
 struct ReduceForms {
-  static constexpr int kAtOnce = kIsFloating<kType> ? 4 : 2;
-  using PrescaledSteps = ReduceForm<kType, Steps<kType>, 2, 1, true>;
-  using OfSteps = ReduceForm<kType, Steps<kType>, 2, 1, false>;
-  using PrescaledSum = ReduceForm<kType, Sum<kType>, kAtOnce, 1, true>;
-  using OfSum = ReduceForm<kType, Sum<kType>, kAtOnce, 1, false>;
+  using OfSteps = ReduceForm<kType, Steps<kType>, 2, 1, true>;
+  using OfIntegers = ReduceForm<kType, Sum<kType>, 2, 1, true>;
+  using PrescaledSum = ReduceForm<kType, Sum<kType>, 4, 1, true>;
   using SumOf2 = ReduceForm<kType, Sum<kType>, 2, 2, false>;
+  using SumOf4 = ReduceForm<kType, Sum<kType>, 4, 1, false>;
   using SumOf8 = ReduceForm<kType, Sum<kType>, 8, 1, false>;
 };
 
@@ -133,15 +132,16 @@ decltype(auto) with_form(ReduceOp op, std::size_t parts, bool prescales, Functio
   using Forms = ReduceForms<kType>;
   if constexpr (kType != DType::kBool) {  // the sum of bools is "or"
     if (op == ReduceOp::kSum) {
-      if (prescales) return function.template operator()<typename Forms::PrescaledSum>();
       if constexpr (kIsFloating<kType>) {
+        if (prescales) return function.template operator()<typename Forms::PrescaledSum>();
         if (parts <= 2) return function.template operator()<typename Forms::SumOf2>();
-        if (parts > 4) return function.template operator()<typename Forms::SumOf8>();
+        if (parts <= 4) return function.template operator()<typename Forms::SumOf4>();
+        return function.template operator()<typename Forms::SumOf8>();
+      } else {
+        return function.template operator()<typename Forms::OfIntegers>();
       }
-      return function.template operator()<typename Forms::OfSum>();
     }
   }
-  if (prescales) return function.template operator()<typename Forms::PrescaledSteps>();
   return function.template operator()<typename Forms::OfSteps>();
 }
 

@@ -9,8 +9,13 @@
 namespace roundelay::kernels::cuda {
 namespace {
 
+// The blocks of a multiprocessor; 0: as ptxas likes it. What prescales would spill registers for more blocks.
 template <typename Form>
-__global__ void __launch_bounds__(kMostThreads) reduce_kernel(const __grid_constant__ Reduction work) {
+constexpr int kReduceBlocks = Form::kPrescales ? 3 : 0;
+
+template <typename Form>
+__global__ void __launch_bounds__(kMostThreads, kReduceBlocks<Form>)
+    reduce_kernel(const __grid_constant__ Reduction work) {
   reduce_chunk<Form>(this_thread(), work, blockIdx.x * work.chunk);
 }
 

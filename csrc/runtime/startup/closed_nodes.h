@@ -13,8 +13,7 @@ namespace roundelay::runtime {
 // A rank's node and shm socket, as its introduction (wire/messages.h) tells all ranks.
 struct NodeInfo {
   std::string node;
-  std::string
-      shm_socket;  // the address at which the rank hands out shared memory; empty if it hands out none
+  std::string shm_socket;  // the address at which the rank hands out shared memory; empty: it does not
 };
 
 // Connects to the shm sockets of the other ranks on this node, as all ranks do, and tells all ranks the

@@ -1,11 +1,9 @@
 // Low-rank approximations on a GPU: the CPU's bits.
 #include <array>
-#include <cmath>
-#include <random>
 
 #include "kernels/low_rank.h"
 #include "tests/cpp/cuda/device.h"
-#include "tests/cpp/unit/kernels_reference.h"
+#include "tests/cpp/cuda/values.h"
 
 namespace roundelay::tests {
 namespace {
@@ -16,11 +14,8 @@ using kernels::Vectors;
 constexpr std::array kFloating = {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16};
 
 Bytes numbers(DType dtype, std::size_t count, unsigned seed) {
-  std::mt19937 random(seed);
   Bytes made(count * size_of(dtype));
-  for (std::size_t i = 0; i < count; ++i)
-    kernels::reference::write(dtype, made.data() + i * size_of(dtype),
-                              std::ldexp(static_cast<double>(random()), -30) - 2.0);
+  draw_numbers(dtype, made.data(), count, seed);
   return made;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <random>
 
 #include "base/bytes.h"
@@ -43,6 +44,14 @@ inline Bytes values_of(DType dtype, std::size_t count, unsigned seed) {
       kernels::reference::put(at, static_cast<std::uint16_t>(half | 0x7f80));
   }
   return bytes;
+}
+
+// Writes random numbers from -2 to 2.
+inline void draw_numbers(DType dtype, std::byte* to, std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  for (std::size_t i = 0; i < count; ++i)
+    kernels::reference::write(dtype, to + i * size_of(dtype),
+                              std::ldexp(static_cast<double>(random()), -30) - 2.0);
 }
 
 }  // namespace roundelay::tests

@@ -1,15 +1,15 @@
 // The CUDA kernels for low-rank approximations, compiled for the CPU: they must give all bits of
 // kernels/low_rank.h. The "device" is a loop over the threads of a block.
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include "kernels/cpu/table.h"
 #include "kernels/cuda/low_rank.cuh"
 #include "kernels/low_rank.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/cuda/values.h"
 #include "tests/cpp/unit/kernels_reference.h"
 
 namespace roundelay::kernels::cuda {
@@ -31,10 +31,7 @@ constexpr std::array kCases = {
 class Numbers {
  public:
   Numbers(DType dtype, std::size_t count, unsigned seed) : at_(count + 2) {
-    std::mt19937 random(seed);
-    for (std::size_t i = 0; i < count; ++i)
-      reference::write(dtype, data() + i * size_of(dtype),
-                       std::ldexp(static_cast<double>(random()), -30) - 2.0);
+    tests::draw_numbers(dtype, data(), count, seed);
   }
   [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(at_.data()); }
   bool operator==(const Numbers& other) const {

@@ -12,13 +12,16 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu import check as gpu_check
-from benchmarks.gpu import figures, mpi, runner, steps, techniques, wheels
+from benchmarks.gpu import figures, mpi, runner, selection, steps, techniques, wheels
 from benchmarks.gpu.check import checks, sharing
 from benchmarks.gpu.runner import Check, Phase, Place, Step
 from benchmarks.report import gpu as report
 from benchmarks.table.line import Goal, Line, missing
 from in_time import wait_until
 from launch_job import state_of
+
+_FOLDERS = ("python", "tests/python/support", ".")
+_ON_FAKE = {"PYTHONPATH": os.pathsep.join(str(runner.ROOT / folder) for folder in _FOLDERS)}
 
 
 def _python(program: str) -> list[str]:
@@ -246,6 +249,30 @@ def test_a_selection_is_beside_its_reads() -> None:
     )
 
 
+def test_low_rank_products_are_beside_a_copy() -> None:
+    products = {"project_float32": 0.8, "expand_bfloat16": 0.65}
+    cell = {"fractions": {"pack": 0.9}, "copy_gb_per_s": 2000.0, "copy_us": 10.0, "products": products}
+    sizes = [{"bytes": size, **cell, "selections": {}} for size in (4 << 20, 25 << 20)]
+    assert [figures.kernels({"sizes": [one]})[1].cells() for one in sizes] == [
+        ["slowest of 2 low-rank products, 4 MiB", "expand_bfloat16", "copy of 2000 GB/s", "0.65x", "", ""],
+        [
+            *("slowest of 2 low-rank products, 25 MiB", "expand_bfloat16", "copy of 2000 GB/s"),
+            *("0.65x", ">= 0.7x", "no"),
+        ],
+    ]
+
+
+def test_a_selection_is_beside_topk() -> None:
+    seconds = {"radix": {"median": 1e-3}, "mstopk": {"median": 2e-3}, "torch.topk": {"median": 8e-3}}
+    found = {"values": 64 << 20, "seconds": seconds, "missing": {}}
+    assert [line.cells() for line in figures.selections(found)] == [
+        ["radix, 1 % of 64 Mi values", "1 ms", "torch.topk 8 ms", "8x", ">= 5x", "yes"],
+        ["mstopk, 1 % of 64 Mi values", "2 ms", "torch.topk 8 ms", "4x", "", ""],
+    ]
+    found["missing"] = {"torch.topk": "no memory"}
+    assert [line.own for line in figures.selections(found)] == ["not measured: no memory"] * 2
+
+
 def test_a_technique_is_beside_a_dense_step_with_the_part_that_it_sends() -> None:
     seconds = {"none": {"median": 0.02}, "dense": {"median": 0.025}, "csc": {"median": 0.03}}
     cell = {"model": "gpt2", "seconds": seconds, "bytes": {"dense": 200.0, "csc": 3.0}}
@@ -317,15 +344,22 @@ def test_the_page_takes_a_real_result_only() -> None:
 @pytest.mark.slow
 def test_techniques_add_to_a_step_on_the_fake_device(place: Place) -> None:
     command = [sys.executable, "-m", "benchmarks.gpu.techniques", "--device", "{device}"]
-    folders = ("python", "tests/python/support", ".")
-    path = os.pathsep.join(str(runner.ROOT / folder) for folder in folders)
-    check = runner.run(Step("techniques", 240, command, environment={"PYTHONPATH": path}), place, 240)
+    check = runner.run(Step("techniques", 240, command, environment=_ON_FAKE), place, 240)
     assert check.figures is not None, check.message
     (cell,) = check.figures["cells"]
     assert {"none", "dense", *techniques.STRATEGIES[:2]} <= cell["seconds"].keys()
     for way in techniques.STRATEGIES:
         assert cell["bytes"].get(way, 0) < 0.1 * cell["bytes"]["dense"]
         assert way in cell["bytes"] or way in cell["missing"]
+
+
+def test_selections_take_turns_on_the_fake_device(place: Place) -> None:
+    command = [sys.executable, "-m", "benchmarks.gpu.selection", "--device", "{device}"]
+    check = runner.run(Step("selection", 240, command, environment=_ON_FAKE), place, 240)
+    assert check.figures is not None, check.message
+    assert check.figures["values"] == 1 << 16
+    assert {"radix", "mstopk"} <= check.figures["seconds"].keys()
+    assert selection.PEER in check.figures["seconds"] or selection.PEER in check.figures["missing"]
 
 
 @pytest.mark.slow
