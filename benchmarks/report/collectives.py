@@ -26,9 +26,10 @@ def collectives(stored: dict[str, Any]) -> Figure:
             places = [tick + 0.4 * (place - 0.5) for tick in range(len(cells))]
             times = [_spread(cell["seconds"][way]) for cell in cells]
             picture.bars(axes, places, 0.4, times, color, way)
-        picture.log_bars(axes, [cell["operation"] for cell in cells], plan["name"], "seconds (median)")
+        title = f"{show.size_text(largest)}, {plan['name']}"
+        picture.log_bars(axes, [cell["operation"] for cell in cells], title, "seconds (median)")
     row[0].legend(fontsize=8)
-    figure.suptitle(f"Collectives of {show.size_text(25 << 20)} (1 MiB at 100 Mbit/s)", fontsize=10)
+    figure.suptitle("Collectives, flat and over levels: the largest vectors that were measured", fontsize=10)
     return figure
 
 

@@ -22,9 +22,9 @@ class HopOrder {
     find();
   }
 
-  // Returns the number of rounds whose first hop begins before the last hop of the first one of them; at
-  // least 1.
-  [[nodiscard]] std::uint64_t rounds_ahead() const { return std::max<std::uint64_t>(1, (hops_ - 1) * lag_); }
+  // Returns the number of rounds that begin before the last hop of the first one of them may, and of one hop
+  // as many: with fewer in progress members would wait for each other, or the link for them.
+  [[nodiscard]] std::uint64_t rounds_ahead() const { return std::max<std::size_t>(1, hops_ - 1) * lag_; }
   [[nodiscard]] bool over() const { return left_ == 0; }
   // Returns the next hop. Not to be called when it is over.
   [[nodiscard]] HopTurn next() const { return {time_ - hop_ * lag_, hop_}; }

@@ -8,7 +8,7 @@
 namespace roundelay::collective::levels {
 
 MoveRun::Layout MoveRun::layout_of(const AllgatherCall& call) {
-  Layout layout{call.output.data(), call.region, {}};
+  Layout layout{call.output.data(), call.region, {}, call.input};
   std::size_t begin = 0;
   for (const std::size_t bytes : call.receive_bytes) {
     layout.given.push_back({static_cast<int>(layout.given.size()), {begin, bytes}});
@@ -18,7 +18,7 @@ MoveRun::Layout MoveRun::layout_of(const AllgatherCall& call) {
 }
 
 MoveRun::Layout MoveRun::layout_of(const BroadcastCall& call) {
-  return {call.buffer.data(), nullptr, {{call.root, {0, call.buffer.size()}}}};
+  return {call.buffer.data(), nullptr, {{call.root, {0, call.buffer.size()}}}, nullptr};
 }
 
 MoveRun::Layout MoveRun::layout_of(const Call& call) {
@@ -34,12 +34,17 @@ MoveRun::MoveRun(const LevelsResources& resources, const Call& call)
       piece_bytes_(resources.plans.front().parts.cut.shard_bytes * (gathers_whole_ ? 2 : 4)),
       hops_(gathers_whole_ ? router_.gather_hops() : router_.broadcast_hops()),
       calls_(resources, call, rounds_of(layout_.given, piece_bytes_), hops_) {
-  const auto* const gather = std::get_if<AllgatherCall>(&call);
-  if (gather == nullptr) return;
-  const ByteRange own = layout_.given[static_cast<std::size_t>(resources.group.index)].bytes;
-  std::byte* const place = layout_.memory + own.offset;
-  if (own.bytes > 0 && gather->input != place) std::memmove(place, gather->input, own.bytes);
-  std::ranges::move(holdings_of_node(router_.node(), layout_.given), std::back_inserter(gathers_));
+  if (gathers_whole_)
+    std::ranges::move(holdings_of_node(router_.node(), layout_.given), std::back_inserter(gathers_));
+}
+
+const std::byte* MoveRun::source_of(const ByteRange& bytes) const {
+  if (gathers_whole_) {
+    const ByteRange& own = layout_.given[static_cast<std::size_t>(resources_.group.index)].bytes;
+    if (bytes.offset >= own.offset && bytes.offset - own.offset < own.bytes)
+      return layout_.own_part + (bytes.offset - own.offset);
+  }
+  return layout_.memory + bytes.offset;
 }
 
 MoveRun::Round MoveRun::round_of(std::uint64_t number) const {
@@ -54,16 +59,16 @@ MoveRun::Round MoveRun::round_of(std::uint64_t number) const {
     }
   }
   Round round;
+  join_neighbours(route.gathers);
   round.gathers = std::move(route.gathers);
   for (const std::vector<RouteMessage>& hop : route.hops) {
     MessageList& list = round.hops.emplace_back();
     list.most_bytes = piece_bytes_;
     for (const RouteMessage& message : hop) {
-      const ByteSpan data(layout_.memory + message.bytes.offset, message.bytes.bytes);
       if (message.from == resources_.group.index) {
-        list.sent.push_back({message.to, data});
+        list.sent.push_back({message.to, {source_of(message.bytes), message.bytes.bytes}});
       } else {
-        list.received.push_back({message.from, data});
+        list.received.push_back({message.from, {layout_.memory + message.bytes.offset, message.bytes.bytes}});
       }
     }
   }
@@ -106,13 +111,17 @@ Status MoveRun::test_hops() {
 }
 
 Status MoveRun::advance_gathers() {
-  if (router_.node().size() == 1) gathers_.clear();  // all bytes are in place
   while (!gathers_.empty()) {
     const Result<bool> idle = calls_.node_idle();
     if (!idle.ok()) return idle.status();
     if (!*idle) return {};
-    ROUNDELAY_RETURN_IF_ERROR(calls_.start_in_node(gather_of(gathers_.front())));
+    const AllgatherCall gather = gather_of(gathers_.front());
     gathers_.pop_front();
+    if (router_.node().size() > 1) {
+      ROUNDELAY_RETURN_IF_ERROR(calls_.start_in_node(gather));
+    } else if (gather.input != gather.output.data()) {
+      std::memcpy(gather.output.data(), gather.input, gather.output.size());
+    }
   }
   return {};
 }
@@ -124,7 +133,7 @@ AllgatherCall MoveRun::gather_of(const Holdings& held) const {
   std::vector<std::size_t> sizes(node.size());
   for (const auto& [rank, bytes] : held) {
     sizes[static_cast<std::size_t>(std::ranges::lower_bound(node, rank) - node.begin())] = bytes.bytes;
-    if (rank == resources_.group.index) input = layout_.memory + bytes.offset;
+    if (rank == resources_.group.index) input = source_of(bytes);
   }
   const ByteSpan output(layout_.memory + whole.offset, whole.bytes);
   return {calls_.options(), input, output, std::move(sizes), layout_.region};

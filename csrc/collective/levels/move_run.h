@@ -39,6 +39,8 @@ class MoveRun {
     std::byte* memory = nullptr;
     const Region* region = nullptr;
     std::vector<Holding> given;  // by rank; of a broadcast that of the root alone
+    // Where an allgather has this member's part until its node has gathered it: sending it needs no copy.
+    const std::byte* own_part = nullptr;
   };
   static Layout layout_of(const AllgatherCall& call);
   static Layout layout_of(const BroadcastCall& call);
@@ -48,6 +50,8 @@ class MoveRun {
   Status test_hops();
   Status advance_gathers();
   [[nodiscard]] Round round_of(std::uint64_t number) const;
+  // Returns where this member has bytes that it sends.
+  [[nodiscard]] const std::byte* source_of(const ByteRange& bytes) const;
   [[nodiscard]] AllgatherCall gather_of(const Holdings& held) const;
 
   const LevelsResources& resources_;

@@ -30,6 +30,20 @@ std::size_t share_count(const ByteRange& range, std::size_t most) {
 
 }  // namespace
 
+void join_neighbours(std::vector<Holdings>& lists) {
+  std::vector<Holdings> joined;
+  for (Holdings& held : lists) {
+    const bool follows = !joined.empty() && end_of(range_of(joined.back())) == held.front().bytes.offset &&
+                         joined.back().back().rank < held.front().rank;
+    if (follows) {
+      joined.back().insert(joined.back().end(), held.begin(), held.end());
+    } else {
+      joined.push_back(std::move(held));
+    }
+  }
+  lists = std::move(joined);
+}
+
 Router::Router(Tree tree, int rank) : tree_(std::move(tree)), rank_(rank), children_(tree_.size()) {
   for (std::size_t level = 0; level < tree_.size(); ++level) {
     std::vector<std::size_t>& part_of = part_of_.emplace_back(tree_.back().front().size());

@@ -34,6 +34,9 @@ inline ByteRange range_of(const Holdings& held) {
   return {held.front().bytes.offset, last.offset + last.bytes - held.front().bytes.offset};
 }
 
+// Joins lists that follow each other in memory as in the ranks: one call in the node takes them together.
+void join_neighbours(std::vector<Holdings>& lists);
+
 struct RouteMessage {
   int from = 0, to = 0;
   ByteRange bytes{};

@@ -51,8 +51,7 @@ class RouteCalls {
   [[nodiscard]] bool all_hops_ended() const { return order_.over() && hops_.empty(); }
   // Returns the number of hops and of calls inside the node that have ended.
   [[nodiscard]] std::uint64_t moves() const { return moves_; }
-  // Returns the number of rounds whose first hop begins before the last hop of the first one of them: with
-  // fewer in progress all members would wait for each other (move_order.h).
+  // Does what HopOrder's function of this name does.
   [[nodiscard]] std::uint64_t rounds_ahead() const { return order_.rounds_ahead(); }
   // Returns the options of the call that the calls of its routes have, too.
   [[nodiscard]] CallOptions options() const;

@@ -82,23 +82,33 @@ Result<bool> SumRun::advance() {
     ROUNDELAY_RETURN_IF_ERROR(start_hops());
     ROUNDELAY_RETURN_IF_ERROR(test_hops());
   } while (calls_.moves() != before);
-  return calls_.all_hops_ended();
+  return calls_.all_hops_ended() && rounds_.empty() && summed_ == round_count_;
 }
 
-// Sums of the node's own shards come first, then those of each round.
 Status SumRun::advance_node_sums() {
   while (true) {
     const Result<bool> idle = calls_.node_idle();
     if (!idle.ok()) return idle.status();
     if (!*idle) return {};
-    if (!own_sums_.empty()) {
-      const Holdings shares = std::move(own_sums_.front());
+    Result<std::optional<NodeSum>> next = next_node_sum();
+    if (!next.ok()) return next.status();
+    if (!*next) return {};
+    ROUNDELAY_RETURN_IF_ERROR(sum_in_node((*next)->shares, (*next)->to));
+  }
+}
+
+// The sums of the first rounds come first, so that there is something to send, then those of the node's own
+// shards, then those of the further rounds.
+Result<std::optional<SumRun::NodeSum>> SumRun::next_node_sum() {
+  while (true) {
+    if (summed_ == std::min(round_count_, calls_.rounds_ahead() + 1) && !own_sums_.empty()) {
+      NodeSum next{std::move(own_sums_.front()), call_.output.data()};
       own_sums_.pop_front();
-      ROUNDELAY_RETURN_IF_ERROR(sum_in_node(shares, call_.output.data()));
-      continue;
+      return std::optional(std::move(next));
     }
+    own_summed_ = own_sums_.empty();
     if (summed_ == first_round_ + rounds_.size()) {
-      if (summed_ == round_count_ || rounds_.size() > calls_.rounds_ahead()) return {};
+      if (summed_ == round_count_ || rounds_.size() > calls_.rounds_ahead()) return std::optional<NodeSum>();
       ROUNDELAY_RETURN_IF_ERROR(begin_round());
     }
     Round& now = round(summed_);
@@ -106,15 +116,15 @@ Status SumRun::advance_node_sums() {
       ++summed_;
       continue;
     }
-    const Holdings shares = std::move(now.node_sums.back());
+    NodeSum next{std::move(now.node_sums.back()), nullptr};
     now.node_sums.pop_back();
-    const auto own = std::ranges::find(shares, resources_.group.index, &Holding::rank);
-    std::byte* const to = own == shares.end() ? nullptr : sum_of(now.partials, own->bytes.offset);
-    ROUNDELAY_RETURN_IF_ERROR(sum_in_node(shares, to));
+    const auto own = std::ranges::find(next.shares, resources_.group.index, &Holding::rank);
+    if (own != next.shares.end()) next.to = sum_of(now.partials, own->bytes.offset);
+    return std::optional(std::move(next));
   }
 }
 
-// Adds up what the node's ranks have of the range of `shares`. This member gets its share in `to`.
+// Adds up what the node's ranks have of the range of `shares`.
 Status SumRun::sum_in_node(const Holdings& shares, std::byte* to) {
   const std::vector<int>& node = router_.node();
   const ByteRange whole = range_of(shares);
@@ -136,7 +146,7 @@ Status SumRun::sum_in_node(const Holdings& shares, std::byte* to) {
 
 bool SumRun::ready(const HopTurn& turn) const {
   if (turn.round >= summed_) return false;
-  return rounds_[turn.round - first_round_].hops_done == turn.hop;
+  return rounds_[turn.round - first_round_].hops_joined == turn.hop;
 }
 
 Status SumRun::start_hops() {
@@ -148,17 +158,21 @@ Status SumRun::start_hops() {
 }
 
 Status SumRun::test_hops() {
-  ROUNDELAY_RETURN_IF_ERROR(calls_.test_hops([&](const HopTurn& turn) {
-    Round& one = round(turn.round);
-    join(one, turn.hop);
-    ++one.hops_done;
-  }));
-  while (!rounds_.empty() && rounds_.front().hops_done == hops_) {
+  ROUNDELAY_RETURN_IF_ERROR(calls_.test_hops([&](const HopTurn& turn) { ++round(turn.round).hops_ended; }));
+  if (own_summed_) join_ended();
+  while (!rounds_.empty() && rounds_.front().hops_joined == hops_) {
     resources_.scratch.release(std::move(rounds_.front().memory));
     rounds_.pop_front();
     ++first_round_;
   }
   return {};
+}
+
+// Joins what has come. The node's own sums are there.
+void SumRun::join_ended() {
+  for (Round& one : rounds_) {
+    for (; one.hops_joined < one.hops_ended; ++one.hops_joined) join(one, one.hops_joined);
+  }
 }
 
 // Adds up the sums of all parts, in the parts' order.
@@ -212,6 +226,7 @@ Route SumRun::route_of(std::uint64_t number) const {
       router_.add_gathered(piece, route);
     }
   }
+  join_neighbours(route.gathers);
   return route;
 }
 

@@ -47,20 +47,28 @@ class SumRun {
     RouteFork fork;
     std::byte* incoming;
   };
+  // A sum over the node that is to begin. This member gets its share in `to`.
+  struct NodeSum {
+    Holdings shares;
+    std::byte* to;
+  };
   struct Round {
     std::vector<Holdings> node_sums;  // those that are not begun
     std::vector<Partial> partials;
-    std::vector<std::vector<Join>> joins;  // by hop of the way back
-    std::vector<MessageList> hops;         // the same
-    std::size_t hops_done = 0;
+    std::vector<std::vector<Join>> joins;         // by hop of the way back
+    std::vector<MessageList> hops;                // the same
+    std::size_t hops_ended = 0, hops_joined = 0;  // a hop's sums may have to wait to be joined
     ScratchPool::Block memory;
   };
 
   Status advance_node_sums();
+  // Returns the next call in the node; nothing: there is none, or not yet. The same order on all ranks of it.
+  Result<std::optional<NodeSum>> next_node_sum();
   Status sum_in_node(const Holdings& shares, std::byte* to);
   Status start_hops();
   Status test_hops();
   Status begin_round();
+  void join_ended();
   void join(Round& round, std::size_t hop);
   [[nodiscard]] Route route_of(std::uint64_t number) const;
   void place(Round& round, const Route& route, std::uint64_t number) const;
@@ -84,6 +92,7 @@ class SumRun {
   const std::size_t hops_;  // of a round
   RouteCalls calls_;
   std::deque<Holdings> own_sums_;  // those of the node's own shards, which are not begun
+  bool own_summed_ = false;        // all of them are over
   std::deque<Round> rounds_;       // those in progress
   std::uint64_t first_round_ = 0;  // the number of the first one
   std::uint64_t summed_ = 0;       // the rounds whose sums in the node are over

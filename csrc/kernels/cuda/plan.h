@@ -44,7 +44,9 @@ constexpr int pack_elements(std::size_t to_size, std::size_t from_size) {
 struct BlockShape {
   int threads = kMostThreads;
   int packs = 1;
-  [[nodiscard]] std::uint64_t of_block() const { return static_cast<std::uint64_t>(threads * packs); }
+  [[nodiscard]] std::uint64_t of_block() const {
+    return static_cast<std::uint64_t>(threads) * static_cast<std::uint64_t>(packs);
+  }
 };
 
 // Returns blocks for so many packs: large ones, whose threads have `most` packs on their way at once, if

@@ -207,6 +207,17 @@ TEST_CASE("routes: ranks of a node share what comes in", "[levels]") {
   }
 }
 
+TEST_CASE("routes: neighbours in memory and in ranks are gathered together", "[levels]") {
+  std::vector<Holdings> lists = {
+      {{0, {0, 64}}}, {{1, {64, 64}}, {2, {128, 64}}}, {{2, {192, 64}}}, {{3, {320, 64}}}};
+  levels::join_neighbours(lists);
+  REQUIRE(lists.size() == 3);
+  CHECK(lists[0].size() == 3);
+  CHECK(range_of(lists[0]).bytes == 192);
+  CHECK(lists[1].front().rank == 2);            // a rank has one range of a list
+  CHECK(lists[2].front().bytes.offset == 320);  // a gap before it
+}
+
 TEST_CASE("routes: each hop of each round begins once, after the hop before it", "[levels]") {
   for (const std::uint64_t rounds : {1, 2, 7, 20}) {
     for (const std::size_t hops : {1, 2, 4}) {
