@@ -25,10 +25,16 @@ def collectives(stored: dict[str, Any]) -> Figure:
         for place, (way, color) in enumerate(_COLORS.items()):
             places = [tick + 0.4 * (place - 0.5) for tick in range(len(cells))]
             times = [_spread(cell["seconds"][way]) for cell in cells]
-            picture.bars(axes, places, 0.4, times, color, way)
-        title = f"{show.size_text(largest)}, {plan['name']}"
-        picture.log_bars(axes, [cell["operation"] for cell in cells], title, "seconds (median)")
-    row[0].legend(fontsize=8)
+            medians = picture.bars(axes, places, 0.4, times, color, way)
+            ends = zip((time["high"] for time in times), places, medians, strict=True)
+            picture.values(axes, ((end, at, show.seconds_text(own)) for end, at, own in ends), 7)
+        axes.set_yticks(range(len(cells)), [cell["operation"] for cell in cells], fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.25 * max(max(cell["seconds"]["flat"]) for cell in cells))
+        axes.tick_params(axis="x", labelsize=7)
+        axes.set_title(f"{show.size_text(largest)}, {plan['name']}", fontsize=8)
+        axes.set_xlabel("seconds (median)", fontsize=8)
+    row[0].legend(fontsize=8, loc="center right")
     figure.suptitle("Collectives, flat and over levels: the largest vectors that were measured", fontsize=10)
     return figure
 

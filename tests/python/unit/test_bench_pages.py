@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import convergence, correction, crossover, levels, pointers, top_k
+from benchmarks import collectives, convergence, correction, crossover, levels, pointers, top_k
 from benchmarks.averaging import training
 from benchmarks.report import averaging, curves, gpu, gradientflow, papers, table
 from benchmarks.report.page import DOCS, END, Part, read, with_text
@@ -20,6 +20,7 @@ TEXTS: list[tuple[Part, Callable[[], str]]] = [
     (averaging.PART, lambda: averaging.text(read(averaging.STORED))),
     (correction.PART, lambda: correction.table(read(correction.STORED))),
     (crossover.PART, lambda: crossover.page_text(read(crossover.STORED))),
+    (collectives.PART, lambda: collectives.document(read(collectives.STORED))),
     (gpu.PART, lambda: gpu.markdown(read(gpu.STORED))),
     (levels.PART, lambda: levels.document(read(levels.STORED))),
     (pointers.PART, lambda: pointers.page_text(read(pointers.PART.page.with_suffix(".json")))),
