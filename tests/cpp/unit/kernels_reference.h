@@ -87,6 +87,8 @@ inline void write(DType dtype, std::byte* to, double value) {
       return put(to, static_cast<std::uint8_t>(value));
     case DType::kBool:
       return put(to, static_cast<std::uint8_t>(value != 0));
+    default:  // it is only moved
+      return;
   }
 }
 
@@ -112,8 +114,9 @@ inline double read(DType dtype, const std::byte* from) {
       return get<std::uint8_t>(from);
     case DType::kBool:
       return get<std::uint8_t>(from);
+    default:  // it is only moved
+      return 0;
   }
-  return 0;
 }
 
 inline bool is_signed(DType dtype) { return dtype != DType::kUInt8 && dtype != DType::kBool; }

@@ -21,14 +21,18 @@ struct Shape {
 // Members of a group of this shape; the bytes that go between nodes are counted. Member i is on node
 // i % nodes, as in InprocLevels.
 struct NodeMembers final : TechniqueMembers {
-  explicit NodeMembers(Shape shape) : levels(shape.nodes, shape.members, 0) {
-    for (int index = 0; index < shape.size(); ++index) {
+  explicit NodeMembers(Shape shape) : NodeMembers(contract::tree_of_nodes(shape.nodes, shape.members)) {}
+  // `tree` has two levels.
+  explicit NodeMembers(const collective::levels::Tree& tree) : levels(tree, 0) {
+    const collective::levels::Parts& nodes = tree.front();
+    const bool one_each = nodes.size() == tree.back().front().size();
+    for (int index = 0; index < levels.size(); ++index) {
       add([&](std::size_t& sent) -> std::unique_ptr<collective::Fabric> {
         const auto counted = [&](const InprocHub& hub, const Group& group) {
           return TechniqueMember::make_fabric(hub, group, sent);
         };
-        if (shape.members == 1) return counted(levels.flat, levels.whole(index));
-        if (shape.nodes == 1) {
+        if (one_each) return counted(levels.flat, levels.whole(index));
+        if (nodes.size() == 1) {
           return contract::within_node(collective::make_inproc_fabric(levels.flat, levels.whole(index)));
         }
         return collective::make_levels_fabric(

@@ -220,6 +220,28 @@ TEST_CASE("between nodes go (m-1) times the density's pairs, and the dense eleme
   }
 }
 
+// Nodes of 1 and 3 ranks, of 2 and 4, and of 3 and 4.
+const collective::levels::Tree kUneven[] = {{{{0}, {1, 2, 3}}, {{0, 1, 2, 3}}},
+                                            {{{0, 3}, {1, 2, 4, 5}}, {{0, 1, 2, 3, 4, 5}}},
+                                            {{{0, 1, 2}, {3, 4, 5, 6}}, {{0, 1, 2, 3, 4, 5, 6}}}};
+
+TEST_CASE("nodes of different sizes send as much as each other", "[technique][topk]") {
+  for (const collective::levels::Tree& tree : kUneven) {
+    Model model;
+    model.parameters = {{0, 600000}, {600000, 500}};
+    model.count = 600500;
+    const TechniquePtr technique = make("topk:dense=1,density=0.01");
+    NodeMembers group(tree);
+    set_up(group, *technique, model, DType::kFloat32);
+    group.run(*technique);
+    for (const std::vector<int>& ranks : tree.front()) {
+      std::size_t sent = 0;
+      for (const int rank : ranks) sent += group.members[static_cast<std::size_t>(rank)]->wire_bytes;
+      CHECK(static_cast<double>(sent) == Approx(0.01 * 600000 * 8 + 500.0 * 4).epsilon(0.01));
+    }
+  }
+}
+
 TEST_CASE("an overflow in a node is a NaN on all ranks, and the next run is clean", "[technique][topk]") {
   std::mt19937 random(6);
   const std::string more = GENERATE("", ",select=radix", ",wire=bf16", ",momentum=0.5", ",index_bits=16");
