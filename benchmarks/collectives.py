@@ -19,6 +19,7 @@ from benchmarks import launch, show
 from benchmarks.quiet import others_text
 from benchmarks.report import collectives as pictures
 from benchmarks.report import page, picture
+from benchmarks.workers.operations import OPERATIONS
 from tests.rig import Rig
 
 FLAT, LEVELS = "flat", "levels"
@@ -65,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ranks-per-node", type=int, default=2, help="default: 2")
     parser.add_argument("--mbit", type=int, default=1000, help="a node's rate, Mbit/s (default: 1000)")
     parser.add_argument("--sizes", nargs="+", default=["64K", "1M", "25M"], help="default: 64K 1M 25M")
-    parser.add_argument("--operations", nargs="+", choices=list(pictures.OPERATIONS), help="default: all")
+    parser.add_argument("--operations", nargs="+", choices=list(OPERATIONS), help="default: all")
     parser.add_argument("--repetitions", type=int, default=7, help="measurements of each (default: 7)")
     parser.add_argument("--docs", action="store_true", help="measure all stored plans, and store all in docs")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
@@ -146,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(argv)
     launch.require_rig("nodes")
     own = Plan(arguments.nodes, arguments.ranks_per_node, arguments.mbit, tuple(arguments.sizes))
-    operations = arguments.operations or list(pictures.OPERATIONS)
+    operations = arguments.operations or list(OPERATIONS)
     stored: dict[str, Any] = {"machine": launch.machine(launch.find_launcher()), "plans": []}
     for plan in _STORED_PLANS if arguments.docs else (own,):
         found = measured(plan, operations, arguments.repetitions)

@@ -11,7 +11,6 @@ from benchmarks.report import picture
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OPERATIONS = ("allreduce", "allgather", "reducescatter", "broadcast")
 _COLORS = {"flat": picture.SILVER, "levels": picture.BLUE}
 
 

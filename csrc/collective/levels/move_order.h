@@ -22,8 +22,8 @@ class HopOrder {
     find();
   }
 
-  // Returns the number of rounds that begin before the last hop of the first one of them may, and of one hop
-  // as many: with fewer in progress members would wait for each other, or the link for them.
+  // Returns how many rounds have to begin before the last hop of the first one may; for rounds of one hop, so
+  // many that there is work meanwhile. If fewer may be in progress, members wait for each other for ever.
   [[nodiscard]] std::uint64_t rounds_ahead() const { return std::max<std::size_t>(1, hops_ - 1) * lag_; }
   [[nodiscard]] bool over() const { return left_ == 0; }
   // Returns the next hop. Not to be called when it is over.

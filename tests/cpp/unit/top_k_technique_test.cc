@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "tests/cpp/contract/levels_world.h"
 #include "tests/cpp/unit/top_k_members.h"
 
 namespace roundelay::compress::top_k {
@@ -220,21 +221,18 @@ TEST_CASE("between nodes go (m-1) times the density's pairs, and the dense eleme
   }
 }
 
-// Nodes of 1 and 3 ranks, of 2 and 4, and of 3 and 4.
-const collective::levels::Tree kUneven[] = {{{{0}, {1, 2, 3}}, {{0, 1, 2, 3}}},
-                                            {{{0, 3}, {1, 2, 4, 5}}, {{0, 1, 2, 3, 4, 5}}},
-                                            {{{0, 1, 2}, {3, 4, 5, 6}}, {{0, 1, 2, 3, 4, 5, 6}}}};
-
 TEST_CASE("nodes of different sizes send as much as each other", "[technique][topk]") {
-  for (const collective::levels::Tree& tree : kUneven) {
+  for (const auto& shape :
+       {contract::one_and_three(), contract::two_and_four(), contract::three_and_four()}) {
+    INFO(shape.name);
     Model model;
     model.parameters = {{0, 600000}, {600000, 500}};
     model.count = 600500;
     const TechniquePtr technique = make("topk:dense=1,density=0.01");
-    NodeMembers group(tree);
+    NodeMembers group(shape.tree);
     set_up(group, *technique, model, DType::kFloat32);
     group.run(*technique);
-    for (const std::vector<int>& ranks : tree.front()) {
+    for (const std::vector<int>& ranks : shape.tree.front()) {
       std::size_t sent = 0;
       for (const int rank : ranks) sent += group.members[static_cast<std::size_t>(rank)]->wire_bytes;
       CHECK(static_cast<double>(sent) == Approx(0.01 * 600000 * 8 + 500.0 * 4).epsilon(0.01));
