@@ -12,6 +12,8 @@ namespace roundelay::control {
 
 class ClockProbe {
  public:
+  static constexpr std::size_t kSamples = 8;  // pings that a rank sends
+
   // The references outlive the probe.
   ClockProbe(ControlLink& link, NegotiationSink& sink) : link_(link), sink_(sink) {}
 
@@ -34,8 +36,6 @@ class ClockProbe {
   }
 
  private:
-  static constexpr std::size_t kSamples = 8;
-
   ControlLink& link_;
   NegotiationSink& sink_;
   std::vector<timeline::ClockSample> samples_;
