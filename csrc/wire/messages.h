@@ -236,7 +236,7 @@ struct Introduction {
   // Its statements about its place in the cluster, as bootstrap/topology.h describes them.
   std::string topology;
   std::string launcher_rack;
-  std::string tcp_address;  // of its TCP channel (channel/tcp/tcp_address.h); empty: it cannot use sockets
+  std::string tcp_address;  // of its TCP channel (connect/tcp_address.h); empty: it cannot use sockets
   std::string shm_socket;   // where it hands out shared memory (platform/shm/handover.h); empty: nowhere
   std::string tuning;       // rank 0's tuning file (collective/tuning/tuning.h); empty: none, and elsewhere
   friend bool operator==(const Introduction&, const Introduction&) = default;

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "channel/frames.h"
+#include "wire/frames.h"
 
 namespace roundelay::channel {
 namespace {
@@ -57,7 +57,7 @@ class Hub::Port final : public Channel {
       return Status::invalid("cannot send to rank " + std::to_string(to) + " of " +
                              std::to_string(state_->size));
     }
-    ROUNDELAY_RETURN_IF_ERROR(check_length(message));
+    ROUNDELAY_RETURN_IF_ERROR(wire::check_length(message));
     if (state_->at(rank_).gone) return Status::unavailable("the channel is closed");
     if (state_->at(rank_).saw_loss_of[static_cast<std::size_t>(to)]) return lost_status(to);
     // A message to a peer whose end is not yet known here is dropped without an error, as on a network.

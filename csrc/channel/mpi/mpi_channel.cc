@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "channel/frames.h"
+#include "wire/frames.h"
 
 namespace roundelay::channel {
 namespace {
@@ -55,7 +55,7 @@ Status MpiChannel::keep_error(const Status& status) {
 }
 
 Status MpiChannel::send(int to, ConstByteSpan message) {
-  ROUNDELAY_RETURN_IF_ERROR(check_length(message));
+  ROUNDELAY_RETURN_IF_ERROR(wire::check_length(message));
   MutexLock lock(mutex_);
   if (closed_) return Status::unavailable("the channel is closed");
   ROUNDELAY_RETURN_IF_ERROR(failure_);

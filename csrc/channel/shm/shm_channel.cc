@@ -44,12 +44,12 @@ Status ShmChannel::send(int to, ConstByteSpan message) {
   MutexLock lock(mutex_);
   Peer* const peer = find(to);
   if (peer == nullptr) return beside_->send(to, message);
-  ROUNDELAY_RETURN_IF_ERROR(check_length(message));
+  ROUNDELAY_RETURN_IF_ERROR(wire::check_length(message));
   if (closing_) return Status::unavailable("the channel is closed");
   if (!peer->lost.ok()) return peer->lost;
   if (peer->out.reader_closed()) return {};
   std::size_t sent = 0;
-  const auto header = frame_header(message.size());
+  const auto header = wire::frame_header(message.size());
   if (peer->queue.empty()) {
     const std::array<ConstByteSpan, 2> parts = {ConstByteSpan(header), message};
     sent = peer->out.write(parts);

@@ -15,8 +15,8 @@
 #include "base/annotations.h"
 #include "base/group.h"
 #include "channel/channel.h"
-#include "channel/frames.h"
 #include "channel/shm/rings.h"
+#include "wire/frames.h"
 
 namespace roundelay::channel {
 
@@ -43,8 +43,8 @@ class ShmChannel final : public Channel {
   struct Peer {
     int rank;
     Ring out, in;
-    SendQueue queue{};  // messages for which `out` had no room
-    FrameReader reader{kLongestFrame};
+    wire::SendQueue queue{};  // messages for which `out` had no room
+    wire::FrameReader reader{wire::kLongestFrame};
     bool owes_wakeup = false;  // the peer has not been told of bytes in `out`
     Status lost{};             // the loss that `beside` reported; receive() reports it when `in` is empty
     bool loss_told = false;

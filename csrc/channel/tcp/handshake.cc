@@ -1,4 +1,5 @@
 // TcpLinks: how connections are established and how they end.
+#include <optional>
 #include <utility>
 
 #include "channel/tcp/tcp_links.h"
@@ -6,10 +7,10 @@
 namespace roundelay::channel {
 
 using PeerState = TcpPeer::State;
-using State = Connection::State;
+using State = connect::Connection::State;
 
 // Closes a connection.
-void TcpLinks::drop(Connection& connection) {
+void TcpLinks::drop(connect::Connection& connection) {
   if (connection.peer >= 0) {
     TcpPeer& peer = at(connection.peer);
     if (peer.connection == &connection) peer.connection = nullptr;
@@ -45,18 +46,12 @@ void TcpLinks::cut_off(TcpPeer& peer) {
 void TcpLinks::dial(int peer_rank) {
   TcpPeer& peer = at(peer_rank);
   peer.state = PeerState::kDialling;
-  while (peer.next_endpoint < peer.endpoints.size()) {
-    const platform::Endpoint& endpoint = peer.endpoints[peer.next_endpoint++];
-    auto socket = platform::Socket::start_connect(endpoint);
-    if (!socket.ok()) {
-      peer.last_failure = socket.status().message();
-      continue;
-    }
-    peer.connection = connections_.add(std::move(socket).value(), State::kDialling, peer_rank);
+  while (std::optional<platform::Socket> socket = peer.dial.next()) {
+    peer.connection = connections_.add(std::move(*socket), State::kDialling, peer_rank);
     if (peer.connection != nullptr) return;
-    peer.last_failure = "out of epoll watches";
+    peer.dial.failed("out of epoll watches", false);
   }
-  if (Connection* parked = peer.parked) {
+  if (connect::Connection* parked = peer.parked) {
     peer.parked = nullptr;
     peer.connection = parked;
     if (greeter_.send_greeting(*parked)) {
@@ -64,25 +59,19 @@ void TcpLinks::dial(int peer_rank) {
       return;
     }
   }
-  const std::string why =
-      peer.endpoints.empty() ? "it has no network address that this machine could use" : peer.last_failure;
-  lose(peer_rank, Status::aborted("cannot connect to rank " + std::to_string(peer_rank) + " on " +
-                                  peer.host.substr(0, peer.host.find('/')) + ": " + why));
+  lose(peer_rank, peer.dial.unreachable(peer_rank));
 }
 
-// Records why an attempt failed and tries the next address; the same one `again` if the other side hung up: a
-// peer that many strangers call may have dropped this rank among them.
-void TcpLinks::dial_failed(Connection& connection, const std::string& why, bool again) {
+// Tries the next address, or the same one `again`: see Dial::failed().
+void TcpLinks::dial_failed(connect::Connection& connection, const std::string& why, bool again) {
   const int peer_rank = connection.peer;
-  TcpPeer& peer = at(peer_rank);
-  peer.last_failure = peer.endpoints[peer.next_endpoint - 1].to_string() + ": " + why;
-  if (again && peer.repeats++ < TcpPeer::kMostRepeats) --peer.next_endpoint;
+  at(peer_rank).dial.failed(why, again);
   drop(connection);
   dial(peer_rank);
 }
 
 // Called when an attempt has connected or failed.
-void TcpLinks::dialled(Connection& connection) {
+void TcpLinks::dialled(connect::Connection& connection) {
   const int error = connection.socket.connect_error();
   if (error != 0) {
     dial_failed(connection, platform::errno_text(error), false);
@@ -95,14 +84,14 @@ void TcpLinks::dialled(Connection& connection) {
 }
 
 // Called with a connection's first frame.
-void TcpLinks::opened(Connection& connection, ConstByteSpan bytes) {
+void TcpLinks::opened(connect::Connection& connection, ConstByteSpan bytes) {
   switch (greeter_.open(connection, bytes, peers_.size())) {
-    case Greeter::Outcome::kGoesOn:
+    case connect::Greeter::Outcome::kGoesOn:
       connection.state = State::kGreeting;
       return;
-    case Greeter::Outcome::kBroken:
+    case connect::Greeter::Outcome::kBroken:
       return ended(connection, "closed before the greeting");
-    case Greeter::Outcome::kStranger:
+    case connect::Greeter::Outcome::kStranger:
       break;
   }
   if (connection.peer < 0) return connections_.refuse(connection);
@@ -110,7 +99,7 @@ void TcpLinks::opened(Connection& connection, ConstByteSpan bytes) {
 }
 
 // Called with the peer's greeting.
-void TcpLinks::greeted(Connection& connection, ConstByteSpan bytes) {
+void TcpLinks::greeted(connect::Connection& connection, ConstByteSpan bytes) {
   const auto greeting = greeter_.read_greeting(connection, bytes);
   if (connection.peer >= 0) return greeted_by_acceptor(connection, greeting);
   if (!greeting.has_value()) return connections_.refuse(connection);
@@ -121,18 +110,19 @@ void TcpLinks::greeted(Connection& connection, ConstByteSpan bytes) {
 }
 
 // Called with the answer to this rank's greeting. If it is good, the connection is established.
-void TcpLinks::greeted_by_acceptor(Connection& connection, const std::optional<Greeting>& greeting) {
+void TcpLinks::greeted_by_acceptor(connect::Connection& connection,
+                                   const std::optional<connect::Greeting>& greeting) {
   if (!greeting.has_value()) return dial_failed(connection, "another program answers there", false);
-  if (Status same = check_identity(greeter_.hello(), *greeting); !same.ok()) {
+  if (Status same = connect::check_identity(greeter_.hello(), *greeting); !same.ok()) {
     return lose(connection.peer, std::move(same));
   }
   establish(connection);
 }
 
 // Called with the greeting of a peer that connected. Establishes, parks or drops the connection.
-void TcpLinks::greeted_by_dialler(Connection& connection, const Greeting& greeting) {
+void TcpLinks::greeted_by_dialler(connect::Connection& connection, const connect::Greeting& greeting) {
   TcpPeer& peer = at(connection.peer);
-  if (Status same = check_identity(greeter_.hello(), greeting); !same.ok()) {
+  if (Status same = connect::check_identity(greeter_.hello(), greeting); !same.ok()) {
     greeter_.send_greeting(connection);  // lets the peer report the same difference
     const int peer_rank = connection.peer;
     drop(connection);
@@ -154,13 +144,13 @@ void TcpLinks::greeted_by_dialler(Connection& connection, const Greeting& greeti
 }
 
 // Establishes the connection, and sends what is queued for the peer.
-void TcpLinks::establish(Connection& connection) {
+void TcpLinks::establish(connect::Connection& connection) {
   TcpPeer& peer = at(connection.peer);
   peer.state = PeerState::kOpen;
   peer.connection = &connection;
   if (peer.parked != nullptr) drop(*peer.parked);
   connection.state = State::kOpen;
-  connection.reader.set_longest(kLongestFrame);
+  connection.reader.set_longest(wire::kLongestFrame);
   if (leaving_) peer.queue.push_goodbye();
   if (!peer.queue.empty()) write_queue(peer);
 }

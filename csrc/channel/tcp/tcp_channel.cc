@@ -14,7 +14,7 @@ constexpr Duration kAcknowledgeSlice = std::chrono::microseconds(200);
 
 }  // namespace
 
-TcpChannel::TcpChannel(int rank, std::size_t ranks, Identity identity, TcpListener listener,
+TcpChannel::TcpChannel(int rank, std::size_t ranks, connect::Identity identity, connect::TcpListener listener,
                        platform::Epoll epoll, platform::EventFd waker)
     : rank_(rank),
       ranks_(ranks),
@@ -23,9 +23,9 @@ TcpChannel::TcpChannel(int rank, std::size_t ranks, Identity identity, TcpListen
       connections_(epoll_, std::move(listener.socket), ranks),
       links_(rank, std::move(identity), listener.tcp_address, connections_) {}
 
-Result<std::unique_ptr<TcpChannel>> TcpChannel::create(const Group& world, Identity identity,
+Result<std::unique_ptr<TcpChannel>> TcpChannel::create(const Group& world, connect::Identity identity,
                                                        std::span<const Bytes> tcp_addresses,
-                                                       TcpListener listener) {
+                                                       connect::TcpListener listener) {
   if (tcp_addresses.size() != world.ranks.size())
     return Status::internal("not one TCP address for each rank");
   auto epoll = platform::Epoll::create();
@@ -39,7 +39,7 @@ Result<std::unique_ptr<TcpChannel>> TcpChannel::create(const Group& world, Ident
                                                      std::move(epoll).value(), std::move(waker).value()));
   MutexLock lock(channel->mutex_);
   for (const Bytes& bytes : tcp_addresses) {
-    auto tcp_address = decode_tcp_address(bytes);
+    auto tcp_address = connect::decode_tcp_address(bytes);
     if (!tcp_address.ok()) return tcp_address.status();
     channel->links_.add_peer(*tcp_address, host);
   }
@@ -57,7 +57,7 @@ Status TcpChannel::send(int to, ConstByteSpan message) {
   if (to < 0 || static_cast<std::size_t>(to) >= ranks_) {
     return Status::invalid("cannot send to rank " + std::to_string(to) + " of " + std::to_string(ranks_));
   }
-  ROUNDELAY_RETURN_IF_ERROR(check_length(message));
+  ROUNDELAY_RETURN_IF_ERROR(wire::check_length(message));
   MutexLock lock(mutex_);
   if (closing_) return Status::unavailable("the channel is closed");
   Status sent = links_.send(to, message);
@@ -151,9 +151,11 @@ Status TcpChannel::connect(int peer_rank, Deadline deadline) {
         break;
       }
       if (deadline.passed()) {
-        const TcpPeer& peer = links_.peer(peer_rank);
-        result = Status::aborted("cannot connect to rank " + std::to_string(peer_rank) + " on " + peer.host +
-                                 " in time" + (peer.last_failure.empty() ? "" : ": " + peer.last_failure));
+        const connect::Dial& dial = links_.peer(peer_rank).dial;
+        const std::string& failure = dial.last_failure();
+        result =
+            Status::aborted("cannot connect to rank " + std::to_string(peer_rank) + " on " +
+                            std::string(dial.host()) + " in time" + (failure.empty() ? "" : ": " + failure));
         break;
       }
     }
@@ -165,7 +167,7 @@ Status TcpChannel::connect(int peer_rank, Deadline deadline) {
 
 void TcpChannel::handle(std::span<const Event> events) {
   for (const Event& event : events) {
-    if (event.tag == ConnectionTable::kListenerTag) {
+    if (event.tag == connect::ConnectionTable::kListenerTag) {
       connections_.accept_all();
     } else if (event.tag != kWakerTag) {
       links_.handle(event);

@@ -18,9 +18,9 @@
 #include "base/annotations.h"
 #include "base/group.h"
 #include "channel/channel.h"
-#include "channel/tcp/connection_table.h"
-#include "channel/tcp/tcp_address.h"
 #include "channel/tcp/tcp_links.h"
+#include "connect/connection_table.h"
+#include "connect/tcp_address.h"
 #include "platform/tcp/epoll.h"
 
 namespace roundelay::channel {
@@ -30,9 +30,9 @@ class TcpChannel final : public Channel {
   // Makes a channel. `identity`: this rank's Hello, rank included, and the job's secret. `tcp_addresses` are
   // TcpListener::address_bytes() of all ranks, by world rank. Errors: kInternal (a TCP address is
   // unreadable), kUnavailable (out of descriptors).
-  static Result<std::unique_ptr<TcpChannel>> create(const Group& world, Identity identity,
+  static Result<std::unique_ptr<TcpChannel>> create(const Group& world, connect::Identity identity,
                                                     std::span<const Bytes> tcp_addresses,
-                                                    TcpListener listener);
+                                                    connect::TcpListener listener);
   ~TcpChannel() override;
 
   // Waits until the connection to `peer` is established; its loss is noticed from then on. Ranks connect to
@@ -49,8 +49,8 @@ class TcpChannel final : public Channel {
  private:
   static constexpr std::uint64_t kWakerTag = 0;  // the other tags are ConnectionTable's
 
-  TcpChannel(int rank, std::size_t ranks, Identity identity, TcpListener listener, platform::Epoll epoll,
-             platform::EventFd waker);
+  TcpChannel(int rank, std::size_t ranks, connect::Identity identity, connect::TcpListener listener,
+             platform::Epoll epoll, platform::EventFd waker);
 
   void handle(std::span<const platform::Epoll::Event> events) REQUIRES(mutex_);
   void poll(Deadline deadline) EXCLUDES(mutex_);
@@ -65,7 +65,7 @@ class TcpChannel final : public Channel {
   const platform::EventFd waker_;
 
   Mutex mutex_;
-  ConnectionTable connections_ GUARDED_BY(mutex_);
+  connect::ConnectionTable connections_ GUARDED_BY(mutex_);
   TcpLinks links_ GUARDED_BY(mutex_);
   int waiters_ GUARDED_BY(mutex_) = 0;                   // threads in epoll_.wait()
   bool signalled_ GUARDED_BY(mutex_) = false;            // the waker is readable

@@ -7,13 +7,10 @@ namespace roundelay::channel {
 
 using platform::Transfer;
 using PeerState = TcpPeer::State;
-using State = Connection::State;
+using State = connect::Connection::State;
 
-void TcpLinks::add_peer(const TcpAddress& address, const std::string& own_host) {
-  TcpPeer& peer = peers_.emplace_back();
-  peer.key = greeter_.key_for(address.token);
-  peer.host = address.host;
-  peer.endpoints = address.endpoints(own_host);
+void TcpLinks::add_peer(const connect::TcpAddress& address, const std::string& own_host) {
+  peers_.push_back({.key = greeter_.key_for(address.token), .dial = connect::Dial(address, own_host)});
 }
 
 Status TcpLinks::send(int to, ConstByteSpan message) {
@@ -24,7 +21,7 @@ Status TcpLinks::send(int to, ConstByteSpan message) {
     inbox_.push_back({rank_, Bytes(message.begin(), message.end()), {}});
   } else if (peer.state == PeerState::kOpen && peer.queue.empty()) {
     const std::size_t sent = connections_.write_frame(*peer.connection, message);
-    if (sent == kFrameHeader + message.size()) return {};
+    if (sent == wire::kFrameHeader + message.size()) return {};
     peer.queue.push(message, sent);
     write_queue(peer);
   } else {
@@ -52,7 +49,7 @@ std::optional<Status> TcpLinks::connect(int peer_rank) {
 }
 
 void TcpLinks::handle(const platform::Epoll::Event& event) {
-  Connection* const connection = connections_.find(event.tag);
+  connect::Connection* const connection = connections_.find(event.tag);
   if (connection == nullptr) return;
   if (connection->state == State::kDialling) return dialled(*connection);
   if (event.writable && connection->state == State::kOpen) write_queue(at(connection->peer));
@@ -61,7 +58,7 @@ void TcpLinks::handle(const platform::Epoll::Event& event) {
 
 // Reads what has arrived. Takes an id, because a message may end the connection.
 void TcpLinks::read(std::uint64_t id) {
-  while (Connection* connection = connections_.find(id)) {
+  while (connect::Connection* connection = connections_.find(id)) {
     const ByteSpan space = connection->reader.space();
     const Transfer done = connection->socket.read(space);
     if (done.state == Transfer::State::kWouldBlock) return;
@@ -78,7 +75,7 @@ void TcpLinks::read(std::uint64_t id) {
 
 // Takes all complete frames. Returns false if the connection has ended.
 bool TcpLinks::read_frames(std::uint64_t id) {
-  while (Connection* connection = connections_.find(id)) {
+  while (connect::Connection* connection = connections_.find(id)) {
     auto frame = connection->reader.next();
     if (!frame.ok() && connection->peer < 0) {
       connections_.refuse(*connection);
@@ -105,7 +102,7 @@ bool TcpLinks::read_frames(std::uint64_t id) {
 }
 
 // Called when a connection has failed or its peer has closed it.
-void TcpLinks::ended(Connection& connection, const std::string& why) {
+void TcpLinks::ended(connect::Connection& connection, const std::string& why) {
   if (connection.state == State::kOpen) {
     lose(connection.peer,
          Status::aborted("connection to rank " + std::to_string(connection.peer) + " was lost: " + why));
@@ -118,13 +115,13 @@ void TcpLinks::ended(Connection& connection, const std::string& why) {
 
 // Sends the peer's queue as far as the socket takes it. Its connection must be established.
 void TcpLinks::write_queue(TcpPeer& peer) {
-  Connection& connection = *peer.connection;
+  connect::Connection& connection = *peer.connection;
   const Transfer done = connections_.write(connection, peer.queue);
   if (done.state != Transfer::State::kError) return;
   // Messages that the peer sent before its end come first. read() then meets the end and reports the loss.
   const std::uint64_t id = connection.id;
   read(id);
-  if (Connection* still = connections_.find(id)) ended(*still, platform::errno_text(done.error));
+  if (connect::Connection* still = connections_.find(id)) ended(*still, platform::errno_text(done.error));
 }
 
 void TcpLinks::say_goodbye() {

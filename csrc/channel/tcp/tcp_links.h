@@ -10,10 +10,10 @@
 
 #include "base/status.h"
 #include "channel/channel.h"
-#include "channel/tcp/connection_table.h"
-#include "channel/tcp/greeter.h"
-#include "channel/tcp/tcp_address.h"
 #include "channel/tcp/tcp_peer.h"
+#include "connect/connection_table.h"
+#include "connect/greeter.h"
+#include "connect/tcp_address.h"
 #include "platform/tcp/epoll.h"
 
 namespace roundelay::channel {
@@ -22,10 +22,11 @@ namespace roundelay::channel {
 class TcpLinks {
  public:
   // `own` is this rank's address. `connections` outlives the links.
-  TcpLinks(int rank, Identity identity, const TcpAddress& own, ConnectionTable& connections)
+  TcpLinks(int rank, connect::Identity identity, const connect::TcpAddress& own,
+           connect::ConnectionTable& connections)
       : rank_(rank), greeter_(std::move(identity), own.token, connections), connections_(connections) {}
   // Adds the next rank. Call it once for each rank, from rank 0 on. `own_host`: see TcpAddress::endpoints().
-  void add_peer(const TcpAddress& address, const std::string& own_host);
+  void add_peer(const connect::TcpAddress& address, const std::string& own_host);
 
   // Sends or queues a message, and connects if there is no connection yet. Messages to this rank go to the
   // inbox, those to a peer that has left are dropped. Errors: kAborted (the peer is lost).
@@ -50,14 +51,14 @@ class TcpLinks {
  private:
   // Making and ending connections (handshake.cc)
   void dial(int peer_rank);
-  void dial_failed(Connection& connection, const std::string& why, bool again);
-  void dialled(Connection& connection);
-  void opened(Connection& connection, ConstByteSpan bytes);
-  void greeted(Connection& connection, ConstByteSpan bytes);
-  void greeted_by_acceptor(Connection& connection, const std::optional<Greeting>& greeting);
-  void greeted_by_dialler(Connection& connection, const Greeting& greeting);
-  void establish(Connection& connection);
-  void drop(Connection& connection);
+  void dial_failed(connect::Connection& connection, const std::string& why, bool again);
+  void dialled(connect::Connection& connection);
+  void opened(connect::Connection& connection, ConstByteSpan bytes);
+  void greeted(connect::Connection& connection, ConstByteSpan bytes);
+  void greeted_by_acceptor(connect::Connection& connection, const std::optional<connect::Greeting>& greeting);
+  void greeted_by_dialler(connect::Connection& connection, const connect::Greeting& greeting);
+  void establish(connect::Connection& connection);
+  void drop(connect::Connection& connection);
   void lose(int peer_rank, Status why);
   void leave(int peer_rank);
   void cut_off(TcpPeer& peer);
@@ -65,13 +66,13 @@ class TcpLinks {
   // Moving bytes (tcp_links.cc)
   void read(std::uint64_t id);
   bool read_frames(std::uint64_t id);
-  void ended(Connection& connection, const std::string& why);
+  void ended(connect::Connection& connection, const std::string& why);
   void write_queue(TcpPeer& peer);
   TcpPeer& at(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
 
   const int rank_;
-  Greeter greeter_;
-  ConnectionTable& connections_;
+  connect::Greeter greeter_;
+  connect::ConnectionTable& connections_;
   std::vector<TcpPeer> peers_;
   std::deque<Incoming> inbox_;
   bool leaving_ = false;  // say_goodbye() was called

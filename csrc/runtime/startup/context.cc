@@ -74,12 +74,12 @@ Result<bootstrap::Topology> agreed_topology(const std::vector<wire::Introduction
   auto topology = bootstrap::topology_of(statements, counts);
   if (!topology.ok()) return topology.status();
   for (const wire::Introduction& one : all) {
-    ROUNDELAY_RETURN_IF_ERROR(channel::compare_hellos(all.front().hello, one.hello));
+    ROUNDELAY_RETURN_IF_ERROR(connect::compare_hellos(all.front().hello, one.hello));
   }
   return topology;
 }
 
-using MaybeListener = std::optional<channel::TcpListener>;
+using MaybeListener = std::optional<connect::TcpListener>;
 
 // Returns whether all ranks are on one host: then nothing needs to listen to others.
 Result<bool> on_one_host(bootstrap::Bootstrap& ranks, Deadline deadline) {
@@ -96,7 +96,7 @@ bool everyone_has_an_address(const std::vector<wire::Introduction>& all) {
 // Errors: kInvalidArgument if ROUNDELAY_INTERFACE names no interface of this host.
 Result<MaybeListener> try_listen(const Config& config, bool one_host) {
   if (config.channel == "mpi") return MaybeListener();
-  auto listener = channel::TcpListener::listen(config.interface, one_host);
+  auto listener = connect::TcpListener::listen(config.interface, one_host);
   if (!listener.ok()) {
     if (listener.status().code() == StatusCode::kInvalidArgument) return listener.status();
     log(LogLevel::kWarning, "no TCP control channel (" + listener.status().message() +
@@ -106,9 +106,9 @@ Result<MaybeListener> try_listen(const Config& config, bool one_host) {
   return MaybeListener(std::move(listener).value());
 }
 
-Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, channel::Identity identity,
+Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, connect::Identity identity,
                                                    const std::vector<wire::Introduction>& all,
-                                                   channel::TcpListener listener,
+                                                   connect::TcpListener listener,
                                                    const std::vector<int>& closest, Deadline deadline) {
   std::vector<Bytes> tcp_addresses;
   tcp_addresses.reserve(all.size());

@@ -6,8 +6,8 @@
 #include <string>
 #include <thread>
 
-#include "channel/frames.h"
 #include "tests/cpp/catch.h"
+#include "wire/frames.h"
 
 namespace roundelay::testing {
 
@@ -111,7 +111,7 @@ void wrong_rank(const MakeChannels& make) {
 
 void too_long_or_closed(const MakeChannels& make) {
   auto ranks = make(2);
-  const Bytes too_long(channel::kLongestFrame + 1);
+  const Bytes too_long(wire::kLongestFrame + 1);
   CHECK(ranks[0]->send(1, too_long).code() == StatusCode::kInvalidArgument);
   ranks[0]->close(Deadline::after(20s));
   CHECK(ranks[0]->send(1, to_bytes("x")).code() == StatusCode::kUnavailable);

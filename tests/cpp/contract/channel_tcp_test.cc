@@ -39,27 +39,27 @@ class Foreigner {
   }
   // Sends a frame.
   void say_frame(ConstByteSpan bytes) const {
-    say(channel::frame_header(bytes.size()));
+    say(wire::frame_header(bytes.size()));
     say(bytes);
   }
   // Goes through the handshake as a rank would, and returns all that it has said. `channel` works meanwhile.
-  Bytes call(TcpChannel& channel, channel::Handshake claim) const {
+  Bytes call(TcpChannel& channel, connect::Handshake claim) const {
     claim.challenge.caller.fill(std::byte{9});
-    const Bytes opening = channel::encode_opening(claim);
+    const Bytes opening = connect::encode_opening(claim);
     say_frame(opening);
-    Bytes answer(channel::kFrameHeader + 2 * trust::kTrustBytes + 4);
+    Bytes answer(wire::kFrameHeader + 2 * trust::kTrustBytes + 4);
     ssize_t got = 0;
     for (const Deadline deadline = Deadline::after(5s); got <= 0 && !deadline.passed();) {
       channel.wait(Deadline::after(5ms));
       got = ::recv(fd_, answer.data(), answer.size(), MSG_DONTWAIT);
       if (got == 0) return {};
     }
-    static_cast<void>(channel::decode_answer(ConstByteSpan(answer).subspan(channel::kFrameHeader), claim));
-    const Bytes greeting = channel::encode_greeting(claim, trust::Role::kCall, hello_of(claim.dialler));
+    static_cast<void>(connect::decode_answer(ConstByteSpan(answer).subspan(wire::kFrameHeader), claim));
+    const Bytes greeting = connect::encode_greeting(claim, trust::Role::kCall, hello_of(claim.dialler));
     say_frame(greeting);
     Bytes all;
     for (const Bytes& frame : {opening, greeting}) {
-      const auto header = channel::frame_header(frame.size());
+      const auto header = wire::frame_header(frame.size());
       all.insert(all.end(), header.begin(), header.end());
       all.insert(all.end(), frame.begin(), frame.end());
     }
@@ -98,7 +98,7 @@ void check_that_they_talk(TcpChannel& a, int rank_a, TcpChannel& b, int rank_b) 
   CHECK(receive_one(a).bytes == to_bytes("to a"));
 }
 
-std::uint16_t port_of(const Bytes& tcp_address) { return channel::decode_tcp_address(tcp_address)->port; }
+std::uint16_t port_of(const Bytes& tcp_address) { return connect::decode_tcp_address(tcp_address)->port; }
 
 std::size_t open_descriptors() {
   std::size_t count = 0;
@@ -135,22 +135,22 @@ TEST_CASE("tcp: strangers are turned away and harm nobody") {
     CHECK(noise.turned_away(*zero));
   }
   SECTION("well-formed, with another job's token, or meant for another rank") {
-    const auto tcp_address = channel::decode_tcp_address(world.tcp_addresses[0]);
-    const trust::Key right = channel::connection_key({}, tcp_address->token);
-    channel::Token other = tcp_address->token;
+    const auto tcp_address = connect::decode_tcp_address(world.tcp_addresses[0]);
+    const trust::Key right = connect::connection_key({}, tcp_address->token);
+    connect::Token other = tcp_address->token;
     other.back() ^= std::byte{1};
-    const trust::Key wrong = channel::connection_key({}, other);
-    for (const channel::Handshake& claim :
-         {channel::Handshake{right, 1, 1}, channel::Handshake{right, 0, 0}, channel::Handshake{right, 2, 0},
-          channel::Handshake{right, -1, 0}, channel::Handshake{wrong, 1, 0}}) {
+    const trust::Key wrong = connect::connection_key({}, other);
+    for (const connect::Handshake& claim :
+         {connect::Handshake{right, 1, 1}, connect::Handshake{right, 0, 0}, connect::Handshake{right, 2, 0},
+          connect::Handshake{right, -1, 0}, connect::Handshake{wrong, 1, 0}}) {
       Foreigner imposter(port);
       imposter.call(*zero, claim);
       CHECK(imposter.turned_away(*zero));
     }
   }
   SECTION("what a rank of this job has said before") {
-    const auto tcp_address = channel::decode_tcp_address(world.tcp_addresses[0]);
-    channel::Handshake known{channel::connection_key({}, tcp_address->token), 1, 0};
+    const auto tcp_address = connect::decode_tcp_address(world.tcp_addresses[0]);
+    connect::Handshake known{connect::connection_key({}, tcp_address->token), 1, 0};
     Foreigner first(port);
     const Bytes said = first.call(*zero, known);
     for (int i = 0; i < 100; ++i) zero->wait(Deadline::after(1ms));  // as a rank, it would be admitted
@@ -293,11 +293,11 @@ TEST_CASE("tcp: a parked connection is taken when one's own attempt fails") {
   // Rank 0 believes that this is rank 1, but here the kernel accepts and nobody answers.
   std::optional<platform::Listener> mute = std::move(platform::Listener::create()).value();
   const Bytes right = world.tcp_addresses[1];
-  auto tcp_address = channel::decode_tcp_address(right);
+  auto tcp_address = connect::decode_tcp_address(right);
   tcp_address->port = mute->port();
   std::erase_if(tcp_address->addresses,
                 [](const platform::Address& address) { return address.v6 || !address.loopback; });
-  world.tcp_addresses[1] = channel::encode_tcp_address(*tcp_address);
+  world.tcp_addresses[1] = connect::encode_tcp_address(*tcp_address);
   auto zero = world.channel(0);
   world.tcp_addresses[1] = right;
   auto one = world.channel(1);

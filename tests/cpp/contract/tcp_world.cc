@@ -19,14 +19,14 @@ Group group_of(int size, int rank) {
   return group;
 }
 
-channel::TcpListener listen() {
-  auto listener = channel::TcpListener::listen("", true);
+connect::TcpListener listen() {
+  auto listener = connect::TcpListener::listen("", true);
   if (!listener.ok()) throw std::runtime_error(listener.status().message());
   return std::move(listener).value();
 }
 
 std::unique_ptr<channel::TcpChannel> make(int rank, std::vector<Bytes> tcp_addresses,
-                                          channel::TcpListener listener, wire::Hello identity,
+                                          connect::TcpListener listener, wire::Hello identity,
                                           const trust::Key& secret = {}) {
   auto channel =
       channel::TcpChannel::create(group_of(static_cast<int>(tcp_addresses.size()), rank),
@@ -73,7 +73,7 @@ ChildRank::ChildRank(const Body& body) {
   const int mine = sockets[rank];
   ::close(sockets[1 - rank]);
   try {
-    channel::TcpListener listener = listen();
+    connect::TcpListener listener = listen();
     const Bytes tcp_address = listener.address_bytes();
     const Bytes other = swap_cards(mine, tcp_address);
     ::close(mine);

@@ -23,7 +23,7 @@ struct TcpWorld {
   std::unique_ptr<channel::TcpChannel> channel(int rank) { return channel(rank, hello_of(rank)); }
   std::unique_ptr<channel::TcpChannel> channel(int rank, wire::Hello identity, const trust::Key& secret = {});
 
-  std::vector<std::optional<channel::TcpListener>> listeners;
+  std::vector<std::optional<connect::TcpListener>> listeners;
   std::vector<Bytes> tcp_addresses;
 };
 

@@ -297,7 +297,7 @@ TEST_CASE("a greeting has room for all settings", "[config]") {
   all["ROUNDELAY_STRATEGY"] = std::string(5000, 'x');
   std::size_t bytes = 0;
   for (const std::string& setting : config_of(all).shared_settings()) bytes += setting.size();
-  CHECK(bytes < 2048);  // of channel::kLongestGreeting
+  CHECK(bytes < 2048);  // of connect::kLongestGreeting
 }
 
 TEST_CASE("a misspelt ROUNDELAY_ variable is an error with the nearest name", "[config]") {

@@ -2,10 +2,10 @@
 #include <array>
 #include <cstring>
 
-#include "channel/frames.h"
 #include "tests/cpp/catch.h"
+#include "wire/frames.h"
 
-namespace roundelay::channel {
+namespace roundelay::wire {
 namespace {
 
 Bytes numbered(std::size_t size, std::size_t seed) {
@@ -89,4 +89,4 @@ TEST_CASE("frames: a queue goes out in order, however little the socket takes") 
 }
 
 }  // namespace
-}  // namespace roundelay::channel
+}  // namespace roundelay::wire

@@ -1,4 +1,4 @@
-#include "channel/tcp/tcp_address.h"
+#include "connect/tcp_address.h"
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 
 #include "tests/cpp/catch.h"
 
-namespace roundelay::channel {
+namespace roundelay::connect {
 namespace {
 
 using Catch::Matchers::Contains;
@@ -87,4 +87,4 @@ TEST_CASE("tcp listener: it listens only where the job is") {
 }
 
 }  // namespace
-}  // namespace roundelay::channel
+}  // namespace roundelay::connect

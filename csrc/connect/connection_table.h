@@ -10,12 +10,12 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "channel/frames.h"
-#include "channel/tcp/greeting.h"
+#include "connect/greeting.h"
 #include "platform/tcp/epoll.h"
 #include "platform/tcp/socket.h"
+#include "wire/frames.h"
 
-namespace roundelay::channel {
+namespace roundelay::connect {
 
 struct Connection {
   enum class State : unsigned char {
@@ -30,7 +30,7 @@ struct Connection {
   State state;
   int peer;  // -1: unknown
   Handshake handshake{};
-  FrameReader reader{kLongestGreeting};
+  wire::FrameReader reader{kLongestGreeting};
   bool watches_output = false;  // epoll reports when the socket takes output
   bool window_closed = false;   // the peer's receive window, as check_windows() saw it last
 };
@@ -63,7 +63,7 @@ class ConnectionTable {
   // Watches a connection for input, after it has dialled. Returns false if epoll refuses.
   [[nodiscard]] bool watch_input(const Connection& connection);
   // Writes what the socket takes of the queue. If the socket is full, epoll reports when it takes more.
-  platform::Transfer write(Connection& connection, SendQueue& queue);
+  platform::Transfer write(Connection& connection, wire::SendQueue& queue);
   // Writes one message at once. Returns the number of bytes that the socket has taken of its frame: 0 also
   // after an error, which the next write() reports.
   std::size_t write_frame(Connection& connection, ConstByteSpan message);
@@ -105,4 +105,4 @@ class ConnectionTable {
   Deadline windows_due_ = Deadline::never();
 };
 
-}  // namespace roundelay::channel
+}  // namespace roundelay::connect

@@ -1,4 +1,4 @@
-#include "channel/tcp/greeting.h"
+#include "connect/greeting.h"
 
 #include <cstring>
 #include <string>
@@ -6,7 +6,7 @@
 #include "base/config.h"
 #include "wire/codec.h"
 
-namespace roundelay::channel {
+namespace roundelay::connect {
 namespace {
 
 constexpr std::array<char, 4> kMagic = {'R', 'D', 'L', '2'};
@@ -144,4 +144,4 @@ Status check_identity(const wire::Hello& own, const Greeting& greeting) {
                          ", which runs another build: " + greeting.hello.status().message());
 }
 
-}  // namespace roundelay::channel
+}  // namespace roundelay::connect

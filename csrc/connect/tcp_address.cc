@@ -1,10 +1,10 @@
-#include "channel/tcp/tcp_address.h"
+#include "connect/tcp_address.h"
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
 
-namespace roundelay::channel {
+namespace roundelay::connect {
 namespace {
 
 constexpr std::size_t kLongestHost = 1024;
@@ -104,4 +104,4 @@ Result<TcpListener> TcpListener::listen(const std::string& interfaces, bool one_
   return TcpListener{std::move(socket).value(), std::move(tcp_address)};
 }
 
-}  // namespace roundelay::channel
+}  // namespace roundelay::connect

@@ -1,4 +1,4 @@
-#include "channel/tcp/connection_table.h"
+#include "connect/connection_table.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 
-namespace roundelay::channel {
+namespace roundelay::connect {
 namespace {
 
 using platform::Transfer;
@@ -104,7 +104,7 @@ bool ConnectionTable::watch_input(const Connection& connection) {
   return epoll_.change(connection.socket.fd(), connection.id, Interest::kRead).ok();
 }
 
-Transfer ConnectionTable::write(Connection& connection, SendQueue& queue) {
+Transfer ConnectionTable::write(Connection& connection, wire::SendQueue& queue) {
   Transfer done;
   while (!queue.empty() && done.state == Transfer::State::kSome) {
     std::array<ConstByteSpan, platform::Socket::kMostParts> parts;
@@ -124,7 +124,7 @@ Transfer ConnectionTable::write(Connection& connection, SendQueue& queue) {
 }
 
 std::size_t ConnectionTable::write_frame(Connection& connection, ConstByteSpan message) {
-  const auto header = frame_header(message.size());
+  const auto header = wire::frame_header(message.size());
   const std::array<ConstByteSpan, 2> parts = {ConstByteSpan(header), message};
   const Transfer done = connection.socket.write(parts);
   if (connection.state == State::kOpen) has_written();
@@ -163,4 +163,4 @@ void ConnectionTable::clear() {
   listener_.reset();
 }
 
-}  // namespace roundelay::channel
+}  // namespace roundelay::connect

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "channel/tcp/connection_table.h"
-#include "channel/tcp/greeting.h"
+#include "connect/connection_table.h"
+#include "connect/greeting.h"
 #include "trust/trust.h"
 #include "wire/messages.h"
 
-namespace roundelay::channel {
+namespace roundelay::connect {
 
 // A rank's introduction, and the secret with which the rank proves it.
 struct Identity {
@@ -53,4 +53,4 @@ class Greeter {
   ConnectionTable& connections_;
 };
 
-}  // namespace roundelay::channel
+}  // namespace roundelay::connect

@@ -12,7 +12,7 @@
 #include "platform/tcp/socket.h"
 #include "trust/trust.h"
 
-namespace roundelay::channel {
+namespace roundelay::connect {
 
 // Random bytes of one listener. Callers prove that they know them (greeting.h).
 using Token = trust::Nonce;
@@ -46,4 +46,4 @@ struct TcpListener {
   TcpAddress tcp_address;
 };
 
-}  // namespace roundelay::channel
+}  // namespace roundelay::connect

@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 
-namespace roundelay::channel {
+namespace roundelay::wire {
 
 inline constexpr std::size_t kFrameHeader = 4;                       // bytes of the length
 inline constexpr std::size_t kLongestFrame = std::size_t{64} << 20;  // bytes of a message, without its header
@@ -75,4 +75,4 @@ class SendQueue {
   std::size_t head_sent_ = 0;  // bytes of the first frame that the medium has taken
 };
 
-}  // namespace roundelay::channel
+}  // namespace roundelay::wire

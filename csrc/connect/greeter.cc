@@ -1,11 +1,11 @@
-#include "channel/tcp/greeter.h"
+#include "connect/greeter.h"
 
-namespace roundelay::channel {
+namespace roundelay::connect {
 
 using trust::Role;
 
 bool Greeter::send(Connection& connection, ConstByteSpan frame) {
-  return connections_.write_frame(connection, frame) == kFrameHeader + frame.size();
+  return connections_.write_frame(connection, frame) == wire::kFrameHeader + frame.size();
 }
 
 bool Greeter::send_opening(Connection& connection, const trust::Key& key) {
@@ -52,4 +52,4 @@ std::optional<Greeting> Greeter::read_greeting(const Connection& connection, Con
   return decode_greeting(bytes, connection.handshake, by_dialler ? Role::kCall : Role::kWelcome);
 }
 
-}  // namespace roundelay::channel
+}  // namespace roundelay::connect

@@ -8,11 +8,11 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "channel/tcp/tcp_address.h"
+#include "connect/tcp_address.h"
 #include "trust/trust.h"
 #include "wire/messages.h"
 
-namespace roundelay::channel {
+namespace roundelay::connect {
 
 inline constexpr std::size_t kLongestGreeting = 4096;
 
@@ -54,4 +54,4 @@ Status compare_hellos(const wire::Hello& a, const wire::Hello& b);
 // Compares the sender of a greeting with this rank. Errors: as compare_hellos(), or another build's greeting.
 Status check_identity(const wire::Hello& own, const Greeting& greeting);
 
-}  // namespace roundelay::channel
+}  // namespace roundelay::connect

@@ -1,11 +1,11 @@
-#include "channel/frames.h"
+#include "wire/frames.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <string>
 
-namespace roundelay::channel {
+namespace roundelay::wire {
 
 Status check_length(ConstByteSpan message) {
   if (message.size() <= kLongestFrame) return {};
@@ -108,4 +108,4 @@ void SendQueue::clear() {
   head_sent_ = 0;
 }
 
-}  // namespace roundelay::channel
+}  // namespace roundelay::wire
