@@ -1,6 +1,7 @@
 // A thread that polls for a condition waits with these: it spins, then yields its core, then sleeps.
 #pragma once
 
+#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -21,6 +22,13 @@ class Nap {
   // Sleeps until `doorbell` is no longer `seen`, or `most` is over. The doorbell outlives the nap.
   Nap(const FutexWord& doorbell, std::uint32_t seen, Duration most)
       : kind_(Kind::kDoorbell), most_(most), doorbell_(&doorbell), seen_(seen) {}
+  // Sleeps until `descriptor` is readable, or `most` is over. It stays open during the nap.
+  static Nap until_readable(int descriptor, Duration most) {
+    Nap nap(most);
+    nap.kind_ = Kind::kReadable;
+    nap.descriptor_ = descriptor;
+    return nap;
+  }
   static Nap yield() {
     Nap nap;
     nap.kind_ = Kind::kYield;
@@ -35,21 +43,31 @@ class Nap {
   }
 
   [[nodiscard]] Duration length() const { return most_; }
-  [[nodiscard]] bool sleeps() const { return kind_ == Kind::kSleep || kind_ == Kind::kDoorbell; }
+  [[nodiscard]] bool sleeps() const { return kind_ != Kind::kNone && kind_ != Kind::kYield; }
 
   // Waits until the pause is over.
   void wait() const {
     if (kind_ == Kind::kYield) sched_yield();
     if (kind_ == Kind::kSleep) std::this_thread::sleep_for(most_);
     if (kind_ == Kind::kDoorbell) futex_wait(*doorbell_, seen_, most_);
+    if (kind_ == Kind::kReadable) wait_until_readable();
   }
 
  private:
-  enum class Kind : unsigned char { kNone, kYield, kSleep, kDoorbell };
+  enum class Kind : unsigned char { kNone, kYield, kSleep, kDoorbell, kReadable };
+
+  void wait_until_readable() const {
+    pollfd watched{.fd = descriptor_, .events = POLLIN, .revents = 0};
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(most_);
+    const timespec limit{seconds.count(), (most_ - seconds).count()};
+    static_cast<void>(::ppoll(&watched, 1, &limit, nullptr));
+  }
+
   Kind kind_ = Kind::kNone;
   Duration most_{0};
   const FutexWord* doorbell_ = nullptr;
   std::uint32_t seen_ = 0;
+  int descriptor_ = -1;
 };
 
 // Spins for 50 us, yields for as long again, then sleeps in steps that double up to `longest`. `crowded`: it

@@ -54,6 +54,13 @@ void ConnectionTable::drop(Connection& connection) {
   }
 }
 
+platform::Socket ConnectionTable::take(Connection& connection) {
+  epoll_.remove(connection.socket.fd());
+  platform::Socket socket = std::move(connection.socket);
+  drop(connection);
+  return socket;
+}
+
 void ConnectionTable::refuse(Connection& connection) {
   trust::count_stranger("a TCP connection without the job's secret or token");
   drop(connection);

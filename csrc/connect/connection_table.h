@@ -28,7 +28,8 @@ struct Connection {
   std::uint64_t id;
   platform::Socket socket;
   State state;
-  int peer;  // -1: unknown
+  int peer;                  // -1: unknown
+  std::uint64_t stream = 0;  // what it is for, as the dialler's Hello says
   Handshake handshake{};
   wire::FrameReader reader{kLongestGreeting};
   bool watches_output = false;  // epoll reports when the socket takes output
@@ -52,6 +53,8 @@ class ConnectionTable {
   [[nodiscard]] Connection* find(std::uint64_t id) const;
   // Closes a connection. Its descriptor is free again, so a muted listener accepts again.
   void drop(Connection& connection);
+  // Ends the watch of a connection and returns its socket.
+  platform::Socket take(Connection& connection);
   // Closes and counts a connection of somebody who does not belong to the job.
   void refuse(Connection& connection);
   // Accepts all connections that wait at the listener. If more are without a greeting than all ranks could

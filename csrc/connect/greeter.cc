@@ -29,7 +29,9 @@ Greeter::Outcome Greeter::open(Connection& connection, ConstByteSpan bytes, std:
 bool Greeter::send_greeting(Connection& connection) {
   const Handshake& handshake = connection.handshake;
   const Role role = handshake.dialler == identity_.hello.rank ? Role::kCall : Role::kWelcome;
-  return send(connection, encode_greeting(handshake, role, identity_.hello));
+  wire::Hello hello = identity_.hello;
+  hello.stream = connection.stream;
+  return send(connection, encode_greeting(handshake, role, hello));
 }
 
 bool Greeter::check_opening(Connection& connection, ConstByteSpan bytes, std::size_t ranks) const {

@@ -31,6 +31,22 @@ ByteSpan FrameReader::space() {
   return ByteSpan(buffer_).subspan(end_);
 }
 
+ByteSpan FrameReader::lacking() {
+  const ByteSpan all = space();
+  if (!large_.empty()) return all;
+  std::size_t whole = kFrameHeader;
+  if (buffered() >= kFrameHeader) whole += std::min(next_size(), longest_);
+  return all.first(std::min(all.size(), whole - buffered()));
+}
+
+// Returns the length that the buffer begins with.
+std::size_t FrameReader::next_size() const {
+  std::size_t size = 0;
+  for (std::size_t i = 0; i < kFrameHeader; ++i)
+    size |= std::to_integer<std::size_t>(buffer_[begin_ + i]) << (8 * i);
+  return size;
+}
+
 void FrameReader::filled(std::size_t bytes) {
   if (large_.empty()) {
     end_ += bytes;
@@ -45,9 +61,7 @@ Result<std::optional<Bytes>> FrameReader::next() {
     return std::optional<Bytes>(std::exchange(large_, {}));
   }
   if (said_goodbye_ || buffered() < kFrameHeader) return std::optional<Bytes>();
-  std::size_t size = 0;
-  for (std::size_t i = 0; i < kFrameHeader; ++i)
-    size |= std::to_integer<std::size_t>(buffer_[begin_ + i]) << (8 * i);
+  const std::size_t size = next_size();
   if (size == kGoodbye) {
     said_goodbye_ = true;
     return std::optional<Bytes>();

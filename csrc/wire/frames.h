@@ -33,6 +33,9 @@ class FrameReader {
 
   // Returns memory for the next read; never empty. A large message is read directly into its own memory.
   ByteSpan space();
+  // Returns the part of space() that the next message, or its length, still lacks, so that nothing behind it
+  // is read.
+  ByteSpan lacking();
   // Tells how many bytes the caller has read into space().
   void filled(std::size_t bytes);
   // Returns the next complete message; nothing if there is none yet. Errors: kInternal (a length is over the
@@ -45,6 +48,7 @@ class FrameReader {
   static constexpr std::size_t kBuffer = std::size_t{16} << 10;
 
   [[nodiscard]] std::size_t buffered() const { return end_ - begin_; }
+  [[nodiscard]] std::size_t next_size() const;
 
   std::size_t longest_;
   Bytes buffer_;

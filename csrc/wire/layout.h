@@ -33,6 +33,7 @@ void layout(auto& io, Is<Hello> auto& m) {
   io.integer("hello.generation", m.generation);
   io.text("hello.version", m.version);
   io.list("hello.settings", m.settings, 1, [&](auto& setting) { io.text("hello.setting", setting); });
+  io.integer("hello.stream", m.stream);
 }
 
 // Lays out a list of numbers that are not negative, such as extents or ranks.
@@ -262,6 +263,7 @@ void layout(auto& io, Is<Introduction> auto& m) {
   io.text("introduction.topology", m.topology);
   io.text("introduction.launcher_rack", m.launcher_rack);
   io.text("introduction.tcp_address", m.tcp_address);
+  io.text("introduction.data_address", m.data_address);
   io.text("introduction.shm_socket", m.shm_socket);
   io.text("introduction.tuning", m.tuning);
 }

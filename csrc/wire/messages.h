@@ -29,6 +29,7 @@ struct Hello {
   std::uint32_t generation = 0;       // counts the inits: a late peer of an earlier init is refused
   std::string version;                // the build's, of base/version.h
   std::vector<std::string> settings;  // Config::shared_settings()
+  std::uint64_t stream = 0;           // the group whose data the connection carries; 0: control messages
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
@@ -236,9 +237,10 @@ struct Introduction {
   // Its statements about its place in the cluster, as bootstrap/topology.h describes them.
   std::string topology;
   std::string launcher_rack;
-  std::string tcp_address;  // of its TCP channel (connect/tcp_address.h); empty: it cannot use sockets
-  std::string shm_socket;   // where it hands out shared memory (platform/shm/handover.h); empty: nowhere
-  std::string tuning;       // rank 0's tuning file (collective/tuning/tuning.h); empty: none, and elsewhere
+  std::string tcp_address;   // of its TCP channel (connect/tcp_address.h); empty: it cannot use sockets
+  std::string data_address;  // of its data plane, in the same form; empty: it has none
+  std::string shm_socket;    // where it hands out shared memory (platform/shm/handover.h); empty: nowhere
+  std::string tuning;        // rank 0's tuning file (collective/tuning/tuning.h); empty: none, and elsewhere
   friend bool operator==(const Introduction&, const Introduction&) = default;
 };
 

@@ -1,5 +1,5 @@
-// A Fabric that runs the algorithms of collective/algorithms/ over a Transport. The fabrics inproc, mpi and
-// c10d are made of it.
+// A Fabric that runs the algorithms of collective/algorithms/ over a Transport. The fabrics inproc, mpi,
+// tcp and c10d are made of it.
 #pragma once
 
 #include <memory>
@@ -16,6 +16,7 @@ class AlgorithmFabric final : public Fabric {
     std::string_view name;   // the medium's name, in static storage
     bool any_thread = true;  // the result of Fabric::any_thread()
     Select select{};
+    Waker* waker = nullptr;  // ends naps of the transport
   };
 
   // `state` has a group and a transport of that group.

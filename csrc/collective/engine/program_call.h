@@ -47,6 +47,7 @@ class ProgramCall final : public PendingCall {
   [[nodiscard]] int waiting_for() const override { return exchange_.waiting_for(); }
   [[nodiscard]] std::string_view algorithm() const override { return algorithm_.name; }
   [[nodiscard]] bool crowded() const override { return state_->crowded; }
+  Nap idle(Backoff& backoff) override { return state_->transport->nap(backoff); }
 
  private:
   [[nodiscard]] bool has_to_close() const;

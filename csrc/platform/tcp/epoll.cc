@@ -65,6 +65,8 @@ Status Epoll::change(const Fd& fd, std::uint64_t tag, Interest interest) {
   return {};
 }
 
+void Epoll::remove(const Fd& fd) { ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd.get(), nullptr); }
+
 std::size_t Epoll::wait(std::span<Event> events, Deadline deadline) const {
   std::array<epoll_event, kMostEvents> native;
   const int room = static_cast<int>(std::min(events.size(), native.size()));

@@ -26,10 +26,14 @@ class Epoll {
   // Start or change the watch of a descriptor. It ends when the descriptor is closed. Errors: kUnavailable.
   Status add(const Fd& fd, std::uint64_t tag, Interest interest);
   Status change(const Fd& fd, std::uint64_t tag, Interest interest);
+  // Ends the watch of a descriptor that stays open.
+  void remove(const Fd& fd);
 
   // Waits for events, stores them, and returns how many; 0 at the deadline or after a signal. Any thread may
   // call it, also while others add and change.
   std::size_t wait(std::span<Event> events, Deadline deadline) const;
+  // Returns a descriptor that is readable while wait() would return events.
+  [[nodiscard]] const Fd& fd() const { return fd_; }
 
  private:
   explicit Epoll(Fd fd) : fd_(std::move(fd)) {}

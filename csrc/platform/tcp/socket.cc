@@ -116,10 +116,16 @@ int Socket::connect_error() const {
   return error;
 }
 
-Transfer Socket::read(ByteSpan into) const {
+Transfer Socket::read(ByteSpan into) const { return read(into, {}); }
+
+Transfer Socket::read(ByteSpan first, ByteSpan then) const {
+  std::array<iovec, 2> vectors = {iovec{first.data(), first.size()}, iovec{then.data(), then.size()}};
+  msghdr message{};
+  message.msg_iov = vectors.data();
+  message.msg_iovlen = then.empty() ? 1 : 2;
   ssize_t got = 0;
   do {
-    got = ::recv(fd_.get(), into.data(), into.size(), 0);
+    got = ::recvmsg(fd_.get(), &message, 0);
   } while (got < 0 && errno == EINTR);
   if (got < 0) return failed_transfer();
   if (got == 0) return {Transfer::State::kEnd, 0, 0};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -88,6 +89,32 @@ Result<bool> on_one_host(bootstrap::Bootstrap& ranks, Deadline deadline) {
   return std::ranges::all_of(*hosts, [&](const Bytes& host) { return host == hosts->front(); });
 }
 
+// Returns these addresses of all ranks, by rank.
+std::vector<Bytes> addresses_of(const std::vector<wire::Introduction>& all,
+                                std::string wire::Introduction::*address) {
+  std::vector<Bytes> addresses;
+  for (const wire::Introduction& one : all) addresses.push_back(to_bytes(one.*address));
+  return addresses;
+}
+
+std::vector<std::string> nodes_of(const std::vector<wire::Introduction>& all) {
+  std::vector<std::string> nodes;
+  for (const wire::Introduction& one : all) nodes.push_back(one.node);
+  return nodes;
+}
+
+std::vector<NodeInfo> node_infos_of(const std::vector<wire::Introduction>& all) {
+  std::vector<NodeInfo> node_infos;
+  for (const wire::Introduction& one : all) node_infos.push_back({one.node, one.shm_socket});
+  return node_infos;
+}
+
+Group world_of(int size, int rank) {
+  Group world{0, std::vector<int>(static_cast<std::size_t>(size)), rank};
+  std::iota(world.ranks.begin(), world.ranks.end(), 0);
+  return world;
+}
+
 bool everyone_has_an_address(const std::vector<wire::Introduction>& all) {
   return std::ranges::none_of(all, [](const wire::Introduction& one) { return one.tcp_address.empty(); });
 }
@@ -110,10 +137,8 @@ Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, connect::
                                                    const std::vector<wire::Introduction>& all,
                                                    connect::TcpListener listener,
                                                    const std::vector<int>& closest, Deadline deadline) {
-  std::vector<Bytes> tcp_addresses;
-  tcp_addresses.reserve(all.size());
-  for (const wire::Introduction& one : all) tcp_addresses.push_back(to_bytes(one.tcp_address));
-  auto made = channel::TcpChannel::create(world, std::move(identity), tcp_addresses, std::move(listener));
+  auto made = channel::TcpChannel::create(
+      world, std::move(identity), addresses_of(all, &wire::Introduction::tcp_address), std::move(listener));
   if (!made.ok()) return made.status();
   // All ranks connect to rank 0 now: over these connections every death is noticed.
   for (const int peer : world.ranks) {
@@ -194,12 +219,14 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   const auto one_host = on_one_host(ranks, deadline);
   if (!one_host.ok()) return one_host.status();
   auto listening = try_listen(config, *one_host);
-  const Status here = listening.status();
+  auto data_address = fabrics.outer().open(*one_host);
+  const Status here = listening.ok() ? data_address.status() : listening.status();
   MaybeListener listener = here.ok() ? std::move(listening).value() : std::nullopt;
   wire::Introduction mine = introduction_of(config, start);
   mine.hello = {ranks.rank(), start.generation, version(), config.shared_settings()};
   mine.shm_socket = fabrics.open_shm_socket();
   if (listener) mine.tcp_address = to_text(listener->address_bytes());
+  if (data_address.ok()) mine.data_address = *data_address;
   if (ranks.rank() == 0) mine.tuning = start.tuning;
   auto gathered = introduce(ranks, mine, deadline);
   if (!gathered.ok()) return gathered.status();
@@ -207,25 +234,19 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   auto topology = agreed_topology(all, config.topology.counts);
   if (!topology.ok()) return topology.status();
   parts.topology = std::move(topology).value();
-  std::vector<std::string> nodes;
-  std::vector<NodeInfo> node_infos;
   const bool everyone_listens = everyone_has_an_address(all);
-  Group world{0, {}, ranks.rank()};
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    nodes.push_back(all[rank].node);
-    node_infos.push_back({all[rank].node, all[rank].shm_socket});
-    world.ranks.push_back(static_cast<int>(rank));
-  }
-  parts.rank_info = bootstrap::rank_info_of(ranks.rank(), nodes);
+  const Group world = world_of(static_cast<int>(all.size()), ranks.rank());
+  parts.rank_info = bootstrap::rank_info_of(ranks.rank(), nodes_of(all));
 
-  ROUNDELAY_RETURN_IF_ERROR(fabrics.exchange(ranks, std::move(node_infos), parts.topology, deadline));
+  ROUNDELAY_RETURN_IF_ERROR(fabrics.exchange(ranks, node_infos_of(all), parts.topology, deadline));
   Status placed = check_rank_info(parts.rank_info, start.rendezvous);
   if (placed.ok() && world.index == 0) placed = tuning_status(start);
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, here.ok() ? placed : here, deadline));
   auto algorithms =
-      AlgorithmChoice::create(config, all.front().tuning, parts.topology, parts.backend->fabric_name());
+      AlgorithmChoice::create(config, all.front().tuning, parts.topology, fabrics.outer().name());
   if (!algorithms.ok()) return algorithms.status();
   fabrics.choose_by(std::move(algorithms).value());
+  fabrics.outer().set_peers({mine.hello, start.secret}, addresses_of(all, &wire::Introduction::data_address));
   parts.neighbours = fabrics.neighbours(world.index);
   auto made = fabrics.make(world);
   Status outcome = made.status();

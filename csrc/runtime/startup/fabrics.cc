@@ -47,7 +47,7 @@ Result<execute::LaneFabrics> one_fabric(Result<std::unique_ptr<collective::Fabri
 
 }  // namespace
 
-Fabrics::Fabrics(Config config, Backend* backend) : config_(std::move(config)), backend_(backend) {}
+Fabrics::Fabrics(Config config, Backend* backend) : config_(config), outer_(std::move(config), backend) {}
 
 std::string Fabrics::open_shm_socket() {
   if (shuns_memory()) return {};
@@ -98,7 +98,11 @@ std::string Fabrics::why_not_shm(const Group& group) const {
 }
 
 Result<Fabrics::FabricPtr> Fabrics::between(const Group& group) {
-  return backend_->fabric(group, config_, algorithms_.select_for(group));
+  return outer_.make(group, algorithms_.select_for(group), crowded(group.world_rank()));
+}
+
+bool Fabrics::crowded(int rank) const {
+  return outnumber_cores(static_cast<int>(std::ranges::count(node_infos_, node_of(rank), &NodeInfo::node)));
 }
 
 Result<execute::LaneFabrics> Fabrics::make(const Group& group) {
@@ -106,11 +110,7 @@ Result<execute::LaneFabrics> Fabrics::make(const Group& group) {
   const bool whole_job = group.ranks.size() == node_infos_.size();
   const auto plans = plan_levels(group, topology_, wishes_for(config_, algorithms_, whole_job));
   if (!plans.ok()) return plans.status();
-  if (shuns_memory() && config_.fabric != backend_->fabric_name()) {
-    return Status::unavailable("ROUNDELAY_FABRIC=" + config_.fabric +
-                               " does not fit how this job was started: fabric " + backend_->fabric_name() +
-                               " is what there is beside shared memory");
-  }
+  ROUNDELAY_RETURN_IF_ERROR(outer_.check());
   const bool gains = std::ranges::any_of(*plans, [](const LevelPlan& one) { return one.factors.size() > 1; });
   const bool levels = gains && (!shuns_memory() || !config_.factors.each.empty());
   return levels ? make_over_levels(group, *plans) : make_flat(group);
@@ -129,8 +129,7 @@ Result<execute::LaneFabrics> Fabrics::make_flat(const Group& group) {
   } else if (!shuns_memory()) {
     ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, "its ranks gain nothing from levels", false));
     if (group.index == 0)
-      log(LogLevel::kInfo,
-          text_of(group, std::to_string(group.size()) + " (" + backend_->fabric_name() + ")"));
+      log(LogLevel::kInfo, text_of(group, std::to_string(group.size()) + " (" + outer_.name() + ")"));
   }
   return one_fabric(between(group));
 }
@@ -151,7 +150,7 @@ Result<execute::LaneFabrics> Fabrics::make_over_levels(const Group& group,
     fabrics.push_back(std::move(next->fabric));
     if (next->flat) return fabrics;
   }
-  const std::string outside = backend_->fabric_name();
+  const std::string outside = outer_.name();
   for (const LevelPlan& plan : plans) {
     const std::string stages = plan.stages_text(shuns_memory() ? outside : "shm", outside);
     if (group.index == 0) log(LogLevel::kInfo, text_of(group, stages, &plan != &plans.front()));
@@ -186,11 +185,8 @@ Result<Fabrics::FabricPtr> Fabrics::make_shm(const Group& group, std::uint64_t s
   const std::uint64_t key = group.id + (stage << 32U);
   auto memory = share(key, group, Segment::bytes(group.size()), prepare(group));
   if (!memory.ok()) return memory.status();
-  const auto on_node = std::count_if(node_infos_.begin(), node_infos_.end(), [&](const NodeInfo& info) {
-    return info.node == node_of(group.ranks.front());
-  });
   collective::ShmFabricOptions options;
-  options.crowded = outnumber_cores(static_cast<int>(on_node));
+  options.crowded = crowded(group.ranks.front());
   options.make_region = collective::shared_regions(*memory, group);
   return collective::make_shm_fabric({*memory, (*memory)->span().data()}, group, options);
 }
@@ -269,11 +265,11 @@ Result<Fabrics::LevelsAttempt> Fabrics::try_levels(const Group& group, const std
 Status Fabrics::give_up_shm(const Group& group, const std::string& why, bool warns) const {
   const std::string text =
       "process set " + std::to_string(group.id) + " does not use shared memory (" + why + ")";
-  if (config_.fabric == "shm")
-    return Status::unavailable(text + ", and ROUNDELAY_FABRIC=shm allows nothing else");
+  if (config_.fabric.starts_with("shm"))
+    return Status::unavailable(text + ", and ROUNDELAY_FABRIC=" + config_.fabric + " allows nothing else");
   if (warns) {
     log(LogLevel::kWarning,
-        text + "; fabric " + backend_->fabric_name() +
+        text + "; fabric " + outer_.name() +
             " moves the bytes instead, several times slower. Run all ranks of a node in one container, "
             "as one user, with room for " +
             std::to_string(Segment::bytes(group.size()) >> 20U) + " MiB of shared memory");

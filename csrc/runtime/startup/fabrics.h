@@ -1,8 +1,8 @@
 // Chooses and makes the fabrics of one init.
 //
 // A group on one node gets shared memory, if all members can map it. A group on several nodes gets levels if
-// they gain something (level_plan.h): shared memory inside the nodes, the backend's fabric (MPI, or a process
-// group of PyTorch) between them. Other groups get the backend's fabric.
+// they gain something (level_plan.h): shared memory inside the nodes, the outer fabric between them. Other
+// groups get the outer fabric.
 #pragma once
 
 #include <map>
@@ -26,6 +26,7 @@
 #include "runtime/startup/algorithm_choice.h"
 #include "runtime/startup/closed_nodes.h"
 #include "runtime/startup/level_plan.h"
+#include "runtime/startup/outer_fabric.h"
 
 namespace roundelay::runtime {
 
@@ -35,6 +36,8 @@ class Fabrics {
   // `backend` outlives this object. It may be null if there is one rank.
   Fabrics(Config config, Backend* backend);
 
+  // Returns the fabric between nodes. Open it before exchange(), and set its peers before make().
+  [[nodiscard]] OuterFabric& outer() { return outer_; }
   // Starts to hand out this rank's shared memory, and returns the address for its NodeInfo. Returns "" if
   // shared memory is not wanted or not possible. Call it at most once, before exchange().
   std::string open_shm_socket();
@@ -74,13 +77,16 @@ class Fabrics {
   [[nodiscard]] const std::string& node_of(int rank) const {
     return node_infos_[static_cast<std::size_t>(rank)].node;
   }
-  // Returns true if ROUNDELAY_FABRIC names the backend's fabric, so that no memory is shared.
-  [[nodiscard]] bool shuns_memory() const { return config_.fabric != "auto" && config_.fabric != "shm"; }
+  // Returns whether the ranks of this rank's node outnumber its cores.
+  [[nodiscard]] bool crowded(int rank) const;
+  // Returns true if ROUNDELAY_FABRIC names an outer fabric alone, so that no memory is shared.
+  [[nodiscard]] bool shuns_memory() const {
+    return config_.fabric != "auto" && !config_.fabric.starts_with("shm");
+  }
   [[nodiscard]] bool on_one_node(const Group& group) const;
   // Returns why the members cannot share memory inside their nodes; "" if they can. The reason is that of the
   // first member with one.
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
-  // Makes the backend's fabric, which connects nodes.
   Result<FabricPtr> between(const Group& group);
   Result<execute::LaneFabrics> make_flat(const Group& group);
   Result<execute::LaneFabrics> make_over_levels(const Group& group, const std::vector<LevelPlan>& plans);
@@ -97,12 +103,12 @@ class Fabrics {
   // not.
   Result<FabricPtr> make_peers(const Group& group, const LevelPlan& plan);
   Result<LevelsAttempt> try_levels(const Group& group, const std::vector<LevelPlan>& plans);
-  // Called when a group uses the backend's fabric because of `why`. Logs that if `warns`. Errors:
+  // Called when a group uses the outer fabric because of `why`. Logs that if `warns`. Errors:
   // kUnavailable if ROUNDELAY_FABRIC allows nothing but shared memory.
   [[nodiscard]] Status give_up_shm(const Group& group, const std::string& why, bool warns) const;
 
   const Config config_;
-  Backend* const backend_;
+  OuterFabric outer_;
   std::optional<platform::ShmSocket> shm_socket_;
   std::string no_shm_socket_;  // the reason if open_shm_socket() failed
   std::vector<NodeInfo> node_infos_;

@@ -113,6 +113,7 @@ std::vector<Message> samples() {
                    .topology = "rack=2,node=4",
                    .launcher_rack = "switch",
                    .tcp_address = std::string(3, '\0'),
+                   .data_address = "e",
                    .shm_socket = "d",
                    .tuning = "fabric mpi\n"},
       TicketMembers{},

@@ -1,0 +1,57 @@
+// What a stream between two members carries (out_stream.h, in_stream.h).
+//
+// The sender makes the connection. It sends messages: a header, then the bytes. Both sides know the size of
+// every message, so that no header is needed to agree on it; the receiver checks that they do.
+// - A small message is sent at once. The receiver keeps it until its receive is posted.
+// - A large message is sent when the receiver has said, by a notice in the other direction, that its receive
+//   is posted. So it goes into the receiver's memory directly, and holds up nothing that comes after it.
+// Messages of one tag match in the order of posting, small and large ones each by themselves: that is the
+// same, because both sides know which are large.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace roundelay::collective::tcp {
+
+// The most bytes of a small message. A notice that comes too late costs half a round trip; the copy of a
+// message that comes too early costs as much at this size, on a network of 10 Gbit/s.
+inline constexpr std::size_t kMostSmall = std::size_t{64} << 10;
+
+struct Header {
+  std::uint64_t bytes;
+  std::uint64_t tag;
+};
+
+// The tag of a large message whose receive is posted.
+using Notice = std::uint32_t;
+
+// A position in the bytes of a header or notice that comes in parts.
+template <typename T>
+class Arriving {
+ public:
+  // Takes what is lacking from the front of `from`. Returns the number of bytes taken.
+  std::size_t take(const std::byte* from, std::size_t available) {
+    const std::size_t taken = available < lacking() ? available : lacking();
+    std::memcpy(bytes_.data() + filled_, from, taken);
+    filled_ += taken;
+    return taken;
+  }
+  [[nodiscard]] bool complete() const { return lacking() == 0; }
+  // Returns the value, which is complete, and begins with the next one.
+  T next() {
+    T value;
+    std::memcpy(&value, bytes_.data(), sizeof value);
+    filled_ = 0;
+    return value;
+  }
+
+ private:
+  [[nodiscard]] std::size_t lacking() const { return sizeof(T) - filled_; }
+  std::array<std::byte, sizeof(T)> bytes_{};
+  std::size_t filled_ = 0;
+};
+
+}  // namespace roundelay::collective::tcp

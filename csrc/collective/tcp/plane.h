@@ -1,0 +1,70 @@
+// The data plane over TCP of one init: its thread makes the connections of all groups' transports. It sleeps
+// while there are none to make. The bytes are moved by those who wait for them (TcpTransport).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/annotations.h"
+#include "base/bytes.h"
+#include "base/group.h"
+#include "base/status.h"
+#include "collective/tcp/connector.h"
+#include "collective/tcp/stream_ends.h"
+#include "connect/greeter.h"
+#include "connect/tcp_address.h"
+#include "platform/tcp/epoll.h"
+
+namespace roundelay::collective::tcp {
+
+class TcpTransport;
+
+// Thread-safe. Transports share its ownership.
+class TcpPlane : public std::enable_shared_from_this<TcpPlane> {
+ public:
+  // `addresses`: TcpListener::address_bytes() of the planes of all ranks, by rank. Errors: kInternal (one is
+  // unreadable), kUnavailable (out of descriptors).
+  static Result<std::shared_ptr<TcpPlane>> create(connect::Identity identity, connect::TcpListener listener,
+                                                  std::span<const Bytes> addresses);
+  ~TcpPlane();
+
+  // Makes the transport of a group. Members make the transports of the same ranks in the same order. Does not
+  // wait for the peers: a connection is made when a member sends to another for the first time. Errors:
+  // kUnavailable (out of descriptors).
+  Result<std::unique_ptr<TcpTransport>> transport(const Group& group) EXCLUDES(mutex_);
+
+  // For transports: starts to connect to a rank as the sender of a stream. The result comes as a StreamEnd.
+  void dial(std::uint64_t stream, int rank) EXCLUDES(mutex_);
+  // For transports: drops what comes for this stream from now on.
+  void leave(std::uint64_t stream) EXCLUDES(mutex_);
+
+ private:
+  TcpPlane(platform::Epoll epoll, platform::EventFd waker, connect::Identity identity,
+           connect::TcpListener listener, const std::vector<connect::TcpAddress>& peers);
+  static constexpr std::uint64_t kWakerTag = 0;  // the other tags are the connector's
+
+  void run();
+  std::vector<std::pair<std::uint64_t, int>> take_dials() EXCLUDES(mutex_);
+  void deliver(StreamEnd end) EXCLUDES(mutex_);
+
+  platform::Epoll epoll_;
+  const platform::EventFd waker_;
+  Connector connector_;  // only the thread uses it
+  std::thread thread_;
+
+  Mutex mutex_;
+  std::vector<std::pair<std::uint64_t, int>> dials_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::shared_ptr<StreamEnds>> streams_ GUARDED_BY(mutex_);
+  std::set<std::uint64_t> left_ GUARDED_BY(mutex_);
+  std::vector<StreamEnd> early_ GUARDED_BY(mutex_);  // of streams whose transport is not made yet
+  std::map<std::vector<int>, std::uint64_t> made_ GUARDED_BY(mutex_);  // transports, by their ranks
+  bool stopping_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace roundelay::collective::tcp

@@ -1,0 +1,58 @@
+#include "runtime/startup/outer_fabric.h"
+
+#include <utility>
+
+#include "collective/tcp/tcp_fabric.h"
+
+namespace roundelay::runtime {
+namespace {
+
+constexpr const char* kTcp = "tcp";
+
+}  // namespace
+
+std::string OuterFabric::name() const {
+  const std::string& wish = config_.fabric;
+  if (const std::size_t plus = wish.find('+'); plus != std::string::npos) return wish.substr(plus + 1);
+  if (wish != "auto" && wish != "shm") return wish;
+  // Gloo cannot be polled, and needs a thread for each message that is under way.
+  return backend_->fabric_name() == "c10d" ? kTcp : backend_->fabric_name();
+}
+
+Status OuterFabric::check() const {
+  if (name() == kTcp || name() == backend_->fabric_name()) return {};
+  return Status::unavailable("ROUNDELAY_FABRIC=" + config_.fabric +
+                             " does not fit how this job was started: fabrics tcp and " +
+                             backend_->fabric_name() + " are what there is beside shared memory");
+}
+
+Result<std::string> OuterFabric::open(bool one_host) {
+  if (name() != kTcp) return std::string();
+  auto listener = connect::TcpListener::listen(config_.interface, one_host);
+  if (!listener.ok()) return listener.status();
+  listener_.emplace(std::move(listener).value());
+  return to_text(listener_->address_bytes());
+}
+
+void OuterFabric::set_peers(connect::Identity identity, std::vector<Bytes> addresses) {
+  identity_ = std::move(identity);
+  addresses_ = std::move(addresses);
+}
+
+Status OuterFabric::make_plane() {
+  if (!listener_) return Status::unavailable("this rank has no data plane over TCP");
+  auto plane = collective::tcp::TcpPlane::create(identity_, std::move(*listener_), addresses_);
+  listener_.reset();
+  if (plane.ok()) plane_ = std::move(plane).value();
+  return plane.status();
+}
+
+Result<std::unique_ptr<collective::Fabric>> OuterFabric::make(const Group& group,
+                                                              const collective::Select& select,
+                                                              bool crowded) {
+  if (name() != kTcp) return backend_->fabric(group, config_, select);
+  if (!plane_) ROUNDELAY_RETURN_IF_ERROR(make_plane());
+  return collective::make_tcp_fabric(*plane_, group, {.crowded = crowded, .select = select});
+}
+
+}  // namespace roundelay::runtime
