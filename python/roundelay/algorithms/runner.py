@@ -52,7 +52,7 @@ def run(
     functions that break their contract.
     progress: shows the steps on stderr of one process.
     device: the device of the tensors. For "cuda" each rank takes the GPU of its local rank.
-    transport: the algorithm by which partial results travel over fabrics mpi and c10d: one of
+    transport: the algorithm by which partial results travel over fabrics tcp, mpi and c10d: one of
     "binomial_tree", "pairwise", "pipelined_tree", "recursive_doubling" and "ring". An operation that does not
     have the algorithm takes another. The bits are the same with each. Default: the job's own choice.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LAUNCH_TIMEOUT_S = 90.0
 # The launch check tries these, by bootstrap, in the order that the library prefers.
 _TRANSPORTS: dict[str, dict[str, tuple[str, ...]]] = {
-    "store": {"channel": ("shm", "tcp"), "fabric": ("shm", "c10d")},
+    "store": {"channel": ("shm", "tcp"), "fabric": ("shm", "tcp", "c10d")},
     "mpi": {"channel": ("mpi",), "fabric": ("mpi",)},
 }
 # Between the ranks' GPUs, if there are some. Without ROUNDELAY_GPU_FABRIC the first that works is used.
@@ -31,6 +31,7 @@ _MEANINGS = {
     "channel tcp": "control messages travel",
     "channel mpi": "control messages travel, at the cost of idle CPU time",
     "fabric shm": "reduces between the ranks of a node, in shared memory",
+    "fabric tcp": "reduces between ranks, on the CPU, over TCP",
     "fabric mpi": "reduces between ranks, on the CPU",
     "fabric c10d": "reduces between ranks, on the CPU, over PyTorch's Gloo",
     "GPU fabric nccl": "reduces between GPUs, on them",
@@ -182,7 +183,7 @@ def check_launch(flag: str, status: int, stderr: str, found: list[dict[str, Any]
 
 def check_levels(rows: Sequence[Check]) -> Iterator[Check]:
     """Yields the rows of fabrics over levels, which 2 ranks cannot try: both of their fabrics must work."""
-    for between in ("mpi", "c10d"):
+    for between in ("mpi", "tcp"):
         name, both = (
             f"fabric shm+{between}",
             [row for row in rows if row.name in ("fabric shm", f"fabric {between}")],

@@ -49,7 +49,7 @@ class Cluster:
 
     hosts: int
     ranks: int
-    fabric: str  # the fabric between nodes, "mpi" or "c10d"; with one node the fabric inside it
+    fabric: str  # the fabric between nodes, "mpi" or "tcp"; with one node the fabric inside it
     levels: tuple[Level, ...]  # innermost first; levels of one member are left out
 
 

@@ -22,7 +22,7 @@ NO_MPI = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 # What there is beside shared memory, by launcher.
 BESIDE = pytest.mark.parametrize(
     ("launcher", "beside"),
-    [("roundelayrun", "c10d"), pytest.param("roundelayrun --mpi", "mpi", marks=NO_MPI)],
+    [("roundelayrun", "tcp"), pytest.param("roundelayrun --mpi", "mpi", marks=NO_MPI)],
 )
 
 KILLED = 128 + 9

@@ -19,13 +19,13 @@ TWO_NODES = 'ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2)) exec "$0" 
 # The launcher, and the fabric that it gives the job.
 WAYS = {
     "roundelayrun": ([*starts.ROUNDELAYRUN, "-np", "2", "--gloo", sys.executable], "shm"),
-    "torchrun": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "3"], "c10d"),
-    "torchrun, 4 ranks": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "4"], "c10d"),
+    "torchrun": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "3"], "tcp"),
+    "torchrun, 4 ranks": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "4"], "tcp"),
     "srun": ([sys.executable, str(Path(__file__).parent / "srun.py"), "-n", "2", sys.executable], "shm"),
     "function": ([sys.executable, str(PROGRAMS / "script_as_function.py")], "shm"),
     "two nodes": (
         [*starts.ROUNDELAYRUN, "-np", "4", "--gloo", "sh", "-c", TWO_NODES, sys.executable],
-        "shm+c10d",
+        "shm+tcp",
     ),
     "mpirun": ([*starts.MPIRUN, "-np", "4", sys.executable], "mpi"),
 }
@@ -51,7 +51,7 @@ def test_same_bits(way: str, alone: str) -> None:
     if way == "mpirun" and mpirun() is None:
         pytest.skip("no mpirun")
     named = {} if "+" in fabric else {"ROUNDELAY_FABRIC": fabric}
-    named |= {"TRANSPORT": "pipelined_tree"} if fabric.endswith("c10d") else {}
+    named |= {"TRANSPORT": "pipelined_tree"} if fabric.endswith("tcp") else {}
     status, output = starts.run([*launcher, SCRIPT], **named)
     assert status == 0, output
     assert f"fabric {fabric} digest {alone}" in output

@@ -22,7 +22,7 @@ NODES = 'ROUNDELAY_NODE_ID=$RANK LOCAL_RANK=0 exec "$0" "$@"'
 
 def test_a_ring_is_not_tried_where_messages_are_slow(tmp_path: Path) -> None:
     """It has the most messages that follow each other. Their time outweighs any load of this machine."""
-    cluster = Cluster(4, 4, "c10d", (Level("cluster", 4),))
+    cluster = Cluster(4, 4, "tcp", (Level("cluster", 4),))
     links = (Link("cluster", 1.0, 1e8, 1e-9, 3e-5, 0.02),)
     path = tmp_path / "tuning.json"
     tuning_file.save(dataclasses.replace(TUNING, cluster=cluster, links=links, measured=(), table=()), path)

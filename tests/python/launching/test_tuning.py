@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 TUNING = Tuning(
     date="2026-01-02T03:04:05Z",
     roundelay="0.1.0",
-    cluster=Cluster(2, 2, "c10d", (Level("cluster", 2),)),
+    cluster=Cluster(2, 2, "tcp", (Level("cluster", 2),)),
     links=(),
     measured=(),
     table=(
@@ -73,10 +73,10 @@ def test_rank_0s_file_chooses_and_log_and_timeline_name_the_algorithms(tmp_path:
     [
         (
             Cluster(2, 4, "mpi", (Level("cluster", 2),)),
-            "was measured over fabric mpi, and this job uses c10d",
+            "was measured over fabric mpi, and this job uses tcp",
         ),
         (
-            Cluster(1, 4, "c10d", (Level("node", 4),)),
+            Cluster(1, 4, "tcp", (Level("node", 4),)),
             "is of another cluster: it was measured with 4 in a node, and this job has 2 in a cluster",
         ),
     ],
@@ -121,7 +121,7 @@ def test_a_newcomer_tunes_two_hosts_and_uses_the_file(tmp_path: Path) -> None:
         status, output = starts.run([*rig.on(0), *roundelay, *measure], **search)
         assert status == 0, output
         tuning = tuning_file.load(path)
-        assert tuning.cluster == Cluster(2, 2, "c10d", (Level("cluster", 2),))
+        assert tuning.cluster == Cluster(2, 2, "tcp", (Level("cluster", 2),))
         assert {one.operation for one in tuning.table} == {
             "allreduce", "broadcast", "reducescatter", "allgather"
         }  # fmt: skip

@@ -31,9 +31,10 @@ def test_same_bits(np: int, check: Check) -> None:
     run_check(check, np)
 
 
+@pytest.mark.parametrize("fabric", ["tcp", "mpi"])
 @pytest.mark.parametrize("np", [2, 3])
-def test_same_bits_over_mpi(np: int, check: Check) -> None:
-    run_check(check, np, env={"ROUNDELAY_FABRIC": "mpi"})
+def test_same_bits_between_nodes(np: int, fabric: str, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_FABRIC": fabric})
 
 
 class Total(NamedTuple):

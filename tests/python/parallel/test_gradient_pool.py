@@ -27,7 +27,7 @@ def test_gradient_pool(np: int, check: Check) -> None:
     run_check(check, np)
 
 
-@pytest.mark.parametrize("fabric", [pytest.param("mpi", marks=pytest.mark.slow), "shm"])
+@pytest.mark.parametrize("fabric", [pytest.param("mpi", marks=pytest.mark.slow), "tcp", "shm"])
 def test_on_each_fabric_in_small_buckets(fabric: str, check: Check) -> None:
     run_check(check, 3, env={"ROUNDELAY_FABRIC": fabric, "ROUNDELAY_THETA": "64"})
 

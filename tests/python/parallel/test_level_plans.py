@@ -81,8 +81,8 @@ def check_the_search_takes_the_fastest_plan() -> None:
 def test_plans(variables: str, check: Check) -> None:
     run_check(check, 8, env={"ROUNDELAY_LOG_LEVEL": "info"}, each=f"{NODES} {variables}", mpi=False)
     for text in (
-        "process set 0: allreduces go over 2 (shm) x 2 (c10d) x 2 (c10d), in chunks",
-        "process set 0: allreduces of a search may go over 2 (shm) x 4 (c10d), in chunks",
+        "process set 0: allreduces go over 2 (shm) x 2 (tcp) x 2 (tcp), in chunks",
+        "process set 0: allreduces of a search may go over 2 (shm) x 4 (tcp), in chunks",
     ):
         wait_until(partial(is_logged, text), 20.0, f"not logged: {text}", output)
 

@@ -78,12 +78,12 @@ def run_over(plan: str, check: Check, each: str) -> None:
 
 
 def test_uneven_nodes(check: Check) -> None:
-    run_over("3 (shm) x 2 (c10d)", check, one_and_more())
+    run_over("3 (shm) x 2 (tcp)", check, one_and_more())
 
 
 def test_racks_of_nodes_with_one_rank(check: Check) -> None:
     each = "ROUNDELAY_NODE_ID=n$RANK LOCAL_RANK=0 ROUNDELAY_TOPOLOGY=rack=2,node=2"
-    run_over("2 (c10d) x 2 (c10d)", check, each)
+    run_over("2 (tcp) x 2 (tcp)", check, each)
 
 
 @pytest.mark.nightly

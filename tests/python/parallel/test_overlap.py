@@ -24,7 +24,7 @@ STEPS = 8  # each gradient by itself, then in a pool, then without negotiation
 PATIENCE_S = 60.0  # only where nothing is ever submitted
 
 
-@pytest.mark.parametrize("fabric", ["shm", "mpi"])
+@pytest.mark.parametrize("fabric", ["shm", "tcp", "mpi"])
 def test_overlap(fabric: str, check: Check) -> None:
     theta = str(4 * WIDTH * WIDTH)
     run_check(check, 2, env={"ROUNDELAY_FABRIC": fabric, "ROUNDELAY_THETA": theta})

@@ -74,9 +74,10 @@ def test_torchrun_trains_without_mpi(tmp_path: Path) -> None:
     assert output.count("done ") == 2
 
 
-def test_torchrun_over_a_process_group(tmp_path: Path) -> None:
-    work = program(store.work_over_a_process_group)
-    status, output = torchrun(3, tmp_path, work, ROUNDELAY_FABRIC="c10d")
+@pytest.mark.parametrize("fabric", ["tcp", "c10d"])
+def test_torchrun_without_shared_memory(fabric: str, tmp_path: Path) -> None:
+    work = program(store.work_without_shared_memory)
+    status, output = torchrun(3, tmp_path, work, ROUNDELAY_FABRIC=fabric)
     assert status == 0, output
     assert output.count("done ") == 3
 
@@ -141,9 +142,10 @@ def test_a_local_rank_that_we_count_differently(tmp_path: Path) -> None:
         assert "ROUNDELAY_NODE_ID" in output
 
 
-def test_a_rank_that_dies_within_a_process_group(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fabric", ["tcp", "c10d"])
+def test_a_rank_that_dies_without_shared_memory(fabric: str, tmp_path: Path) -> None:
     work = program(store.rank_1_is_killed)
-    ended = Ranks(tmp_path, work, 2, [0, 1], free_port(), ROUNDELAY_FABRIC="c10d").end()
+    ended = Ranks(tmp_path, work, 2, [0, 1], free_port(), ROUNDELAY_FABRIC=fabric).end()
     assert ended[1][0] == -signal.SIGKILL
     status, output = ended[0]
     assert status == 0, output

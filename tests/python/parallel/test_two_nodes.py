@@ -30,7 +30,7 @@ def own(count: int, dtype: torch.dtype, rank: int) -> torch.Tensor:
 
 def check_the_fabric_has_two_levels() -> None:
     assert (hvd.local_size(), hvd.cross_size()) == (2, 2)
-    between = {"mpi": "mpi", "store": "c10d"}[_core.transports()["bootstrap"]]
+    between = {"mpi": "mpi", "store": "tcp"}[_core.transports()["bootstrap"]]
     assert _core.transports()["fabric"] == f"shm+{between}"
     assert _core.transports()["channel"] == "shm+tcp"
 

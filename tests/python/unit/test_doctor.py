@@ -17,7 +17,7 @@ from roundelay.doctor.check import Check, State
 
 def found(size: int = 2, **reasons: str) -> list[dict[str, Any]]:
     """What two ranks without MPI say."""
-    names = ("channel shm", "channel tcp", "fabric shm", "fabric c10d")
+    names = ("channel shm", "channel tcp", "fabric shm", "fabric tcp", "fabric c10d")
     works = {name: reasons.get(name.replace(" ", "_"), "") for name in names}
     chosen = {kind: "one" for kind in ("channel", "fabric") if not all(map(works.get, names))}
     return [
@@ -40,7 +40,11 @@ def states(rows: list[Check]) -> dict[str, State]:
 def test_a_launch_that_went_well() -> None:
     rows = two_ranks.check_launch("--gloo", 0, "", found())
     assert set(states(rows).values()) == {State.OK}
-    assert list(states(rows)) == ["launch --gloo", "channel shm", "channel tcp", "fabric shm", "fabric c10d"]
+    assert list(states(rows)) == [
+        "launch --gloo",
+        *("channel shm", "channel tcp"),
+        *("fabric shm", "fabric tcp", "fabric c10d"),
+    ]
     assert rows[0].found == "2 ranks met by PyTorch: Gloo, and reduced; they use channel one, fabric one"
 
 
@@ -56,7 +60,7 @@ def test_levels_take_both_of_their_fabrics() -> None:
     rows = two_ranks.check_launch("--gloo", 0, "", found())
     assert states(list(two_ranks.check_levels([*rows, no_mpi]))) == {
         "fabric shm+mpi": State.OFF,
-        "fabric shm+c10d": State.OK,
+        "fabric shm+tcp": State.OK,
     }
     rows = two_ranks.check_launch("--gloo", 0, "", found(fabric_shm="no memory"))
     assert {row.found for row in two_ranks.check_levels([*rows, no_mpi])} == {"fabric shm: no memory"}
@@ -157,7 +161,7 @@ def test_what_takes_long_is_announced_and_the_tests_fabric_is_not_shown(
     monkeypatch.setattr("roundelay.run.modes.mpi.candidates", lambda _environment: [])
     rows = list(installation.examine({}, events.append))
     assert events.index("--gloo") == 1 + events.index("two ranks try each channel and fabric, without MPI")
-    assert {"fabric shm", "fabric c10d"} <= set(states(rows))
+    assert {"fabric shm", "fabric tcp", "fabric c10d"} <= set(states(rows))
     assert "fabric inproc" not in states(rows)
 
 

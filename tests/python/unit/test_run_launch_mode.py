@@ -60,6 +60,7 @@ def test_flags_hosts_and_variables_that_ask_for_mpirun() -> None:
     assert uses_mpi(named=[])
     for name in ("ROUNDELAY_BOOTSTRAP", "ROUNDELAY_CHANNEL", "ROUNDELAY_FABRIC"):
         assert uses_mpi(variables={name: "mpi"})
+    assert uses_mpi(variables={"ROUNDELAY_FABRIC": "shm+mpi"})
 
 
 def test_several_hosts_need_no_mpi_either(machine: pytest.MonkeyPatch) -> None:

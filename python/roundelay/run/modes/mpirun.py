@@ -55,7 +55,7 @@ class MpirunMode(LaunchMode):
 
         It is better on several machines, and on one whose ranks cannot share memory.
         """
-        if any(request.environment.get(name) == "mpi" for name in _TELLING):
+        if any(request.environment.get(name) in ("mpi", "shm+mpi") for name in _TELLING):
             return True
         if not (request.one_machine or request.named):
             return True

@@ -131,7 +131,9 @@ def main(words: list[str]) -> None:
             on_gpus = _series_on_gpus()
         except RuntimeError as error:
             sys.exit(f"roundelay tune: error: {error}" if hvd.rank() == 0 else 1)
-    fabric = "mpi" if transports["bootstrap"] == "mpi" else "c10d"
+    fabric = transports["fabric"].rpartition("+")[2]
+    if fabric == "shm":  # one node: the fabric that several would have
+        fabric = "mpi" if transports["bootstrap"] == "mpi" else "tcp"
     inner = groups.inside(topology) if "shm" in transports["fabric"] else None
     # The medium, its variables, and what is measured over it by each algorithm.
     media = [({"FABRIC": fabric}, groups.between(topology)), ({}, on_gpus)]
