@@ -133,7 +133,15 @@ Result<MaybeListener> try_listen(const Config& config, bool one_host) {
   return MaybeListener(std::move(listener).value());
 }
 
-Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, connect::Identity identity,
+// Adds to an error of a connection what may be its cause.
+Status with_interfaces(const Status& error, const Config& config) {
+  const std::string over = config.interface.empty() ? "the network" : config.interface;
+  return {error.code(), error.message() + "; can all hosts be reached over " + over +
+                            "? ROUNDELAY_INTERFACE chooses the interfaces"};
+}
+
+Result<std::unique_ptr<channel::Channel>> open_tcp(const Config& config, const Group& world,
+                                                   connect::Identity identity,
                                                    const std::vector<wire::Introduction>& all,
                                                    connect::TcpListener listener,
                                                    const std::vector<int>& closest, Deadline deadline) {
@@ -145,7 +153,9 @@ Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, connect::
     const bool in_star = peer == 0 || world.index == 0;
     const bool close = std::binary_search(closest.begin(), closest.end(), peer);
     if (peer == world.index || (!in_star && !close)) continue;
-    ROUNDELAY_RETURN_IF_ERROR((*made)->connect(peer, deadline));
+    if (Status connected = (*made)->connect(peer, deadline); !connected.ok()) {
+      return with_interfaces(connected, config);
+    }
   }
   return std::unique_ptr<channel::Channel>(std::move(made).value());
 }
@@ -241,12 +251,15 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   ROUNDELAY_RETURN_IF_ERROR(fabrics.exchange(ranks, node_infos_of(all), parts.topology, deadline));
   Status placed = check_rank_info(parts.rank_info, start.rendezvous);
   if (placed.ok() && world.index == 0) placed = tuning_status(start);
+  if (placed.ok() && here.ok()) {
+    placed = fabrics.outer().begin({mine.hello, start.secret},
+                                   addresses_of(all, &wire::Introduction::data_address));
+  }
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, here.ok() ? placed : here, deadline));
   auto algorithms =
       AlgorithmChoice::create(config, all.front().tuning, parts.topology, fabrics.outer().name());
   if (!algorithms.ok()) return algorithms.status();
   fabrics.choose_by(std::move(algorithms).value());
-  fabrics.outer().set_peers({mine.hello, start.secret}, addresses_of(all, &wire::Introduction::data_address));
   parts.neighbours = fabrics.neighbours(world.index);
   auto made = fabrics.make(world);
   Status outcome = made.status();
@@ -267,8 +280,8 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, outcome, deadline));
   parts.fabrics = std::move(made).value();
   const Group node = rings ? *fabrics.node(world.index) : Group{};
-  auto channel = everyone_listens ? open_tcp(world, {mine.hello, start.secret}, all, std::move(*listener),
-                                             node.ranks, deadline)
+  auto channel = everyone_listens ? open_tcp(config, world, {mine.hello, start.secret}, all,
+                                             std::move(*listener), node.ranks, deadline)
                                   : parts.backend->channel(world);
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, channel.status(), deadline));
   parts.channel_name = everyone_listens ? "tcp" : "mpi";

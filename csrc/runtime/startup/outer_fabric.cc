@@ -34,14 +34,9 @@ Result<std::string> OuterFabric::open(bool one_host) {
   return to_text(listener_->address_bytes());
 }
 
-void OuterFabric::set_peers(connect::Identity identity, std::vector<Bytes> addresses) {
-  identity_ = std::move(identity);
-  addresses_ = std::move(addresses);
-}
-
-Status OuterFabric::make_plane() {
-  if (!listener_) return Status::unavailable("this rank has no data plane over TCP");
-  auto plane = collective::tcp::TcpPlane::create(identity_, std::move(*listener_), addresses_);
+Status OuterFabric::begin(connect::Identity identity, std::span<const Bytes> addresses) {
+  if (!listener_) return {};
+  auto plane = collective::tcp::TcpPlane::create(std::move(identity), std::move(*listener_), addresses);
   listener_.reset();
   if (plane.ok()) plane_ = std::move(plane).value();
   return plane.status();
@@ -51,7 +46,6 @@ Result<std::unique_ptr<collective::Fabric>> OuterFabric::make(const Group& group
                                                               const collective::Select& select,
                                                               bool crowded) {
   if (name() != kTcp) return backend_->fabric(group, config_, select);
-  if (!plane_) ROUNDELAY_RETURN_IF_ERROR(make_plane());
   return collective::make_tcp_fabric(*plane_, group, {.crowded = crowded, .select = select});
 }
 

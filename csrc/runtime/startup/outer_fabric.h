@@ -3,8 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/config.h"
@@ -32,22 +33,19 @@ class OuterFabric {
   // Opens this rank's end of a data plane over TCP, and returns its address; "" for other fabrics. Call it
   // once. Errors: kUnavailable, kInvalidArgument (ROUNDELAY_INTERFACE names no interface).
   Result<std::string> open(bool one_host);
-  // Takes the addresses that open() returned on all ranks, by rank. `identity`: this rank's.
-  void set_peers(connect::Identity identity, std::vector<Bytes> addresses);
+  // Begins to answer the peers at that address. `addresses`: what open() returned on all ranks, by rank;
+  // `identity`: this rank's. Errors: kUnavailable (out of descriptors).
+  Status begin(connect::Identity identity, std::span<const Bytes> addresses);
   // Makes a fabric for a group. The rules of Backend::fabric() hold. `crowded`: ranks outnumber cores. Call
-  // it after set_peers().
+  // it after begin().
   Result<std::unique_ptr<collective::Fabric>> make(const Group& group, const collective::Select& select,
                                                    bool crowded);
 
  private:
-  Status make_plane();
-
   const Config config_;
   Backend* const backend_;
-  std::optional<connect::TcpListener> listener_;  // until the plane is made
-  connect::Identity identity_;
-  std::vector<Bytes> addresses_;
-  std::shared_ptr<collective::tcp::TcpPlane> plane_;  // made for the first group that needs it
+  std::optional<connect::TcpListener> listener_;  // from open() to begin()
+  std::shared_ptr<collective::tcp::TcpPlane> plane_;
 };
 
 }  // namespace roundelay::runtime

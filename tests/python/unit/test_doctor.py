@@ -80,7 +80,7 @@ def test_the_levels_of_the_two_ranks(bare: pytest.MonkeyPatch) -> None:
 
 
 def test_a_pair_of_ranks_that_nothing_connects_is_a_fault() -> None:
-    ranks = found(channel_shm="0", channel_tcp="a", fabric_shm="c", fabric_c10d="e")
+    ranks = found(channel_shm="0", channel_tcp="a", fabric_shm="c", fabric_tcp="d", fabric_c10d="e")
     assert states(two_ranks.check_launch("--gloo", 0, "", ranks))["launch --gloo"] is State.BROKEN
 
 
