@@ -1,8 +1,15 @@
 #include "connect/dial.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace roundelay::connect {
+
+void Dial::begin_at(std::size_t address) {
+  if (endpoints_.empty()) return;
+  std::ranges::rotate(endpoints_,
+                      endpoints_.begin() + static_cast<std::ptrdiff_t>(address % endpoints_.size()));
+}
 
 std::optional<platform::Socket> Dial::next() {
   while (next_ < endpoints_.size()) {

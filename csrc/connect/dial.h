@@ -20,6 +20,8 @@ class Dial {
   Dial(const TcpAddress& to, const std::string& own_host)
       : host_(to.host), endpoints_(to.endpoints(own_host)) {}
 
+  // Lets the attempts begin at this address, modulo their number, and go round.
+  void begin_at(std::size_t address);
   // Starts an attempt at the next address. Returns nothing if none is left.
   std::optional<platform::Socket> next();
   // Notes why the attempt that next() started has failed. `again`: the other side hung up, so that next()

@@ -43,6 +43,7 @@ class Config:
     bootstrap: Final[str]
     channel: Final[str]
     fabric: Final[str]
+    streams: Final[int]
     gpu_fabric: Final[str]
     algorithm: Final[str]
     tuning: Final[str]

@@ -11,16 +11,20 @@ using platform::Transfer;
 using State = Connection::State;
 
 Connector::Connector(platform::Epoll& epoll, platform::Listener listener, connect::Identity identity,
-                     const connect::TcpAddress& own, const std::vector<connect::TcpAddress>& peers)
-    : connections_(epoll, std::move(listener), peers.size()),
+                     const connect::TcpAddress& own, const std::vector<connect::TcpAddress>& peers,
+                     bool spreads)
+    : spreads_(spreads),
+      connections_(epoll, std::move(listener), peers.size()),
       greeter_(std::move(identity), own.token, connections_) {
   for (const connect::TcpAddress& peer : peers) {
     peers_.push_back({greeter_.key_for(peer.token), connect::Dial(peer, own.host)});
   }
 }
 
-void Connector::dial(std::uint64_t stream, int rank) {
-  try_next({stream, rank, peers_[static_cast<std::size_t>(rank)].dial});
+void Connector::dial(StreamNumber stream, int rank) {
+  Attempt attempt{stream, rank, peers_[static_cast<std::size_t>(rank)].dial};
+  if (spreads_) attempt.dial.begin_at(stream % kMostStreams);
+  try_next(std::move(attempt));
 }
 
 void Connector::try_next(Attempt attempt) {

@@ -16,9 +16,13 @@
 
 namespace roundelay::collective::tcp {
 
+// Names a stream of a group. The streams from one member to another have numbers in a row.
+using StreamNumber = std::uint64_t;
+inline constexpr std::size_t kMostStreams = 8;  // from one member to another
+
 // A stream whose connection is made, or cannot be made.
 struct StreamEnd {
-  std::uint64_t stream = 0;
+  StreamNumber stream = 0;
   int rank = -1;          // of the other end
   bool incoming = false;  // the other end has dialled: it sends
   Result<platform::Socket> socket;
@@ -26,14 +30,15 @@ struct StreamEnd {
 
 class Connector {
  public:
-  // `epoll` outlives it. `own` is the address of `listener`; `peers` are those of all ranks.
+  // `epoll` outlives it. `own` is the address of `listener`; `peers` are those of all ranks. `spreads`: the
+  // streams to a rank take its addresses in turn.
   Connector(platform::Epoll& epoll, platform::Listener listener, connect::Identity identity,
-            const connect::TcpAddress& own, const std::vector<connect::TcpAddress>& peers);
+            const connect::TcpAddress& own, const std::vector<connect::TcpAddress>& peers, bool spreads);
 
   // Watches the listener. Errors: kUnavailable.
   Status listen() { return connections_.listen(); }
   // Starts to connect to a rank, as the sender of a stream.
-  void dial(std::uint64_t stream, int rank);
+  void dial(StreamNumber stream, int rank);
   void handle(const platform::Epoll::Event& event);
   // Returns when drop_silent() is due.
   [[nodiscard]] Deadline due() const { return connections_.due(); }
@@ -47,7 +52,7 @@ class Connector {
     connect::Dial dial;  // not begun
   };
   struct Attempt {
-    std::uint64_t stream;
+    StreamNumber stream;
     int rank;
     connect::Dial dial;
   };
@@ -61,6 +66,7 @@ class Connector {
   void greeted_by_dialler(connect::Connection& connection, const connect::Greeting& greeting);
   void refuse(connect::Connection& connection, const std::string& why);
 
+  const bool spreads_;
   connect::ConnectionTable connections_;
   connect::Greeter greeter_;
   std::vector<Peer> peers_;

@@ -9,26 +9,32 @@
 namespace roundelay::collective::tcp {
 namespace {
 
-// Returns the number of a group's stream: the same on all members, and no other group has it. `nth`: of the
-// transports of these ranks.
-std::uint64_t stream_of(const std::vector<int>& ranks, std::uint64_t nth) {
+// Returns the first number of the row that this one is in.
+constexpr StreamNumber first_of(StreamNumber stream) { return stream - stream % kMostStreams; }
+
+// Returns the first number of a group's streams: the same on all members, and no other group has it. `nth`:
+// of the transports of these ranks.
+StreamNumber first_for(const std::vector<int>& ranks, std::uint64_t nth) {
   const trust::Mac mac =
       trust::mac_of({}, "stream", {std::as_bytes(std::span(ranks)), std::as_bytes(std::span(&nth, 1))});
-  std::uint64_t stream = 0;
+  StreamNumber stream = 0;
   std::memcpy(&stream, mac.data(), sizeof stream);
-  return stream | 1U;  // 0 is the control channel's
+  return first_of(stream | kMostStreams);  // 0 is the control channel's
 }
 
 }  // namespace
 
 TcpPlane::TcpPlane(platform::Epoll epoll, platform::EventFd waker, connect::Identity identity,
-                   connect::TcpListener listener, const std::vector<connect::TcpAddress>& peers)
-    : epoll_(std::move(epoll)),
+                   connect::TcpListener listener, const std::vector<connect::TcpAddress>& peers,
+                   const Options& options)
+    : streams_(options.streams),
+      epoll_(std::move(epoll)),
       waker_(std::move(waker)),
-      connector_(epoll_, std::move(listener.socket), std::move(identity), listener.tcp_address, peers) {}
+      connector_(epoll_, std::move(listener.socket), std::move(identity), listener.tcp_address, peers,
+                 options.spreads) {}
 
 Result<std::shared_ptr<TcpPlane>> TcpPlane::create(connect::Identity identity, connect::TcpListener listener,
-                                                   std::span<const Bytes> addresses) {
+                                                   std::span<const Bytes> addresses, const Options& options) {
   std::vector<connect::TcpAddress> peers;
   for (const Bytes& bytes : addresses) {
     auto address = connect::decode_tcp_address(bytes);
@@ -40,7 +46,7 @@ Result<std::shared_ptr<TcpPlane>> TcpPlane::create(connect::Identity identity, c
   auto waker = platform::EventFd::create();
   if (!waker.ok()) return waker.status();
   std::shared_ptr<TcpPlane> plane(new TcpPlane(std::move(epoll).value(), std::move(waker).value(),
-                                               std::move(identity), std::move(listener), peers));
+                                               std::move(identity), std::move(listener), peers, options));
   ROUNDELAY_RETURN_IF_ERROR(
       plane->epoll_.add(plane->waker_.fd(), kWakerTag, platform::Epoll::Interest::kRead));
   ROUNDELAY_RETURN_IF_ERROR(plane->connector_.listen());
@@ -60,43 +66,43 @@ TcpPlane::~TcpPlane() {
 Result<std::unique_ptr<TcpTransport>> TcpPlane::transport(const Group& group) {
   auto ends = StreamEnds::create();
   if (!ends.ok()) return ends.status();
-  std::uint64_t stream = 0;
+  StreamNumber first = 0;
   {
     MutexLock lock(mutex_);
-    stream = stream_of(group.ranks, made_[group.ranks]++);
-    streams_.emplace(stream, *ends);
+    first = first_for(group.ranks, made_[group.ranks]++);
+    transports_.emplace(first, *ends);
     for (StreamEnd& end : early_) {
-      if (end.stream == stream) (*ends)->put(std::move(end));
+      if (first_of(end.stream) == first) (*ends)->put(std::move(end));
     }
-    std::erase_if(early_, [&](const StreamEnd& end) { return end.stream == stream; });
+    std::erase_if(early_, [&](const StreamEnd& end) { return first_of(end.stream) == first; });
   }
-  return TcpTransport::create(shared_from_this(), group, stream, std::move(ends).value());
+  return TcpTransport::create(shared_from_this(), group, first, std::move(ends).value());
 }
 
-void TcpPlane::dial(std::uint64_t stream, int rank) {
+void TcpPlane::dial(StreamNumber stream, int rank) {
   MutexLock lock(mutex_);
   dials_.emplace_back(stream, rank);
   waker_.signal();
 }
 
-void TcpPlane::leave(std::uint64_t stream) {
+void TcpPlane::leave(StreamNumber first) {
   MutexLock lock(mutex_);
-  streams_.erase(stream);
-  left_.insert(stream);
+  transports_.erase(first);
+  left_.insert(first);
 }
 
 // Gives a connection to the transport of its stream, or keeps it until that is made.
 void TcpPlane::deliver(StreamEnd end) {
   MutexLock lock(mutex_);
-  const auto found = streams_.find(end.stream);
-  if (found != streams_.end()) {
+  const auto found = transports_.find(first_of(end.stream));
+  if (found != transports_.end()) {
     found->second->put(std::move(end));
-  } else if (!left_.contains(end.stream)) {
+  } else if (!left_.contains(first_of(end.stream))) {
     early_.push_back(std::move(end));
   }
 }
 
-std::vector<std::pair<std::uint64_t, int>> TcpPlane::take_dials() {
+std::vector<std::pair<StreamNumber, int>> TcpPlane::take_dials() {
   MutexLock lock(mutex_);
   return std::exchange(dials_, {});
 }

@@ -12,69 +12,93 @@ namespace {
 // The longest nap: a caller's deadline may pass meanwhile.
 constexpr Duration kLongestNap = std::chrono::milliseconds(100);
 
+// The most bytes of a message that one stream carries alone.
+constexpr std::size_t kMostWhole = std::size_t{256} << 10;
+
 }  // namespace
 
 Result<std::unique_ptr<TcpTransport>> TcpTransport::create(std::shared_ptr<TcpPlane> plane,
-                                                           const Group& group, std::uint64_t stream,
+                                                           const Group& group, StreamNumber first,
                                                            std::shared_ptr<StreamEnds> ends) {
   auto epoll = platform::Epoll::create();
   if (!epoll.ok()) return epoll.status();
   ROUNDELAY_RETURN_IF_ERROR(epoll->add(ends->doorbell(), kDoorbellTag, Interest::kRead));
-  return std::make_unique<TcpTransport>(std::move(plane), group, stream, std::move(ends),
+  return std::make_unique<TcpTransport>(std::move(plane), group, first, std::move(ends),
                                         std::move(epoll).value());
 }
 
-TcpTransport::TcpTransport(std::shared_ptr<TcpPlane> plane, const Group& group, std::uint64_t stream,
+TcpTransport::TcpTransport(std::shared_ptr<TcpPlane> plane, const Group& group, StreamNumber first,
                            std::shared_ptr<StreamEnds> ends, platform::Epoll epoll)
     : plane_(std::move(plane)),
       group_(group),
-      stream_(stream),
+      first_(first),
       ends_(std::move(ends)),
       epoll_(std::move(epoll)),
-      peers_(group.ranks.size()) {}
+      peers_(group.ranks.size()) {
+  for (Peer& peer : peers_) {
+    peer.out.ends.resize(plane_->streams());
+    peer.in.ends.resize(plane_->streams());
+  }
+}
 
-TcpTransport::~TcpTransport() { plane_->leave(stream_); }
+TcpTransport::~TcpTransport() { plane_->leave(first_); }
 
-TransferId TcpTransport::acquire(int peer, bool sends) {
+TcpTransport::Place TcpTransport::Place::of(std::uint64_t tag) {
+  const std::size_t both = (tag - 1) / 2;
+  return {both / kMostStreams, both % kMostStreams, (tag - 1) % 2 == 1};
+}
+
+template <typename Post>
+Result<TransferId> TcpTransport::post(int peer, bool sends, std::size_t bytes, const Post& post_part) {
+  const std::size_t parts = bytes > kMostWhole ? plane_->streams() : 1;
   const TransferId id = slots_.acquire();
-  slots_[id] = {.peer = peer, .sends = sends, .over = false};
+  slots_[id] = {.peer = static_cast<std::size_t>(peer), .sends = sends, .parts_left = parts};
+  std::size_t offset = 0;
+  for (std::size_t number = 0; number < parts; ++number) {
+    const std::size_t end = bytes / parts * (number + 1) + std::min(number + 1, bytes % parts);
+    post_part(id, Place{slots_[id].peer, number, !sends}, offset, end - offset);
+    offset = end;
+  }
   return id;
 }
 
 Result<TransferId> TcpTransport::send(int peer, ConstByteSpan data, int tag) {
-  Peer& to = at(peer);
-  if (!to.out.error.ok()) return to.out.error;
-  const TransferId id = acquire(peer, true);
-  to.out.stream.send(id, data, static_cast<Notice>(tag));
-  if (to.out.stream.connected()) {
-    write(static_cast<std::size_t>(peer));
-  } else if (!std::exchange(to.dialled, true)) {
-    plane_->dial(stream_, group_.ranks[static_cast<std::size_t>(peer)]);
-  }
-  return id;
+  Direction<OutStream>& out = peers_[static_cast<std::size_t>(peer)].out;
+  if (!out.error.ok()) return out.error;
+  return post(peer, true, data.size(),
+              [&](TransferId id, const Place& place, std::size_t offset, std::size_t bytes) {
+                End<OutStream>& end = out.ends[place.number];
+                end.stream.send(id, data.subspan(offset, bytes), static_cast<Notice>(tag));
+                if (end.stream.connected()) {
+                  use_out(place, false);
+                } else if (!std::exchange(end.dialled, true)) {
+                  plane_->dial(first_ + place.number, group_.ranks[place.peer]);
+                }
+              });
 }
 
 Result<TransferId> TcpTransport::receive(int peer, ByteSpan data, int tag) {
-  Peer& from = at(peer);
-  if (!from.in.error.ok()) return from.in.error;
-  const TransferId id = acquire(peer, false);
-  Status posted = from.in.stream.receive(id, data, static_cast<Notice>(tag), over_);
-  if (from.in.stream.connected()) {
-    if (posted.ok()) posted = from.in.stream.write_notices();
-    conclude(static_cast<std::size_t>(peer), from.in, posted);
-  }
-  return id;
+  Direction<InStream>& in = peers_[static_cast<std::size_t>(peer)].in;
+  if (!in.error.ok()) return in.error;
+  return post(peer, false, data.size(),
+              [&](TransferId id, const Place& place, std::size_t offset, std::size_t bytes) {
+                InStream& stream = in.ends[place.number].stream;
+                if (!in.error.ok()) return;
+                Status posted =
+                    stream.receive(id, data.subspan(offset, bytes), static_cast<Notice>(tag), over_);
+                if (posted.ok() && stream.connected()) posted = stream.write_notices();
+                conclude(place, in, posted);
+              });
 }
 
 Result<bool> TcpTransport::test(TransferId id) {
-  if (!slots_[id].over) progress();
-  Slot& slot = slots_[id];
-  if (slot.over) {
+  if (slots_[id].parts_left > 0) progress();
+  const Slot& slot = slots_[id];
+  if (slot.parts_left == 0) {
     slots_.release(id);
     return true;
   }
-  const Peer& peer = at(slot.peer);
-  const Status& error = slot.sends ? peer.out.error : peer.in.error;
+  const Status& error = slot.sends ? peers_[slot.peer].out.error : peers_[slot.peer].in.error;
   if (!error.ok()) return error;
   return false;
 }
@@ -93,74 +117,81 @@ void TcpTransport::progress() {
 
 void TcpTransport::handle(const platform::Epoll::Event& event) {
   if (event.tag == kDoorbellTag) return take_ends();
-  const auto peer = static_cast<std::size_t>((event.tag - 1) / 2);
-  if (event.tag == tag_of(peer, true)) return read(peer, event);
-  End<OutStream>& out = peers_[peer].out;
-  if (event.readable && out.error.ok()) conclude(peer, out, out.stream.read_notices());
-  write(peer);
+  const Place place = Place::of(event.tag);
+  if (place.incoming) {
+    use_in(place, event);
+  } else {
+    use_out(place, event.readable);
+  }
 }
 
-void TcpTransport::write(std::size_t peer) {
-  End<OutStream>& out = peers_[peer].out;
-  if (out.error.ok()) conclude(peer, out, out.stream.write(over_));
+// Writes, and reads before it if the stream has input.
+void TcpTransport::use_out(const Place& place, bool reads) {
+  Direction<OutStream>& out = peers_[place.peer].out;
+  OutStream& stream = out.ends[place.number].stream;
+  if (out.error.ok() && reads) conclude(place, out, stream.read_notices());
+  if (out.error.ok()) conclude(place, out, stream.write(over_));
 }
 
-void TcpTransport::read(std::size_t peer, const platform::Epoll::Event& event) {
-  End<InStream>& in = peers_[peer].in;
-  if (event.readable && in.error.ok()) conclude(peer, in, in.stream.read(over_));
-  if (event.writable && in.error.ok()) conclude(peer, in, in.stream.write_notices());
+void TcpTransport::use_in(const Place& place, const platform::Epoll::Event& event) {
+  Direction<InStream>& in = peers_[place.peer].in;
+  InStream& stream = in.ends[place.number].stream;
+  if (event.readable && in.error.ok()) conclude(place, in, stream.read(over_));
+  if (event.writable && in.error.ok()) conclude(place, in, stream.write_notices());
 }
 
-// Called after each use of a stream: marks the transfers that are over, ends the stream after an error, and
-// watches it for what it waits for.
+// Called after each use of a stream: counts the parts that are over, closes the direction after an error, and
+// watches the stream for what it waits for.
 template <typename Stream>
-void TcpTransport::conclude(std::size_t peer, End<Stream>& end, const Status& result) {
-  for (const TransferId id : over_) slots_[id].over = true;
+void TcpTransport::conclude(const Place& place, Direction<Stream>& direction, const Status& result) {
+  for (const TransferId id : over_) --slots_[id].parts_left;
   over_.clear();
   if (!result.ok()) {
-    end.error = failure(peer, result);
-    end.stream.close();
+    direction.error = failure(place.peer, result);
+    for (End<Stream>& end : direction.ends) end.stream.close();
     return;
   }
-  const bool out = end.stream.wants_output();
-  const bool in = end.stream.wants_input();
+  End<Stream>& end = direction.ends[place.number];
+  if (!end.stream.connected()) return;
+  const bool out = end.stream.wants_output(), in = end.stream.wants_input();
   const Interest wanted = out && in ? Interest::kReadWrite
                           : out     ? Interest::kWrite
                           : in      ? Interest::kRead
                                     : Interest::kNone;
   if (std::exchange(end.interest, wanted) == wanted) return;
-  constexpr bool kIncoming = std::is_same_v<Stream, InStream>;
   // Cannot fail, because epoll has the descriptor.
-  static_cast<void>(epoll_.change(end.stream.fd(), tag_of(peer, kIncoming), wanted));
+  static_cast<void>(epoll_.change(end.stream.fd(), place.tag(), wanted));
 }
 
 // Takes the connections that the plane has made.
 void TcpTransport::take_ends() {
   for (StreamEnd& end : ends_->take()) {
     const auto found = std::ranges::find(group_.ranks, end.rank);
-    if (found == group_.ranks.end()) continue;
-    const auto peer = static_cast<std::size_t>(found - group_.ranks.begin());
+    const std::size_t number = end.stream - first_;
+    if (found == group_.ranks.end() || number >= plane_->streams()) continue;
+    const Place place{static_cast<std::size_t>(found - group_.ranks.begin()), number, end.incoming};
+    Peer& peer = peers_[place.peer];
     if (!end.socket.ok()) {
-      conclude(peer, peers_[peer].out, end.socket.status());
+      conclude(place, peer.out, end.socket.status());
     } else if (end.incoming) {
-      connect(peer, peers_[peer].in, std::move(end.socket).value());
-      if (peers_[peer].in.error.ok()) conclude(peer, peers_[peer].in, peers_[peer].in.stream.write_notices());
+      connect(place, peer.in, std::move(end.socket).value());
+      use_in(place, {.writable = true});
     } else {
-      connect(peer, peers_[peer].out, std::move(end.socket).value());
-      write(peer);
+      connect(place, peer.out, std::move(end.socket).value());
+      use_out(place, false);
     }
   }
 }
 
 template <typename Stream>
-void TcpTransport::connect(std::size_t peer, End<Stream>& end, platform::Socket socket) {
-  if (!end.error.ok() || end.stream.connected()) return;  // given up, or a second connection: it is closed
+void TcpTransport::connect(const Place& place, Direction<Stream>& direction, platform::Socket socket) {
+  End<Stream>& end = direction.ends[place.number];
+  if (!direction.error.ok() || end.stream.connected()) return;  // closed, or a second connection
   // A stopped process is no loss: its connection waits. The control channel notices hosts that are lost.
   socket.set_window_closed(true);
   end.stream.connect(std::move(socket));
-  const Status watched =
-      epoll_.add(end.stream.fd(), tag_of(peer, std::is_same_v<Stream, InStream>), end.interest);
-  if (!watched.ok()) conclude(peer, end, watched);
+  const Status watched = epoll_.add(end.stream.fd(), place.tag(), end.interest);
+  if (!watched.ok()) conclude(place, direction, watched);
 }
 
 Status TcpTransport::failure(std::size_t peer, const Status& cause) const {
@@ -171,8 +202,8 @@ Status TcpTransport::failure(std::size_t peer, const Status& cause) const {
 void TcpTransport::give_up() {
   const Status cause = Status::aborted("given up");
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    if (peers_[peer].out.error.ok()) conclude(peer, peers_[peer].out, cause);
-    if (peers_[peer].in.error.ok()) conclude(peer, peers_[peer].in, cause);
+    if (peers_[peer].out.error.ok()) conclude({peer, 0, false}, peers_[peer].out, cause);
+    if (peers_[peer].in.error.ok()) conclude({peer, 0, true}, peers_[peer].in, cause);
   }
 }
 

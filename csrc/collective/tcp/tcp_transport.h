@@ -16,14 +16,15 @@
 
 namespace roundelay::collective::tcp {
 
-// A Transport over connections of its own: a stream (message.h) for each member that sends to another one.
-// Who tests a transfer moves the bytes of all.
+// A Transport over connections of its own: one or more streams (message.h) for each member that sends to
+// another one. A long message is cut into as many parts, one for each stream. Who tests a transfer moves the
+// bytes of all.
 class TcpTransport final : public Transport, public Waker {
  public:
   // Errors: kUnavailable (out of descriptors).
   static Result<std::unique_ptr<TcpTransport>> create(std::shared_ptr<TcpPlane> plane, const Group& group,
-                                                      std::uint64_t stream, std::shared_ptr<StreamEnds> ends);
-  TcpTransport(std::shared_ptr<TcpPlane> plane, const Group& group, std::uint64_t stream,
+                                                      StreamNumber first, std::shared_ptr<StreamEnds> ends);
+  TcpTransport(std::shared_ptr<TcpPlane> plane, const Group& group, StreamNumber first,
                std::shared_ptr<StreamEnds> ends, platform::Epoll epoll);
   ~TcpTransport() override;
 
@@ -43,45 +44,58 @@ class TcpTransport final : public Transport, public Waker {
   using Interest = platform::Epoll::Interest;
   template <typename Stream>
   struct End {
-    Stream stream;
-    Status error;  // the first one; the stream is closed then
+    Stream stream{};
     Interest interest = Interest::kRead;
-  };
-  struct Peer {
-    End<OutStream> out;
-    End<InStream> in;
     bool dialled = false;
   };
+  // The streams to one member, or from it. After the first error all of them are closed.
+  template <typename Stream>
+  struct Direction {
+    std::vector<End<Stream>> ends{};
+    Status error{};
+  };
+  struct Peer {
+    Direction<OutStream> out;
+    Direction<InStream> in;
+  };
   struct Slot {
-    int peer = 0;
+    std::size_t peer = 0;
     bool sends = false;
-    bool over = false;
+    std::size_t parts_left = 0;
   };
   static constexpr std::uint64_t kDoorbellTag = 0;
-  // The tags of a peer's streams.
-  static std::uint64_t tag_of(std::size_t peer, bool incoming) { return 1 + 2 * peer + (incoming ? 1 : 0); }
+  // The place of a stream, which its tag in epoll tells.
+  struct Place {
+    std::size_t peer, number;
+    bool incoming;
+    [[nodiscard]] std::uint64_t tag() const {
+      return 1 + 2 * (peer * kMostStreams + number) + (incoming ? 1 : 0);
+    }
+    static Place of(std::uint64_t tag);
+  };
 
-  TransferId acquire(int peer, bool sends);
+  // Calls post(number, offset, bytes) for each part of a message.
+  template <typename Post>
+  Result<TransferId> post(int peer, bool sends, std::size_t bytes, const Post& post_part);
   void progress();
   void take_ends();
   void handle(const platform::Epoll::Event& event);
-  void write(std::size_t peer);
-  void read(std::size_t peer, const platform::Epoll::Event& event);
+  void use_out(const Place& place, bool reads);
+  void use_in(const Place& place, const platform::Epoll::Event& event);
   template <typename Stream>
-  void conclude(std::size_t peer, End<Stream>& end, const Status& result);
+  void conclude(const Place& place, Direction<Stream>& direction, const Status& result);
   template <typename Stream>
-  void connect(std::size_t peer, End<Stream>& end, platform::Socket socket);
+  void connect(const Place& place, Direction<Stream>& direction, platform::Socket socket);
   [[nodiscard]] Status failure(std::size_t peer, const Status& cause) const;
-  Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
 
   const std::shared_ptr<TcpPlane> plane_;
   const Group group_;
-  const std::uint64_t stream_;
+  const StreamNumber first_;
   const std::shared_ptr<StreamEnds> ends_;
   platform::Epoll epoll_;
   std::vector<Peer> peers_;  // this member too, unused
   Slots<Slot> slots_;
-  std::vector<TransferId> over_;  // transfers that write() and read() have ended
+  std::vector<TransferId> over_;  // parts that write() and read() have ended
 };
 
 }  // namespace roundelay::collective::tcp

@@ -36,7 +36,11 @@ Result<std::string> OuterFabric::open(bool one_host) {
 
 Status OuterFabric::begin(connect::Identity identity, std::span<const Bytes> addresses) {
   if (!listener_) return {};
-  auto plane = collective::tcp::TcpPlane::create(std::move(identity), std::move(*listener_), addresses);
+  // Interfaces that the user did not name may lead nowhere, so that only the first that works is used.
+  const collective::tcp::TcpPlane::Options options{.streams = static_cast<std::size_t>(config_.streams),
+                                                   .spreads = !config_.interface.empty()};
+  auto plane =
+      collective::tcp::TcpPlane::create(std::move(identity), std::move(*listener_), addresses, options);
   listener_.reset();
   if (plane.ok()) plane_ = std::move(plane).value();
   return plane.status();

@@ -21,7 +21,7 @@ class TcpMedium final : public Medium {
  public:
   [[nodiscard]] int largest_group() const override { return std::min(largest_of_threads(), 4); }
   std::string run(int size, Select select, const Part& part) override {
-    const TcpPlanes planes(size);
+    const TcpPlanes planes(size, size == 3 ? 4 : 1);
     return run_on_threads(planes.fabrics(select), part);
   }
 };
@@ -68,7 +68,7 @@ Bytes random_bytes(std::mt19937& random, std::size_t size) {
 }
 
 TEST_CASE("tcp: messages of one tag match in order, whichever side is first", "[fabric]") {
-  const TcpPlanes planes(2);
+  const TcpPlanes planes(2, GENERATE(1U, 3U, 8U));
   const auto a = planes.transport(0), b = planes.transport(1);
   std::mt19937 random(7);
   const std::array<std::size_t, 8> sizes = {0,    1,   kMostSmall - 1, kMostSmall, kMostSmall + 1, 3 << 20,

@@ -14,7 +14,7 @@
 namespace roundelay::contract {
 
 struct TcpPlanes {
-  explicit TcpPlanes(int size) {
+  explicit TcpPlanes(int size, std::size_t streams = 1) {
     std::vector<connect::TcpListener> listeners;
     for (int rank = 0; rank < size; ++rank) {
       auto listener = connect::TcpListener::listen("", true);
@@ -23,8 +23,9 @@ struct TcpPlanes {
       listeners.push_back(std::move(*listener));
     }
     for (int rank = 0; rank < size; ++rank) {
-      auto plane = collective::tcp::TcpPlane::create(
-          {{rank, 1, "1.0+test", {}}, {}}, std::move(listeners[static_cast<std::size_t>(rank)]), addresses);
+      auto plane = collective::tcp::TcpPlane::create({{rank, 1, "1.0+test", {}}, {}},
+                                                     std::move(listeners[static_cast<std::size_t>(rank)]),
+                                                     addresses, {.streams = streams, .spreads = true});
       if (!plane.ok()) throw std::runtime_error(plane.status().message());
       planes.push_back(*plane);
     }
