@@ -7,8 +7,8 @@ namespace roundelay::connect {
 
 void Dial::begin_at(std::size_t address) {
   if (endpoints_.empty()) return;
-  std::ranges::rotate(endpoints_,
-                      endpoints_.begin() + static_cast<std::ptrdiff_t>(address % endpoints_.size()));
+  const auto first = endpoints_.begin() + static_cast<std::ptrdiff_t>(address % endpoints_.size());
+  std::rotate(endpoints_.begin(), first, endpoints_.end());
 }
 
 std::optional<platform::Socket> Dial::next() {

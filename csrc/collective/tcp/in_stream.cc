@@ -32,12 +32,14 @@ Status InStream::receive(TransferId id, ByteSpan data, Notice tag, std::vector<T
   } else {
     notices_.push_back(tag);
   }
+  if (ended_) return Status::aborted(kClosed);
   posted_.push_back(posted);
   return {};
 }
 
 // Gives a kept message to its receive, now or when it is complete.
-void InStream::take_kept(std::deque<Kept>::iterator kept, Posted receive, std::vector<TransferId>& over) {
+void InStream::take_kept(const std::deque<Kept>::iterator& kept, Posted receive,
+                         std::vector<TransferId>& over) {
   if (!kept->complete) {
     kept->receive = receive;
     return;
@@ -53,12 +55,21 @@ Status InStream::read(std::vector<TransferId>& over) {
     const bool direct = into_.has_value();
     const Transfer done = read_some(over);
     if (done.state == Transfer::State::kWouldBlock) return {};
-    if (done.state == Transfer::State::kEnd) return Status::aborted("closed by the peer");
+    if (done.state == Transfer::State::kEnd) return end();
     if (done.state == Transfer::State::kError) return Status::aborted(platform::errno_text(done.error));
     ROUNDELAY_RETURN_IF_ERROR(parse(over));
     // Less than was asked for is all there is: the next read would only say so.
     if (!direct && done.bytes < kBuffer) return {};
   }
+  return {};
+}
+
+// Called when the sender has closed the stream. It does so when it needs nothing more of it, while its other
+// streams may still carry what it sent before.
+Status InStream::end() {
+  if (into_ || !posted_.empty()) return Status::aborted(kClosed);
+  ended_ = true;
+  socket_.reset();
   return {};
 }
 

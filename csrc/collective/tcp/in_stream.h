@@ -34,12 +34,14 @@ class InStream {
   [[nodiscard]] const platform::Fd& fd() const { return socket_->fd(); }
 
   // Reads what has arrived, and appends the transfers that are over. Errors: kAborted, what the system says;
-  // also when the sender has closed the stream.
+  // also if the sender has closed the stream before it sent what is posted.
   Status read(std::vector<TransferId>& over);
   // Writes the notices that the socket takes. Errors: kAborted.
   Status write_notices();
   [[nodiscard]] bool wants_input() const { return kept_bytes_ <= kMostKept; }
   [[nodiscard]] bool wants_output() const { return !notices_.empty(); }
+  // Returns whether the sender has closed the stream, in order: nothing more comes.
+  [[nodiscard]] bool ended() const { return ended_; }
   // Closes the connection. No memory of a transfer is used any more.
   void close();
 
@@ -63,12 +65,13 @@ class InStream {
     std::optional<TransferId> id;
     ByteSpan left;
   };
+  Status end();
   platform::Transfer read_some(std::vector<TransferId>& over);
   Status parse(std::vector<TransferId>& over);
   Status begin(const Header& header, std::vector<TransferId>& over);
   void advance(std::size_t bytes, std::vector<TransferId>& over);
   void complete(std::vector<TransferId>& over);
-  void take_kept(std::deque<Kept>::iterator kept, Posted receive, std::vector<TransferId>& over);
+  void take_kept(const std::deque<Kept>::iterator& kept, Posted receive, std::vector<TransferId>& over);
 
   std::optional<platform::Socket> socket_;
   std::deque<Posted> posted_;
@@ -78,7 +81,8 @@ class InStream {
   Arriving<Header> arriving_;
   Bytes buffer_;  // what was read behind the bytes of a message
   std::size_t begin_ = 0, end_ = 0;
-  std::deque<Notice> notices_;   // those that the socket has not taken
+  std::deque<Notice> notices_;  // those that the socket has not taken
+  bool ended_ = false;
   std::size_t notice_sent_ = 0;  // bytes of the first of them that it has
 };
 

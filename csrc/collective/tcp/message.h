@@ -28,6 +28,8 @@ struct Header {
 // The tag of a large message whose receive is posted.
 using Notice = std::uint32_t;
 
+inline constexpr const char* kClosed = "closed by the peer";
+
 // A position in the bytes of a header or notice that comes in parts.
 template <typename T>
 class Arriving {

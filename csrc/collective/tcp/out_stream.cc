@@ -68,7 +68,12 @@ Status OutStream::read_notices() {
   while (true) {
     const Transfer done = socket_->read(ByteSpan(buffer));
     if (done.state == Transfer::State::kWouldBlock) return {};
-    if (done.state == Transfer::State::kEnd) return Status::aborted("closed by the peer");
+    if (done.state == Transfer::State::kEnd) {
+      if (!queue_.empty() || !held_.empty()) return Status::aborted(kClosed);
+      ended_ = true;
+      close();
+      return {};
+    }
     if (done.state == Transfer::State::kError) return Status::aborted(platform::errno_text(done.error));
     for (std::size_t taken = 0; taken < done.bytes;) {
       taken += arriving_.take(buffer.data() + taken, done.bytes - taken);

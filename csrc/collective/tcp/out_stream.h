@@ -27,11 +27,14 @@ class OutStream {
   // Writes what the socket takes, and appends the transfers that are over. Errors: kAborted, what the system
   // says.
   Status write(std::vector<TransferId>& over);
-  // Takes the notices that have arrived. Errors: kAborted, also if the receiver has closed the stream.
+  // Takes the notices that have arrived. Errors: kAborted, also if the receiver has closed the stream while a
+  // message is not sent.
   Status read_notices();
   [[nodiscard]] static bool wants_input() { return true; }  // notices
   // Returns whether there is something that the socket did not take.
   [[nodiscard]] bool wants_output() const { return !queue_.empty(); }
+  // Returns whether the receiver has closed the stream, in order: nothing more can be sent.
+  [[nodiscard]] bool ended() const { return ended_; }
   // Closes the connection. No memory of a transfer is used any more.
   void close();
 
@@ -50,6 +53,7 @@ class OutStream {
   std::deque<Message> held_;    // large ones without a notice
   std::deque<Notice> notices_;  // those without a message
   Arriving<Notice> arriving_;
+  bool ended_ = false;
 };
 
 }  // namespace roundelay::collective::tcp

@@ -68,6 +68,8 @@ Result<TransferId> TcpTransport::send(int peer, ConstByteSpan data, int tag) {
   return post(peer, true, data.size(),
               [&](TransferId id, const Place& place, std::size_t offset, std::size_t bytes) {
                 End<OutStream>& end = out.ends[place.number];
+                if (end.stream.ended()) conclude(place, out, Status::aborted(kClosed));
+                if (!out.error.ok()) return;
                 end.stream.send(id, data.subspan(offset, bytes), static_cast<Notice>(tag));
                 if (end.stream.connected()) {
                   use_out(place, false);
@@ -130,14 +132,14 @@ void TcpTransport::use_out(const Place& place, bool reads) {
   Direction<OutStream>& out = peers_[place.peer].out;
   OutStream& stream = out.ends[place.number].stream;
   if (out.error.ok() && reads) conclude(place, out, stream.read_notices());
-  if (out.error.ok()) conclude(place, out, stream.write(over_));
+  if (out.error.ok() && stream.connected()) conclude(place, out, stream.write(over_));
 }
 
 void TcpTransport::use_in(const Place& place, const platform::Epoll::Event& event) {
   Direction<InStream>& in = peers_[place.peer].in;
   InStream& stream = in.ends[place.number].stream;
   if (event.readable && in.error.ok()) conclude(place, in, stream.read(over_));
-  if (event.writable && in.error.ok()) conclude(place, in, stream.write_notices());
+  if (event.writable && in.error.ok() && stream.connected()) conclude(place, in, stream.write_notices());
 }
 
 // Called after each use of a stream: counts the parts that are over, closes the direction after an error, and
@@ -186,7 +188,7 @@ void TcpTransport::take_ends() {
 template <typename Stream>
 void TcpTransport::connect(const Place& place, Direction<Stream>& direction, platform::Socket socket) {
   End<Stream>& end = direction.ends[place.number];
-  if (!direction.error.ok() || end.stream.connected()) return;  // closed, or a second connection
+  if (!direction.error.ok() || end.stream.connected() || end.stream.ended()) return;
   // A stopped process is no loss: its connection waits. The control channel notices hosts that are lost.
   socket.set_window_closed(true);
   end.stream.connect(std::move(socket));

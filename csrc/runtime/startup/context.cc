@@ -93,18 +93,21 @@ Result<bool> on_one_host(bootstrap::Bootstrap& ranks, Deadline deadline) {
 std::vector<Bytes> addresses_of(const std::vector<wire::Introduction>& all,
                                 std::string wire::Introduction::*address) {
   std::vector<Bytes> addresses;
+  addresses.reserve(all.size());
   for (const wire::Introduction& one : all) addresses.push_back(to_bytes(one.*address));
   return addresses;
 }
 
 std::vector<std::string> nodes_of(const std::vector<wire::Introduction>& all) {
   std::vector<std::string> nodes;
+  nodes.reserve(all.size());
   for (const wire::Introduction& one : all) nodes.push_back(one.node);
   return nodes;
 }
 
 std::vector<NodeInfo> node_infos_of(const std::vector<wire::Introduction>& all) {
   std::vector<NodeInfo> node_infos;
+  node_infos.reserve(all.size());
   for (const wire::Introduction& one : all) node_infos.push_back({one.node, one.shm_socket});
   return node_infos;
 }

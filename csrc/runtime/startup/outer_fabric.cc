@@ -42,8 +42,9 @@ Status OuterFabric::begin(connect::Identity identity, std::span<const Bytes> add
   auto plane =
       collective::tcp::TcpPlane::create(std::move(identity), std::move(*listener_), addresses, options);
   listener_.reset();
-  if (plane.ok()) plane_ = std::move(plane).value();
-  return plane.status();
+  if (!plane.ok()) return plane.status();
+  plane_ = std::move(plane).value();
+  return {};
 }
 
 Result<std::unique_ptr<collective::Fabric>> OuterFabric::make(const Group& group,

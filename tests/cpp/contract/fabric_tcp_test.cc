@@ -109,6 +109,24 @@ TEST_CASE("tcp: messages of one tag match in order, whichever side is first", "[
   }
 }
 
+TEST_CASE("tcp: what is under way arrives though the sender has left", "[fabric]") {
+  const TcpPlanes planes(2, 4);
+  auto a = planes.transport(0);
+  const auto b = planes.transport(1);
+  std::mt19937 random(7);
+  const Bytes sent = random_bytes(random, 1 << 20);
+  Bytes received(sent.size());
+  finish({{a.get(), *a->send(1, sent, 0)}, {b.get(), *b->receive(0, received, 0)}});  // all have connections
+  std::ranges::fill(received, std::byte{0});
+  const TransferId receives = *b->receive(0, received, 0);
+  finish({{a.get(), *a->send(1, sent, 0)}});
+  a.reset();
+  finish({{b.get(), receives}});
+  CHECK(sent == received);
+  const Result<bool> more = b->test(*b->receive(0, received, 0));
+  CHECK(more.status().message() == "the connection to rank 0 failed: closed by the peer");
+}
+
 TEST_CASE("tcp: another size than the sender's is an error that names both", "[fabric]") {
   const TcpPlanes planes(2);
   const auto a = planes.transport(0), b = planes.transport(1);

@@ -122,3 +122,32 @@ def reduce_until_enough(me: Rank) -> None:
     for handle in said:
         hvd.synchronize(handle)
     print("went on")
+
+
+def use_all_operations(me: Rank, elements: int) -> None:
+    """Checks the results, or says what ended the job."""
+    import roundelay.torch as hvd
+
+    try:
+        _begin(me)
+        _attempt(os.environ["ROUNDELAY_INTERFACE"])
+        for step in range(3):
+            _check_all_operations(elements + step)
+        print("all right")
+    except hvd.HorovodInternalError as error:
+        print(error)
+
+
+def _check_all_operations(elements: int) -> None:
+    import roundelay.torch as hvd
+
+    rank, size = hvd.rank(), hvd.size()
+    mine = torch.arange(elements, dtype=torch.float64) + rank
+    everything = torch.stack([torch.arange(elements, dtype=torch.float64) + other for other in range(size)])
+    assert torch.equal(hvd.allreduce(mine, op=hvd.Sum), everything.sum(0))
+    assert torch.equal(hvd.allgather(mine), everything.flatten())
+    assert torch.equal(hvd.broadcast(mine, size - 1), everything[-1])
+    assert torch.equal(hvd.alltoall(everything[rank].repeat(size)), everything.flatten())
+    rows = mine[: elements // size * size].reshape(size, -1)
+    summed = everything.sum(0)[: rows.numel()].reshape(size, -1)
+    assert torch.equal(hvd.reducescatter(rows, op=hvd.Sum), summed[rank : rank + 1])
