@@ -188,6 +188,8 @@ void bind_collectives(py::module_& module) {
         return model::allreduce(algorithm(name), ranks, bytes, level);
       },
       py::arg("algorithm"), py::arg("ranks"), py::arg("size"), py::arg("level") = 0);
+  module.def("stage_of", model::stage_of, py::arg("operation"), py::arg("algorithm"), py::arg("ranks"),
+             py::arg("size"));
   module.def(
       "flat",
       [](const model::Cluster& cluster, const std::string& name, double bytes) {
