@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,13 +100,18 @@ def _kinds(cell: Cell) -> tuple[Any, ...]:
 
 
 def fit(cells: Sequence[Cell], start: Constants = START) -> Constants:
-    """Find the constants with the least mean of |log(predicted / measured)|."""
+    """Fit to cells of steps."""
+    return least(lambda found: [predicted(cell, found).seconds / cell.seconds for cell in cells], start)
+
+
+def least(ratios: Callable[[Constants], Sequence[float]], start: Constants = START) -> Constants:
+    """Find the constants with the least mean of |log(predicted / measured)|, and of its square."""
 
     def constants(logs: Any) -> Constants:
         return Constants(*map(float, np.exp(logs)))
 
     def loss(logs: Any) -> float:
-        errors = [np.log(predicted(cell, constants(logs)).seconds / cell.seconds) for cell in cells]
+        errors = np.log(ratios(constants(logs)))
         return float(np.mean(np.abs(errors)) + np.mean(np.square(errors)))
 
     first = np.log([getattr(start, name) for name in _NAMES])

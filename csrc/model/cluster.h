@@ -24,16 +24,25 @@ struct Level {
   Link link{};
 };
 
-// The machines of a job, all alike.
+// The machines of a job. They are alike, but nodes may have different numbers of ranks.
 struct Cluster {
   std::vector<Level> levels{};  // innermost first; none: one rank
   // Bytes a second, read and written, of a pass over a rank's own memory.
   double memory_bandwidth = std::numeric_limits<double>::infinity();
+  // The ranks of each node if nodes differ; then the first level has as many parts as the largest node.
+  // Empty: all nodes have as many as the first level has parts.
+  std::vector<int> nodes{};
 };
 
-// Returns the number of ranks in one part that `level` joins: 1 for level 0, that of a node for level 1, and
-// that of the whole cluster for level levels.size().
+// Returns the numbers of ranks of all parts that `level` joins: ranks for level 0, nodes for level 1, and the
+// whole cluster for level levels.size().
+std::vector<int> part_sizes(const Cluster& cluster, std::size_t level);
+
+// Returns the number of ranks in the largest part that `level` joins.
 int ranks_in_part(const Cluster& cluster, std::size_t level);
+
+// Returns the number of ranks in the smallest node.
+int least_in_node(const Cluster& cluster);
 
 // Returns the number of all ranks.
 inline int ranks(const Cluster& cluster) { return ranks_in_part(cluster, cluster.levels.size()); }

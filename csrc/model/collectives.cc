@@ -114,6 +114,25 @@ Stage broadcast(int ranks, double bytes, std::size_t level) {
   return on_link(level, depth, depth * bytes, 0);
 }
 
+std::optional<Stage> stage_of(std::string_view operation, std::string_view algorithm, int ranks,
+                              double bytes) {
+  if (operation == "allreduce") {
+    const auto named = algorithm_named(algorithm);
+    return named ? std::optional(allreduce(*named, ranks, bytes)) : std::nullopt;
+  }
+  if (operation == "reducescatter") {
+    if (algorithm == "pairwise") return reduce_scatter(Algorithm::kPairwise, ranks, bytes);
+    if (algorithm == "recursive_halving") return reduce_scatter(Algorithm::kHalvingDoubling, ranks, bytes);
+  }
+  if (operation == "allgather") {
+    if (algorithm == "pairwise") return all_gather(Algorithm::kPairwise, ranks, bytes);
+    if (algorithm == "recursive_doubling") return all_gather(Algorithm::kHalvingDoubling, ranks, bytes);
+    if (algorithm == "ring") return all_gather(Algorithm::kRing, ranks, bytes);
+  }
+  if (operation == "broadcast" && algorithm == "binomial_tree") return broadcast(ranks, bytes);
+  return std::nullopt;
+}
+
 Program flat(const Cluster& cluster, Algorithm algorithm, double bytes) {
   if (cluster.levels.empty()) return {};
   const std::size_t top = cluster.levels.size() - 1;

@@ -36,6 +36,11 @@ Stage all_gather(Algorithm algorithm, int ranks, double bytes, std::size_t level
 // Returns the stage of a broadcast over a binomial tree.
 Stage broadcast(int ranks, double bytes, std::size_t level = 0);
 
+// Returns the stage of an operation by one of its algorithms, both named as in base/algorithms.def; nothing:
+// there is no formula. `bytes` is as above.
+std::optional<Stage> stage_of(std::string_view operation, std::string_view algorithm, int ranks,
+                              double bytes);
+
 // Returns the allreduce of all ranks as one group that knows nothing of levels. It counts as one stage on the
 // outermost link. In a ring, neighbours lie in one part where possible, so that one rank of each part sends
 // outwards; in other algorithms all of them do.

@@ -59,7 +59,7 @@ struct Outcome {
 // Carries the job out. If all ranks are alike (no jitter, no stragglers), one stands for all. Each event
 // takes about a microsecond; memory grows with ranks times buckets under way. The same job gives the same
 // outcome. Precondition: at least one step and one bucket at once, ready times ascend, stragglers are ranks
-// of the cluster.
+// of the cluster, no stage is from one part, and all ranks are alike if nodes have different numbers of them.
 Outcome simulate(const Job& job);
 
 }  // namespace roundelay::model

@@ -123,9 +123,9 @@ Program over_levels(const Cluster& cluster, Algorithm algorithm, double bytes) {
   for (std::size_t level = 0; level < cluster.levels.size(); ++level) {
     const int parts = cluster.levels[level].parts;
     if (parts < 2) continue;
-    program.stages.push_back(reduce_scatter(algorithm, parts, bytes, level));
-    back.push_back(all_gather(algorithm, parts, bytes, level));
-    bytes /= parts;
+    const double share = bytes / ranks_in_part(cluster, level);
+    program.stages.push_back(reduce_scatter(algorithm, parts, share, level));
+    back.push_back(all_gather(algorithm, parts, share, level));
   }
   program.stages.insert(program.stages.end(), back.rbegin(), back.rend());
   return program;

@@ -54,7 +54,7 @@ double seconds_of_way(const Cluster& cluster, const std::vector<Factor>& stages,
 
 // Returns the allreduce over all levels: reduce-scatters from the innermost level outwards, all-gathers back.
 // Each stage counts for its own level's link alone. With `algorithm` kRing its time with one chunk is the
-// paper's.
+// paper's. A node sends as much as the others, whatever its number of ranks.
 Program over_levels(const Cluster& cluster, Algorithm algorithm, double bytes);
 
 // Returns the cluster in which `level` is cut into levels of `factors`, innermost first, with the same link.

@@ -5,18 +5,15 @@
 namespace roundelay::model {
 namespace {
 
-// Returns the index of the resource that a stage uses: a level's link, and after the levels the memory.
+// Returns the index of the resource that a stage uses: a level's link, after the levels the memory, and then
+// each level's end of the one part that alone sends.
 std::size_t resource(const Stage& stage, const Cluster& cluster) {
-  return stage.kind == Stage::Kind::kLink ? stage.level : cluster.levels.size();
+  const std::size_t levels = cluster.levels.size();
+  if (stage.kind != Stage::Kind::kLink) return levels;
+  return stage.from_one ? levels + 1 + stage.level : stage.level;
 }
 
 }  // namespace
-
-int ranks_in_part(const Cluster& cluster, std::size_t level) {
-  int all = 1;
-  for (std::size_t below = 0; below < level; ++below) all *= cluster.levels[below].parts;
-  return all;
-}
 
 int flows(const Stage& stage, const Cluster& cluster) {
   if (stage.kind != Stage::Kind::kLink) return 1;
@@ -33,7 +30,7 @@ double seconds(const Stage& stage, const Cluster& cluster, int chunks) {
 }
 
 double seconds(const Program& program, const Cluster& cluster) {
-  std::vector<double> busy(cluster.levels.size() + 2);
+  std::vector<double> busy(2 * cluster.levels.size() + 1);
   double all = 0;
   for (const Stage& stage : program.stages) {
     const double time = seconds(stage, cluster, program.chunks);
@@ -41,6 +38,19 @@ double seconds(const Program& program, const Cluster& cluster) {
     busy[resource(stage, cluster)] += time;
   }
   return pipelined(all, *std::max_element(busy.begin(), busy.end()), program.chunks);
+}
+
+std::vector<double> bytes_sent(const Program& program, const Cluster& cluster) {
+  const std::size_t levels = cluster.levels.size();
+  std::vector<double> sent(2 * levels + 1);  // by resource
+  for (const Stage& stage : program.stages) {
+    if (stage.kind == Stage::Kind::kLink)
+      sent[resource(stage, cluster)] += stage.bytes * flows(stage, cluster);
+  }
+  std::vector<double> most(levels);
+  for (std::size_t level = 0; level < levels; ++level)
+    most[level] = std::max(sent[level], sent[levels + 1 + level]);
+  return most;
 }
 
 Program with_best_chunks(Program program, const Cluster& cluster, int most) {

@@ -22,6 +22,7 @@ struct Stage {
   double reduced = 0;     // kLink: bytes that each rank receives and adds to its own
   int senders = 0;        // kLink: the number of ranks of each part that take part, the first ones; 0: all
   bool whole = false;     // kLink: all ranks of the cluster are one group
+  bool from_one = false;  // kLink: one part alone sends (or gets), while others carry out other stages
 };
 
 // A bucket's stages, in order. The bucket is cut into equal chunks. All of them go through all stages, and
@@ -44,8 +45,12 @@ inline double pipelined(double all_stages, double busiest, double chunks) {
   return all_stages + (chunks - 1) * busiest;
 }
 
-// Returns the time of a program without contention. All stages of a level share its link.
+// Returns the time of a program without contention. All stages of a level share its link, but those from one
+// part have an end of their own.
 double seconds(const Program& program, const Cluster& cluster);
+
+// Returns the bytes that the busiest end of each level sends, or gets if these are more.
+std::vector<double> bytes_sent(const Program& program, const Cluster& cluster);
 
 // Returns the program with as many chunks as make seconds() least, up to `most`.
 Program with_best_chunks(Program program, const Cluster& cluster, int most = 64);

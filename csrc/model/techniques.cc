@@ -22,6 +22,26 @@ Level between(const Cluster& cluster) {
 
 int in_node(const Cluster& cluster) { return cluster.levels.empty() ? 1 : cluster.levels.front().parts; }
 
+// The nodes that share one end of the outermost link.
+int nodes_behind_end(const Cluster& cluster) {
+  int nodes = 1;
+  for (std::size_t level = 1; level + 1 < cluster.levels.size(); ++level)
+    nodes *= cluster.levels[level].parts;
+  return nodes;
+}
+
+// The sum over a node that leaves a shard with as many of its ranks as the smallest node has, and the
+// all-gather of these shards.
+Stage scattered_in_node(const Cluster& cluster, double bytes) {
+  const int n = in_node(cluster);
+  return reduce_scatter(Algorithm::kPairwise, n, bytes * n / least_in_node(cluster), 0);
+}
+Stage gathered_in_node(const Cluster& cluster, double bytes) {
+  Stage stage = scattered_in_node(cluster, bytes);
+  stage.reduced = 0;
+  return stage;
+}
+
 std::size_t top(const Cluster& cluster) { return cluster.levels.empty() ? 0 : cluster.levels.size() - 1; }
 
 }  // namespace
@@ -49,28 +69,33 @@ Program csc(const Cluster& cluster, const Payload& bucket, const CscOptions& opt
 }
 
 Program top_k(const Cluster& cluster, const Payload& bucket, const TopKOptions& options) {
-  const int n = in_node(cluster);
+  const int shards = least_in_node(cluster);
   const Level nodes = between(cluster);
   const double elements = bucket.bytes / bucket.element;
-  const double shard = elements / n;
+  const double shard = elements / shards;
   const double pairs = options.density * shard;
   const double others = nodes.parts - 1;
   Program program;
-  if (n > 1) program.stages.push_back(reduce_scatter(Algorithm::kPairwise, n, bucket.bytes, 0));
+  const bool has_nodes = in_node(cluster) > 1;
+  if (has_nodes) program.stages.push_back(scattered_in_node(cluster, bucket.bytes));
   program.stages.push_back(pass(shard * bucket.element * (2 + options.passes)));
   if (others > 0)
     program.stages.push_back({.level = top(cluster),
                               .messages = others,
-                              .bytes = others * pairs * (options.value + options.index)});
+                              .bytes = others * pairs * (options.value + options.index),
+                              .senders = shards * nodes_behind_end(cluster)});
   program.stages.push_back(pass(nodes.parts * pairs * (options.value + options.index + bucket.element)));
-  if (n > 1) program.stages.push_back(all_gather(Algorithm::kPairwise, n, bucket.bytes, 0));
+  if (has_nodes) program.stages.push_back(gathered_in_node(cluster, bucket.bytes));
   return program;
 }
 
 Program power_sgd(const Cluster& cluster, const Payload& bucket, const PowerSgdOptions& options) {
-  Program program{{pass(bucket.bytes * (2 + options.rank))}};
+  const double shard = bucket.bytes / least_in_node(cluster);
+  Program program;
+  if (in_node(cluster) > 1) program.stages.push_back(scattered_in_node(cluster, bucket.bytes));
+  program.stages.push_back(pass(shard * (2 + options.rank)));
   append(program, over_levels(cluster, Algorithm::kPairwise, 4 * options.rank * options.rows));
-  program.stages.push_back(pass(bucket.bytes * options.rank));
+  program.stages.push_back(pass(shard * options.rank));
   append(program, over_levels(cluster, Algorithm::kPairwise, 4 * options.rank * options.columns));
   program.stages.push_back(pass(2 * bucket.bytes));
   return program;
@@ -83,7 +108,7 @@ Program average(const Cluster& cluster, const Payload& parameters) {
 Program daso_transfer(const Cluster& cluster, const Payload& parameters) {
   const Level nodes = between(cluster);
   Stage sum = allreduce(Algorithm::kPairwise, nodes.parts, parameters.bytes, top(cluster));
-  sum.senders = 1;
+  sum.senders = nodes_behind_end(cluster);
   Program program{{pass(2 * parameters.bytes)}};
   if (nodes.parts > 1) program.stages.push_back(sum);
   program.stages.push_back(pass(3 * parameters.bytes));

@@ -1,6 +1,7 @@
 // The stages of a bucket under each technique and strategy. Each function returns them, and names the paper
 // and its formula. The letters are those of cluster.h, with 1 for the node's level and 2 for that between
-// nodes, n ranks in each of m nodes, and d elements of b bytes (S = d b).
+// nodes, n ranks in each of m nodes, and d elements of b bytes (S = d b). If nodes differ, the largest one's
+// time counts, and where each rank of a node has a shard there are as many as the smallest node has ranks.
 #pragma once
 
 #include <vector>
@@ -45,9 +46,9 @@ struct TopKOptions {
 };
 Program top_k(const Cluster& cluster, const Payload& bucket, const TopKOptions& options);
 
-// PowerSGD (Vogels et al., arXiv 1905.13727): an allreduce of the left factors and one of the right factors,
-// and passes over the memory: each of the two products with the gradients reads the bucket once for each
-// rank.
+// PowerSGD (Vogels et al., arXiv 1905.13727): a reduce-scatter in the node, an allreduce of the left factors
+// and one of the right factors, and passes over the memory: each of the two products with the gradients reads
+// the rank's shard once for each rank of the approximation.
 struct PowerSgdOptions {
   double rank = 2;     // the rank of the approximation
   double rows = 0;     // the rows of all matrices of the bucket: left factors have rank * rows elements

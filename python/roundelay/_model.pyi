@@ -24,12 +24,18 @@ class Level:
     def __init__(self, parts: int, link: Link) -> None: ...
 
 class Cluster:
-    """Levels, innermost first. Raises ValueError for sizes that are not positive."""
+    """Levels, innermost first. Raises ValueError for sizes that are not positive, or do not fit.
+
+    nodes: the ranks of each node if they differ; the first level then has the parts of the largest node.
+    """
 
     levels: list[Level]
     memory_bandwidth: float
+    nodes: list[int]
     ranks: int
-    def __init__(self, levels: list[Level], memory_bandwidth: float = inf) -> None: ...
+    def __init__(
+        self, levels: list[Level], memory_bandwidth: float = inf, nodes: Sequence[int] = ()
+    ) -> None: ...
 
 class Kind(Enum):
     """The resource that a stage uses."""
@@ -47,6 +53,7 @@ class Stage:
     reduced: float
     senders: int
     whole: bool
+    from_one: bool
     def __init__(
         self,
         kind: Kind,
@@ -75,10 +82,22 @@ class Outcome:
     busy: list[float]
 
 def seconds(program: Program, cluster: Cluster) -> float: ...
+def bytes_sent(program: Program, cluster: Cluster) -> list[float]:
+    """Return the bytes that the busiest end of each level sends, or gets if these are more."""
+
 def with_best_chunks(program: Program, cluster: Cluster, most: int = 64) -> Program: ...
 def allreduce(algorithm: str, ranks: int, size: float, level: int = 0) -> Stage: ...
+def stage_of(operation: str, algorithm: str, ranks: int, size: float) -> Stage | None:
+    """Return the stage of an operation by an algorithm of its; None: there is no formula."""
+
 def flat(cluster: Cluster, algorithm: str, size: float) -> Program: ...
 def over_levels(cluster: Cluster, algorithm: str, size: float) -> Program: ...
+def moved_over_levels(cluster: Cluster, operation: str, size: float) -> Program:
+    """Return the stages of an allgather, a reducescatter, a broadcast or a reduce over levels."""
+
+def moved_flat(cluster: Cluster, operation: str, size: float, root: int = 0) -> Program:
+    """Return the same without levels. root: the rank that a broadcast comes from, or a reduce goes to."""
+
 def seconds_of_way(
     levels: Sequence[tuple[int, float, float]],
     plan: Sequence[tuple[int, int, int]],

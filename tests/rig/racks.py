@@ -32,6 +32,10 @@ class RackRig(Rig):
         """Tell the rack of a node."""
         return node * self.racks // self.nodes
 
+    def interrupt_rack(self, rack: int, seconds: float) -> None:
+        """Take a rack off the others for so long."""
+        self._interrupt(f"down{rack}", _CORE, seconds)
+
     @property
     def topology(self) -> str:
         """The value of ROUNDELAY_TOPOLOGY that describes the racks."""

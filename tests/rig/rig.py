@@ -43,19 +43,22 @@ class Rig(Network):
 
     def cut(self, node: int) -> None:
         """Take a node off the network for good; its own interface stays up."""
-        self._text([*self._machine, *self._unplug(node)])
+        self._text([*self._machine, *self._unplug(f"port{node}")])
         self._entrance(node).unlink(missing_ok=True)
 
     def interrupt(self, node: int, seconds: float) -> None:
         """Take a node off the network for so long, however busy the machine is."""
-        plug = ["ip", "link", "set", f"port{node}", "master", self._switch_of(node)]
-        program = f"{shlex.join(self._unplug(node))} && sleep {seconds} && {shlex.join(plug)}"
+        self._interrupt(f"port{node}", self._switch_of(node), seconds)
+
+    def _interrupt(self, port: str, switch: str, seconds: float) -> None:
+        plug = ["ip", "link", "set", port, "master", switch]
+        program = f"{shlex.join(self._unplug(port))} && sleep {seconds} && {shlex.join(plug)}"
         self._text([*self._machine, "nice", "--adjustment=-20", "sh", "-c", program])
 
     @staticmethod
-    def _unplug(node: int) -> list[str]:
+    def _unplug(port: str) -> list[str]:
         # Linux uses an interface up to a second after it is up again, and a switch its port at once.
-        return ["ip", "link", "set", f"port{node}", "nomaster"]
+        return ["ip", "link", "set", port, "nomaster"]
 
     def lose(self, node: int) -> None:
         """Take a node away as a power cut does: nothing of it says good-bye."""

@@ -2,6 +2,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <optional>
 #include <string>
@@ -11,6 +13,7 @@
 
 #include "model/job.h"
 #include "model/levels.h"
+#include "model/movement.h"
 #include "model/techniques.h"
 
 namespace roundelay::bindings {
@@ -21,6 +24,11 @@ namespace py = pybind11;
 model::Algorithm algorithm(const std::string& name) {
   if (const auto found = model::algorithm_named(name)) return *found;
   throw py::value_error("unknown algorithm: " + name);
+}
+
+model::Movement movement(const std::string& name) {
+  if (const auto found = model::movement_named(name)) return *found;
+  throw py::value_error("unknown operation: " + name);
 }
 
 void require(bool holds, const char* error) {
@@ -35,6 +43,15 @@ void check(const model::Cluster& cluster) {
     require(level.link.latency >= 0 && level.link.reduce >= 0, "a link's times must not be negative");
   }
   require(cluster.memory_bandwidth > 0, "a bandwidth must be positive");
+  if (cluster.nodes.empty()) return;
+  std::size_t nodes = 1;
+  for (std::size_t level = 1; level < cluster.levels.size(); ++level)
+    nodes *= static_cast<std::size_t>(cluster.levels[level].parts);
+  require(!cluster.levels.empty() && nodes == cluster.nodes.size(),
+          "the levels above the first one do not join as many nodes as have sizes");
+  require(std::ranges::min(cluster.nodes) >= 1, "a node needs at least 1 rank");
+  require(std::ranges::max(cluster.nodes) == cluster.levels.front().parts,
+          "the first level does not have as many parts as the largest node");
 }
 
 void check(const model::Program& program, const model::Cluster& cluster) {
@@ -45,6 +62,12 @@ void check(const model::Program& program, const model::Cluster& cluster) {
     require(stage.kind != model::Stage::Kind::kLink || stage.level < cluster.levels.size(),
             "a stage's level is none of the cluster's");
   }
+}
+
+void check_simulated(const model::Program& program, const model::Cluster& cluster) {
+  check(program, cluster);
+  for (const model::Stage& stage : program.stages)
+    require(!stage.from_one, "stages from one part are not simulated");
 }
 
 using LevelTuple = std::tuple<int, double, double>;            // parts, seconds a message, bytes a second
@@ -72,11 +95,13 @@ model::Outcome checked_simulation(const model::Job& job) {
           "times must not be negative");
   double ready = 0;
   for (const model::ReadyBucket& bucket : job.buckets) {
-    check(bucket.program, job.cluster);
+    check_simulated(bucket.program, job.cluster);
     require(bucket.ready >= ready, "buckets must become ready in their order");
     ready = bucket.ready;
   }
-  check(job.transfer.program, job.cluster);
+  check_simulated(job.transfer.program, job.cluster);
+  require(job.cluster.nodes.empty() || job.jitter == 0,
+          "ranks differ in nodes of equally many ranks alone: take no jitter");
   require(job.transfer.every >= 0 && job.transfer.wait >= 0, "a transfer's steps must not be negative");
   const py::gil_scoped_release released;
   return model::simulate(job);
@@ -101,14 +126,15 @@ void bind_cluster(py::module_& module) {
       .def_readwrite("link", &model::Level::link);
   constexpr double kEndless = std::numeric_limits<double>::infinity();
   py::class_<model::Cluster>(module, "Cluster")
-      .def(py::init([](std::vector<model::Level> levels, double memory_bandwidth) {
-             model::Cluster cluster{std::move(levels), memory_bandwidth};
+      .def(py::init([](std::vector<model::Level> levels, double memory_bandwidth, std::vector<int> nodes) {
+             model::Cluster cluster{std::move(levels), memory_bandwidth, std::move(nodes)};
              check(cluster);
              return cluster;
            }),
-           py::arg("levels"), py::arg("memory_bandwidth") = kEndless)
+           py::arg("levels"), py::arg("memory_bandwidth") = kEndless, py::arg("nodes") = py::tuple())
       .def_readonly("levels", &model::Cluster::levels)
       .def_readonly("memory_bandwidth", &model::Cluster::memory_bandwidth)
+      .def_readonly("nodes", &model::Cluster::nodes)
       .def_property_readonly("ranks", [](const model::Cluster& cluster) { return model::ranks(cluster); });
 }
 
@@ -129,7 +155,8 @@ void bind_programs(py::module_& module) {
       .def_readonly("bytes", &model::Stage::bytes)
       .def_readonly("reduced", &model::Stage::reduced)
       .def_readonly("senders", &model::Stage::senders)
-      .def_readonly("whole", &model::Stage::whole);
+      .def_readonly("whole", &model::Stage::whole)
+      .def_readonly("from_one", &model::Stage::from_one);
   py::class_<model::Program>(module, "Program")
       .def(py::init([](std::vector<model::Stage> stages, int chunks) {
              return model::Program{std::move(stages), chunks};
@@ -161,6 +188,8 @@ void bind_collectives(py::module_& module) {
         return model::allreduce(algorithm(name), ranks, bytes, level);
       },
       py::arg("algorithm"), py::arg("ranks"), py::arg("size"), py::arg("level") = 0);
+  module.def("stage_of", model::stage_of, py::arg("operation"), py::arg("algorithm"), py::arg("ranks"),
+             py::arg("size"));
   module.def(
       "flat",
       [](const model::Cluster& cluster, const std::string& name, double bytes) {
@@ -173,6 +202,26 @@ void bind_collectives(py::module_& module) {
         return model::over_levels(cluster, algorithm(name), bytes);
       },
       py::arg("cluster"), py::arg("algorithm"), py::arg("size"));
+  module.def(
+      "moved_over_levels",
+      [](const model::Cluster& cluster, const std::string& name, double bytes) {
+        return model::over_levels(cluster, movement(name), bytes);
+      },
+      py::arg("cluster"), py::arg("operation"), py::arg("size"));
+  module.def(
+      "moved_flat",
+      [](const model::Cluster& cluster, const std::string& name, double bytes, int root) {
+        require(root >= 0 && root < model::ranks(cluster), "the root is none of the cluster's ranks");
+        return model::flat(cluster, movement(name), bytes, root);
+      },
+      py::arg("cluster"), py::arg("operation"), py::arg("size"), py::arg("root") = 0);
+  module.def(
+      "bytes_sent",
+      [](const model::Program& program, const model::Cluster& cluster) {
+        check(program, cluster);
+        return model::bytes_sent(program, cluster);
+      },
+      py::arg("program"), py::arg("cluster"));
   module.def("seconds_of_way", seconds_of_way, py::arg("levels"), py::arg("plan"), py::arg("algorithm"),
              py::arg("size"));
   module.def(

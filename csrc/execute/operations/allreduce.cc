@@ -12,9 +12,9 @@ std::string check_allreduce(const submit::Entry& entry, const Group&) {
   if (static_cast<int>(op) >= kReduceOpCount)
     return "unknown reduction " + std::to_string(static_cast<int>(op));
   std::string wrong = needs_finite_factors(request);
+  if (wrong.empty()) wrong = needs_sums(request);
   if (!wrong.empty()) return wrong;
   return each_dtype(request, [&](DType dtype) -> std::string {
-    if (!can_reduce(dtype)) return std::string(name_of(dtype)) + " is never added up";
     if (op == ReduceOp::kAverage && dtype == DType::kBool) {
       return "Average of bool has no meaning; use op=Sum (any) or op=Min (all)";
     }

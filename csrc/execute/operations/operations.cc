@@ -79,6 +79,12 @@ std::string needs_finite_factors(const wire::Request& request) {
   return "prescale_factor and postscale_factor must be finite";
 }
 
+std::string needs_sums(const wire::Request& request) {
+  return each_dtype(request, [](DType dtype) {
+    return can_reduce(dtype) ? std::string() : std::string(name_of(dtype)) + " is never added up";
+  });
+}
+
 collective::Buffer buffer_of(const wire::Request& request, const submit::Part& part) {
   if (!part.region) return {part.output, 0, part.bytes()};
   return {part.region->own.data(), request.region.offset, part.bytes(), part.region.get()};

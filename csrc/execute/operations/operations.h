@@ -60,6 +60,8 @@ std::vector<std::int64_t> with_rows(std::vector<std::int64_t> shape, std::int64_
 std::string needs_dimensions(const submit::Entry& entry);
 // Says that a factor is not finite. Empty: both are.
 std::string needs_finite_factors(const wire::Request& request);
+// Says which type is never added up. Empty: all are.
+std::string needs_sums(const wire::Request& request);
 // Runs `check` on the dtype of each tensor in turn. Returns the first text that is not empty.
 template <typename Check>
 std::string each_dtype(const wire::Request& request, const Check& check) {

@@ -13,9 +13,9 @@ std::string check_reducescatter(const submit::Entry& entry, const Group&) {
   }
   std::string wrong = needs_dimensions(entry);
   if (wrong.empty()) wrong = needs_finite_factors(request);
+  if (wrong.empty()) wrong = needs_sums(request);
   if (!wrong.empty()) return wrong;
   return each_dtype(request, [op](DType dtype) -> std::string {
-    if (!can_reduce(dtype)) return std::string(name_of(dtype)) + " is never added up";
     return dtype == DType::kBool && op == ReduceOp::kAverage
                ? "Average of bool has no meaning; use op=Sum (any)"
                : "";

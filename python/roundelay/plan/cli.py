@@ -17,9 +17,20 @@ from rich.console import Console
 
 from roundelay._internal import output_file
 from roundelay._internal.spelling.form import cut_list
-from roundelay.plan import learned, machines, outlook, recorded, report, shapes, study, units, ways
-from roundelay.plan.machines import Machines
-from roundelay.plan.shapes import Shape
+from roundelay.plan import (
+    learned,
+    machines,
+    operations,
+    outlook,
+    recorded,
+    report,
+    shapes,
+    study,
+    units,
+    ways,
+)
+from roundelay.plan.machines import Machines, Shape
+from roundelay.plan.shapes import Shape as ModelShape
 from roundelay.plan.study import Subject
 from roundelay.plan.units import PlanError
 from roundelay.plan.workload import Roofline, Workload, from_shape
@@ -67,13 +78,18 @@ def _parser() -> argparse.ArgumentParser:
         metavar="JSON",
         help="links and layers that `roundelay tune` has measured (default: ROUNDELAY_TUNING)",
     )
-    where.add_argument("--nodes", metavar="N,N", help="numbers of nodes: 1,2,4 (default: 1,2,4,8)")
+    where.add_argument(
+        "--nodes", metavar="N,N", help="numbers of nodes, or the ranks of each: 2,4+4+2 (default: 1,2,4,8)"
+    )
     where.add_argument("--ranks-per-node", metavar="N", help="default: 1")
     where.add_argument("--inter", metavar="RATE", help="the bandwidth of a node's link: 10Gbit")
     where.add_argument("--intra", metavar="RATE", help="the bandwidth of a rank's link in its node: 300Gbit")
     where.add_argument("--latency", metavar="TIME", help="the time of a message between nodes: 30us")
     where.add_argument("--memory", metavar="RATE", help="a rank's rate of reads and writes in memory: 20GB/s")
     where.add_argument("--price", metavar="X", help="the price of a node for an hour")
+    parser.add_argument_group("collectives, instead of a training").add_argument(
+        "--operations", metavar="SIZES", help="the time of each collective on so many bytes: 64KiB,25MiB"
+    )
     how = parser.add_argument_group("strategies and results")
     how.add_argument("--strategies", default=ways.DEFAULT, metavar="A,B", help=f"default: {ways.DEFAULT}")
     how.add_argument(
@@ -116,7 +132,7 @@ def _subject(given: argparse.Namespace) -> tuple[Subject, float]:
     return _modelled(given, shapes.KNOWN[given.model](), samples, _machines(given)), 0.0
 
 
-def _modelled(given: argparse.Namespace, shape: Shape, samples: float, found: Machines) -> Subject:
+def _modelled(given: argparse.Namespace, shape: ModelShape, samples: float, found: Machines) -> Subject:
     """Return a known model's step: from stated times, or else from the layers of the tuning file."""
     if given.compute and not (given.flops or given.membw):
         return Subject(from_shape(shape, _read("--compute", units.seconds, given.compute), samples), found)
@@ -151,17 +167,24 @@ def _machines(given: argparse.Namespace) -> Machines:
     return found
 
 
-def _nodes(given: argparse.Namespace, found: Machines) -> list[int]:
-    default = str(found.nodes) if given.cluster is not None and found.nodes > 1 else "1,2,4,8"
-    nodes = sorted({_read("--nodes", units.count, part) for part in (given.nodes or default).split(",")})
+def _nodes(given: argparse.Namespace, found: Machines) -> list[Shape]:
+    """Return what --nodes names, the smallest first."""
+    if given.nodes is not None:
+        shapes = {_read("--nodes", machines.shape, part) for part in given.nodes.split(",")}
+        if given.ranks_per_node is not None and not any(isinstance(shape, int) for shape in shapes):
+            raise PlanError("--nodes has the ranks of each node: leave out --ranks-per-node")
+    else:
+        shapes = {found.shape} if given.cluster is not None and found.nodes > 1 else {1, 2, 4, 8}
+    nodes = sorted(shapes, key=lambda shape: found.on(shape).size)
     _check_ranks(nodes[-1], found)
     return nodes
 
 
-def _check_ranks(nodes: int, found: Machines) -> None:
-    if nodes * found.ranks_per_node > _MOST_RANKS:
+def _check_ranks(shape: Shape, found: Machines) -> None:
+    there = found.on(shape)
+    if there.ranks > _MOST_RANKS:
         raise PlanError(
-            f"{nodes} nodes of {found.ranks_per_node} ranks are more than {_MOST_RANKS} ranks: "
+            f"{there.nodes} nodes of {there.ranks_text()} ranks are more than {_MOST_RANKS} ranks: "
             "give fewer with --nodes or --ranks-per-node"
         )
 
@@ -180,11 +203,14 @@ def _check_files(given: argparse.Namespace) -> None:
             raise PlanError(f"{option}: cannot write '{path}': {why}: name a file that you may write")
 
 
-def _what_if(text: str, found: Machines, nodes: list[int]) -> tuple[Machines, list[int]]:
-    """Return the machines and the numbers of nodes after a change."""
+def _what_if(text: str, found: Machines, nodes: list[Shape]) -> tuple[Machines, list[Shape]]:
+    """Return the machines and their nodes after a change."""
     changed = _read("--what-if", functools.partial(machines.changed, found), text)
-    if text.partition("=")[0] == "nodes":
-        nodes = [changed.nodes]
+    key = text.partition("=")[0]
+    if key == "nodes":
+        nodes = [changed.shape]
+    if key == "ranks_per_node" and not all(isinstance(shape, int) for shape in nodes):
+        raise PlanError("--what-if ranks_per_node does not go with nodes like 4+4+2: change nodes instead")
     _check_ranks(nodes[-1], changed)
     return changed, nodes
 
@@ -214,8 +240,8 @@ def _write_json(path: Path, text: str) -> None:
 
 def _study(given: argparse.Namespace, subject: Subject, jitter: float, console: Console) -> None:
     strategies = _strategies(given)
-    nodes = _nodes(given, subject.machines)[-1]
-    subject = dataclasses.replace(subject, machines=dataclasses.replace(subject.machines, nodes=nodes))
+    there = subject.machines.on(_nodes(given, subject.machines)[-1])
+    subject = dataclasses.replace(subject, machines=there)
     found = study.study(subject, given.study, strategies, jitter)
     for table in study.tables(found):
         console.print(table)
@@ -223,7 +249,7 @@ def _study(given: argparse.Namespace, subject: Subject, jitter: float, console: 
     for line in [*report.inputs(subject.workload, rows), *study.unvaried(subject, found)]:
         console.print(line, highlight=False, markup=False)
     if given.output is not None:
-        title = f"{subject.workload.name} on {nodes} nodes: {subject.machines.describe()}"
+        title = f"{subject.workload.name} on {there.nodes_text()}: {there.describe()}"
         _draw("draw_study", found, title, given.output, console)
     if given.json is not None:
         _write_json(given.json, json.dumps(report.study_json(subject.workload, found), indent=1))
@@ -265,8 +291,27 @@ def _predict(given: argparse.Namespace, subject: Subject, jitter: float, console
         _write_json(given.json, json.dumps(plan, indent=1))
 
 
+def _operations(given: argparse.Namespace, console: Console) -> None:
+    for option in ("timeline", "model", "study", "what_if", "output"):
+        if getattr(given, option) is not None:
+            name = "from" if option == "timeline" else option.replace("_", "-")
+            raise PlanError(f"--operations predicts no training: leave out --{name}")
+    wanted, found = operations.sizes(given.operations), _machines(given)
+    rows = operations.rows(found, _nodes(given, found), wanted)
+    console.print(operations.table(rows))
+    console.print(report.links_line(found), highlight=False, markup=False)
+    for text in dict.fromkeys(row.machines.outside() for row in rows):
+        if text:
+            console.print(f"note: {text}", highlight=False, markup=False)
+    if given.json is not None:
+        _write_json(given.json, json.dumps(operations.as_json(rows), indent=1))
+
+
 def _run(given: argparse.Namespace, console: Console) -> None:
     _check_files(given)
+    if given.operations is not None:
+        _operations(given, console)
+        return
     if given.study and given.what_if:
         raise PlanError("--study and --what-if do not go together: give one")
     if given.epoch_samples and not given.batch_size:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +48,21 @@ class Wire:
         )
 
 
+# A number of equal nodes, or the ranks of each node.
+Shape = int | tuple[int, ...]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machines:
-    """Equal nodes, maybe in racks, and their links."""
+    """Nodes, maybe in racks, and their links."""
 
     nodes: int = 1
-    ranks_per_node: int = 1
+    ranks_per_node: int = 1  # of the largest node
     inter: Wire = Wire(1.25e9, 30e-6)  # the link out of each node
     intra: Wire = Wire(12.5e9, 3e-6)  # the link out of each rank, in its node
     uplink: Wire = Wire(5e9, 30e-6)  # the link out of each rack
     rack: int = 0  # nodes of a rack; 0: there are no racks
+    sizes: tuple[int, ...] = ()  # the ranks of each node, if nodes differ
     memory: float = 20e9  # bytes a second that one rank reads and writes
     price: float | None = None  # the price of a node for an hour
     source: tuple[str, ...] = ()  # the options and files that the numbers come from
@@ -66,20 +72,39 @@ class Machines:
     @property
     def ranks(self) -> int:
         """The number of ranks on all nodes."""
-        return self.nodes * self.ranks_per_node
+        return sum(self.sizes) or self.nodes * self.ranks_per_node
+
+    @property
+    def size(self) -> tuple[int, int, Sequence[int]]:
+        """What to compare with that of other machines: the nodes, the ranks, the ranks of each node."""
+        return self.nodes, self.ranks, self.sizes
+
+    @property
+    def shape(self) -> Shape:
+        """The nodes, as on() takes them."""
+        return self.sizes or self.nodes
+
+    def on(self, shape: Shape) -> Machines:
+        """Return the same with other nodes. Equal ones have as many ranks as the largest one here."""
+        if isinstance(shape, int):
+            return dataclasses.replace(self, nodes=shape, sizes=())
+        sizes = shape if len(set(shape)) > 1 else ()
+        return dataclasses.replace(self, nodes=len(shape), ranks_per_node=max(shape), sizes=sizes)
 
     def model(self, factor: float = 1.0) -> _model.Cluster:
         """Return the model's cluster, with links `factor` times as fast. PlanError: a rack is not full."""
         n, rack = self.ranks_per_node, self.rack if 0 < self.rack < self.nodes else self.nodes
         if self.nodes % rack:
             raise PlanError(f"{self.nodes} nodes do not fill racks of {rack}: give a multiple of {rack}")
+        sizes = self.sizes or (n,) * self.nodes
+        in_rack = max(sum(sizes[first : first + rack]) for first in range(0, self.nodes, rack))
         levels = [
             _model.Level(n, self._link(self.intra.scaled(factor), 1)),
             _model.Level(rack, self._link(self.inter.scaled(factor), n)),
         ]
         if rack < self.nodes:
-            levels.append(_model.Level(self.nodes // rack, self._link(self.uplink.scaled(factor), n * rack)))
-        return _model.Cluster(levels, self.memory)
+            levels.append(_model.Level(self.nodes // rack, self._link(self.uplink.scaled(factor), in_rack)))
+        return _model.Cluster(levels, self.memory, self.sizes)
 
     def overhead(self, factor: float = 1.0) -> float:
         """Return the seconds of an operation, whatever its size, with links `factor` times as fast."""
@@ -93,6 +118,19 @@ class Machines:
     def level_name(self, level: int) -> str:
         """Name a level's link in tables."""
         return ("in the node", "node link", "uplink")[level]
+
+    def ranks_text(self) -> str:
+        """Name the ranks of each node: 4, or 4+4+2."""
+        return "+".join(map(str, self.sizes)) or str(self.ranks_per_node)
+
+    def shape_text(self) -> str:
+        """Name the nodes as --nodes takes them."""
+        return self.ranks_text() if self.sizes else str(self.nodes)
+
+    def nodes_text(self) -> str:
+        """Name the nodes, with their ranks if they differ: "3 nodes", "3 nodes of 4+4+2 ranks"."""
+        text = f"{self.nodes} node{'s' if self.nodes != 1 else ''}"
+        return f"{text} of {self.ranks_text()} ranks" if self.sizes else text
 
     def describe(self) -> str:
         """Return a text of the links with their numbers."""
@@ -112,9 +150,19 @@ class Machines:
         if self.nodes <= nodes and self.ranks_per_node <= ranks:
             return ""
         return (
-            f"outside of the calibrated range: {self.nodes} nodes of {self.ranks_per_node} ranks, measured "
+            f"outside of the calibrated range: {self.nodes} nodes of {self.ranks_text()} ranks, measured "
             f"were {nodes} of {ranks}"
         )
+
+
+def shape(text: str) -> Shape:
+    """Read a number of nodes, or the ranks of each node: ``3``, ``4+4+2``. PlanError: it is neither."""
+    if "+" not in text:
+        return count(text)
+    try:
+        return tuple(count(part) for part in text.split("+"))
+    except PlanError as error:
+        raise PlanError(f"{text!r} is not like 4+4+2, the ranks of each node: {error}") from None
 
 
 def _wire(value: Any, key: str, before: Wire) -> Wire:
@@ -145,7 +193,8 @@ def from_cluster(path: Path) -> Machines:
     if not isinstance(given, dict):
         raise PlanError(f"'{path}' has no keys; it knows {', '.join(_KEYS)}")
     machines = Machines(source=(f"{path} ({age(path)})",))
-    for key, value in given.items():
+    # First the nodes: ranks_per_node must not contradict them.
+    for key, value in sorted(given.items(), key=lambda item: str(item[0]) != "nodes"):
         try:
             machines = _with(machines, str(key), value)
         except PlanError as error:
@@ -157,8 +206,11 @@ def _with(machines: Machines, key: str, value: Any) -> Machines:
     if key in ("inter", "intra", "uplink"):
         changed: dict[str, Any] = {key: _wire(value, key, getattr(machines, key))}
         return dataclasses.replace(machines, **changed)
-    readers: dict[str, Any] = {"memory": bandwidth, "price": number}
-    readers |= dict.fromkeys(("nodes", "ranks_per_node", "rack"), count)
+    if key == "nodes":
+        return machines.on(shape(str(value)))
+    if key == "ranks_per_node" and machines.sizes:
+        raise PlanError(f"{machines.ranks_text()} has the ranks of each node already: leave out one of them")
+    readers: dict[str, Any] = {"memory": bandwidth, "price": number, "ranks_per_node": count, "rack": count}
     if key not in readers:
         raise PlanError(f"unknown; a cluster file knows {', '.join(_KEYS)}")
     return dataclasses.replace(machines, **{key: readers[key](str(value))})

@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 from roundelay._internal.spelling.table import Loss
 from roundelay.plan import ways
-from roundelay.plan.machines import Machines
+from roundelay.plan.machines import Machines, Shape
 from roundelay.plan.prediction import Choice, Prediction, predict
 from roundelay.plan.workload import Workload
 
@@ -125,26 +125,27 @@ def look(workload: Workload, machines: Machines, choice: Choice, jitter: float) 
 def table(
     workload: Workload,
     machines: Machines,
-    nodes: Sequence[int],
+    nodes: Sequence[Shape],
     strategies: Sequence[str],
     jitter: float = 0.0,
 ) -> list[Row]:
-    """Predict all strategies on all numbers of nodes. The rows with the fewest nodes come first."""
+    """Predict all strategies on all nodes. Rows come in the order of these."""
     choices = [ways.parse(text, workload) for text in strategies]
-    return [
-        look(workload, dataclasses.replace(machines, nodes=count), choice, jitter)
-        for count in nodes
-        for choice in choices
-    ]
+    return [look(workload, machines.on(shape), choice, jitter) for shape in nodes for choice in choices]
+
+
+def on_most_nodes(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of the machines with the most nodes, and of these those with the most ranks."""
+    most = max(row.machines.size for row in rows)
+    return [row for row in rows if row.machines.size == most]
 
 
 def advice(rows: Sequence[Row]) -> str:
     """Return a sentence: the strategy to take with the most nodes, and how sure that is."""
-    most = max(row.nodes for row in rows)
-    there = [row for row in rows if row.nodes == most]
+    there = on_most_nodes(rows)
     best = min(there, key=lambda row: row.seconds)
     plain = next((row for row in there if row.strategy == "dense"), there[0])
-    where = f"{most} node{'s' if most != 1 else ''}"
+    where = there[0].machines.nodes_text()
     if best.seconds > 0.98 * plain.seconds:
         return f"On {where} stay with {plain.strategy}: nothing saves 2 % of its step."
     gain = 1 - best.seconds / plain.seconds

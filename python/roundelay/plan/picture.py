@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
-from roundelay.plan.outlook import Row
+from roundelay.plan.outlook import Row, on_most_nodes
 from roundelay.plan.study import Study
 
 _COLORS = ("#3b6fb6", "#57a773", "#d1362f", "#6a4c93", "#e09f3e", "#2b8c9e", "#8a5a44", "#30343b")
@@ -39,8 +39,14 @@ def _curves(axes: Axes, rows: Sequence[Row]) -> None:
     first = rows[0]
     every = sorted({row.nodes for row in rows})
     alone = first.seconds * first.efficiency
-    ideal = [count * first.machines.ranks_per_node / alone for count in every]
-    axes.plot(every, ideal, ":", color="#30343b", label="no communication")
+    shapes = sorted({row.machines.size for row in rows})
+    axes.plot(
+        [nodes for nodes, _, _ in shapes],
+        [ranks / alone for _, ranks, _ in shapes],
+        ":",
+        color="#30343b",
+        label="no communication",
+    )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(every)
@@ -52,8 +58,7 @@ def _curves(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _bars(axes: Axes, rows: Sequence[Row]) -> None:
-    most = max(row.nodes for row in rows)
-    own = [row for row in rows if row.nodes == most]
+    own = on_most_nodes(rows)
     longest = max(row.seconds for row in own)
     factor, unit = (1e3, "ms") if longest < 1 else (1.0, "s")
     names = [row.strategy for row in own]
@@ -64,7 +69,7 @@ def _bars(axes: Axes, rows: Sequence[Row]) -> None:
     under = [max(0.0, end - length) for end, length in zip(compute, hidden, strict=True)]
     axes.barh(names, hidden, left=under, height=0.25, color=_HIDDEN, label="communication hidden")
     axes.invert_yaxis()
-    axes.set_xlabel(f"a step on {most} nodes, {unit}")
+    axes.set_xlabel(f"a step on {own[0].machines.nodes_text()}, {unit}")
     axes.legend(fontsize=8, frameon=False)
 
 

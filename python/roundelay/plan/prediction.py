@@ -35,7 +35,9 @@ def in_chunks(program: _model.Program, cluster: _model.Cluster, size: float) -> 
     """
     if sum(level.parts > 1 for level in cluster.levels) > 2:
         return _model.with_best_chunks(program, cluster)
-    return _model.Program(program.stages, max(1, math.ceil(size / (_SHARD_BYTES * cluster.ranks))))
+    # A chunk of uneven nodes is as large as if all had as many ranks as the largest one.
+    ranks = math.prod(level.parts for level in cluster.levels)
+    return _model.Program(program.stages, max(1, math.ceil(size / (_SHARD_BYTES * ranks))))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

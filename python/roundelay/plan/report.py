@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 
 from roundelay._internal.spelling.reading import read
+from roundelay.plan.machines import Machines
 from roundelay.plan.outlook import Row, errors_known
 from roundelay.plan.study import Study
 from roundelay.plan.units import bytes_text, time_text
@@ -26,7 +27,7 @@ def _cost_samples(row: Row, epoch: float | None) -> float:
 
 def _cells(row: Row, samples: bool, epoch: float | None) -> list[str]:
     cells = [
-        str(row.nodes),
+        row.machines.shape_text(),
         row.strategy,
         time_text(row.seconds),
         f"{time_text(row.low)} to {time_text(row.high)}",
@@ -49,13 +50,20 @@ def table(rows: Sequence[Row], samples: bool, epoch: float | None) -> Table:
         columns.append("cost/epoch" if epoch is not None else f"cost/{STEPS:,} steps")
     for column in columns:
         made.add_column(column, justify="left" if column in ("strategy", "limit") else "right")
-    before = rows[0].nodes
+    before = rows[0].machines.size
     for row in rows:
-        if row.nodes != before:
+        if row.machines.size != before:
             made.add_section()
-        before = row.nodes
+        before = row.machines.size
         made.add_row(*_cells(row, samples, epoch))
     return made
+
+
+def links_line(machines: Machines) -> str:
+    """Return the line that names the links and where their numbers come from."""
+    return (
+        f"links: {machines.describe()}; from {', '.join(machines.source) or 'the command line and defaults'}"
+    )
 
 
 def inputs(workload: Workload, rows: Sequence[Row]) -> list[str]:
@@ -65,7 +73,7 @@ def inputs(workload: Workload, rows: Sequence[Row]) -> list[str]:
         f"compute: {time_text(workload.forward)} forward, {time_text(workload.backward)} backward, "
         f"{time_text(workload.update)} update; {len(workload.gradients)} gradients, "
         f"{bytes_text(workload.bytes)}; from {workload.source}",
-        f"links: {machines.describe()}; from {', '.join(machines.source) or 'the command line and defaults'}",
+        links_line(machines),
         "model: a step's buckets are simulated; a stage of a collective takes the time of its formula",
     ]
     outside = dict.fromkeys(text for text in (workload.outside, *(row.outside for row in rows)) if text)
@@ -87,6 +95,8 @@ def row_json(row: Row, epoch: float | None) -> dict[str, Any]:
     numbers = {name: getattr(row, name) for name in fields}
     return {
         "nodes": row.nodes,
+        "ranks": row.machines.ranks,
+        "ranks_of_nodes": row.machines.sizes or None,
         **numbers,
         "loss": row.loss.value,
         "cost": row.cost(_cost_samples(row, epoch)),
@@ -98,7 +108,8 @@ def as_json(
 ) -> dict[str, Any]:
     """Give everything that the table shows, and its inputs. Times are seconds, sizes bytes."""
     machines = dataclasses.asdict(rows[0].machines)
-    machines.pop("nodes")
+    for name in ("nodes", "sizes"):
+        machines.pop(name)
     return {
         "format": "roundelay plan",
         "version": 1,

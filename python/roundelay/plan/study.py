@@ -40,7 +40,9 @@ class Subject:
         """Return the step and the machines with one quantity `factor` times as large."""
         step, machines = self.workload, self.machines
         if quantity == "nodes":
-            return step, dataclasses.replace(machines, nodes=max(1, round(machines.nodes * factor)))
+            if machines.sizes:
+                raise PlanError("--study nodes needs nodes of equally many ranks: give --nodes a number")
+            return step, machines.on(max(1, round(machines.nodes * factor)))
         if quantity == "link":
             faster = dataclasses.replace(machines.inter, bandwidth=machines.inter.bandwidth * factor)
             return step, dataclasses.replace(machines, inter=faster)

@@ -48,6 +48,16 @@ def bandwidth(text: str) -> float:
     raise PlanError(f"{text!r} has no unit of bandwidth: write it like 10Gbit, 300Gbit/s or 1.2GB/s")
 
 
+def size(text: str) -> float:
+    """Read bytes: ``64KiB``, ``25MB``. PlanError: another form, or it is not positive."""
+    value, unit = _split(text, "64KiB or 25MB")
+    prefix = unit.removesuffix("B")
+    scale = {**_PREFIXES, **_BINARY}.get(prefix)
+    if prefix == unit or scale is None:
+        raise PlanError(f"{text!r} has no unit of bytes: write it like 64KiB or 25MB")
+    return _positive(value * scale, text)
+
+
 def flops(text: str) -> float:
     """Read operations a second: ``12Tflop/s``, ``12T``. PlanError: another form, or it is not positive."""
     value, unit = _split(text, "12Tflop/s")

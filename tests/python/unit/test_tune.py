@@ -88,6 +88,19 @@ def test_the_fit_finds_the_constants_of_its_model() -> None:
     assert link.error < 1e-9
 
 
+def test_a_node_of_four_beside_one_of_three_sends_by_three_ranks() -> None:
+    uneven = ("node", ((0, 1, 2), (3, 4, 5, 6)))
+    assert groups.senders([uneven]) == {"cluster": 3 / 4}
+    assert groups.senders([NODES, RACKS]) == {"rack": 1.0, "cluster": 1.0}
+    assert groups.senders([("node", ((0, 1),))]) == {"cluster": 1.0}
+    # Three ranks that get 40 MB/s each fill a link of 120 MB/s, which four ranks share.
+    measured = _measured(alpha=2e-5, bandwidth=4e7, gamma=5e-10, overhead=1e-4)
+    link = fit.link(Level("cluster", 4), measured, senders=3 / 4)
+    assert link is not None
+    assert 4 * link.bandwidth == pytest.approx(1.2e8, rel=1e-6)
+    assert fit.errors(link, 4, measured, senders=3 / 4)["allreduce"] == pytest.approx(0.0, abs=1e-6)
+
+
 def test_a_constant_is_never_negative_and_one_size_is_no_fit() -> None:
     cells = [Measurement("node", "allreduce", "shm", 2, size, 1e-4, 1e-5) for size in (256, 4096)]
     link = fit.link(Level("node", 2), cells)
@@ -96,6 +109,18 @@ def test_a_constant_is_never_negative_and_one_size_is_no_fit() -> None:
     assert link.bandwidth > 0
     assert fit.link(Level("node", 2), cells[:1]) is None
     assert fit.link(Level("rack", 2), cells) is None
+
+
+def test_the_constants_tell_how_long_other_operations_take() -> None:
+    link = fit.link(Level("cluster", 4), _measured(alpha=2e-5, bandwidth=1.2e8, gamma=5e-10, overhead=1e-4))
+    assert link is not None
+    # A reducescatter of 1.2 MB among 4 ranks sends 0.9 MB: 100 us, a message of 20 us, 7.5 ms.
+    right = Measurement("cluster", "reducescatter", "pairwise", 4, 1_200_000, 1e-4 + 2e-5 + 7.5e-3, 0)
+    ring = Measurement("cluster", "allgather", "ring", 4, 1_200_000, 2 * (1e-4 + 3 * 2e-5 + 7.5e-3), 0)
+    tree = Measurement("cluster", "broadcast", "binomial_tree", 4, 1_200_000, 1.0, 0)
+    beyond = Measurement("cluster", "allgather", "ring", 8, 1_200_000, 9.0, 0)
+    found = fit.errors(link, 4, [right, ring, tree, beyond])
+    assert found == pytest.approx({"reducescatter": 0.0, "allgather": 0.5}, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +207,7 @@ def test_wrong_use_is_one_line_before_anything_starts(
 
 def test_what_was_found_is_a_file_that_can_be_read(tmp_path: Path) -> None:
     cluster = tuning_file.Cluster(2, 4, "mpi", (Level("node", 2), Level("cluster", 4)))
-    tuning = cli.tuning_of(job.Found(cluster, tuple(_measured(1e-5, 1e8, 1e-9, 1e-4))))
+    tuning = cli.tuning_of(job.Found(cluster, tuple(_measured(1e-5, 1e8, 1e-9, 1e-4)), {}))
     tuning_file.save(tuning, tmp_path / "tuning.json")
     assert tuning_file.load(tmp_path / "tuning.json") == tuning
     assert tuning.link("cluster") is not None

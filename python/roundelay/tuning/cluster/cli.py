@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -138,7 +138,9 @@ def _measure(words: Sequence[str], plan: Plan, console: Console) -> job.Found:
 
 def tuning_of(found: job.Found, layers: LayerTimes | None = None) -> Tuning:
     """Fits the links and chooses the algorithms. layers: those of the old file, which stay in it."""
-    links = (fit.link(level, found.measured) for level in found.cluster.levels)
+    links = (
+        fit.link(level, found.measured, found.senders.get(level.name, 1.0)) for level in found.cluster.levels
+    )
     return Tuning(
         date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         roundelay=__version__,
@@ -150,15 +152,18 @@ def tuning_of(found: job.Found, layers: LayerTimes | None = None) -> Tuning:
     )
 
 
-def _show(tuning: Tuning, console: Console) -> None:
-    links = Table("level", "alpha", "bandwidth of a rank", "CPU time", "fit's error")
+def _show(tuning: Tuning, senders: Mapping[str, float], console: Console) -> None:
+    members = {level.name: level.members for level in tuning.cluster.levels}
+    links = Table("level", "alpha", "bandwidth of a rank", "CPU time", "fit's error", "of other operations")
     for link in tuning.links:
+        others = fit.errors(link, members[link.level], tuning.measured, senders.get(link.level, 1.0))
         links.add_row(
             link.level,
             f"{link.alpha * 1e6:.1f} us",
             f"{link.bandwidth / 1e6:.1f} MB/s",
             f"{link.gamma * 1e9:.2f} ns/B",
             f"{link.error:.0%}",
+            ", ".join(f"{name} {error:.0%}" for name, error in others.items() if name != "allreduce"),
         )
     console.print(links)
     table = Table("level", "operation", "ranks", "up to", "algorithm")
@@ -206,7 +211,7 @@ def _tune(given: argparse.Namespace, others: Sequence[str]) -> None:
     found = _measure(words, plan, Console(stderr=True))
     tuning = tuning_of(found, _kept_layers(given.output))
     tuning_file.save(tuning, given.output)
-    _show(tuning, Console())
+    _show(tuning, found.senders, Console())
     print(f"wrote {given.output}; use it with roundelayrun --tuning {given.output}, or ROUNDELAY_TUNING")
 
 

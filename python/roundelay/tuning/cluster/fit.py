@@ -17,42 +17,58 @@ from roundelay.tuning.file import Level, Link, Measurement
 SHARED_MEMORY = (
     "shm"  # the algorithm's name in shared memory, where there is one; its work is that of pairwise
 )
-_DOUBLING = {"recursive_doubling", "halving_doubling"}
+_FITTED = "allreduce"
+_DOUBLING = {"recursive_doubling", "halving_doubling", "recursive_halving"}
 _EXACT = {"direct", "pairwise", "ring"} | _DOUBLING
 
 
 def work(one: Measurement) -> tuple[int, float] | None:
-    """Returns the steps on the critical path and the bytes that a rank sends, of an allreduce.
+    """Returns the steps on the critical path and the bytes that a rank sends.
 
     None if docs/fabrics.md has no exact number: for trees, and for doubling or halving without a power of
     two.
     """
-    if one.operation != "allreduce":
-        return None
     exact = _EXACT if one.ranks.bit_count() == 1 else _EXACT - _DOUBLING
     algorithm = "pairwise" if one.algorithm == SHARED_MEMORY else one.algorithm
-    if algorithm not in exact:
-        return None
-    stage = _model.allreduce(algorithm, one.ranks, one.bytes)
-    return int(stage.messages), stage.bytes
+    stage = _model.stage_of(one.operation, algorithm, one.ranks, one.bytes) if algorithm in exact else None
+    return None if stage is None else (int(stage.messages), stage.bytes)
 
 
-def link(level: Level, measured: Sequence[Measurement]) -> Link | None:
-    """Returns a level's constants; None if none can be fitted.
+def errors(
+    fitted: Link, members: int, measured: Sequence[Measurement], senders: float = 1.0
+) -> dict[str, float]:
+    """Returns how far the formulas of operations are from measurements, with constants that were fitted.
+
+    By operation: the median of |formula - measured| / measured. members: those of the link's level.
+    """
+    found: dict[str, list[float]] = {}
+    for one in measured:
+        if one.level != fitted.level or one.ranks > members or (how := work(one)) is None:
+            continue
+        seconds = fitted.overhead + how[0] * fitted.alpha + senders * how[1] / fitted.bandwidth
+        found.setdefault(one.operation, []).append(abs(seconds - one.seconds) / one.seconds)
+    return {operation: float(np.median(own)) for operation, own in found.items()}
+
+
+def link(level: Level, measured: Sequence[Measurement], senders: float = 1.0) -> Link | None:
+    """Returns a level's constants, fitted to its allreduces; None if none can be fitted.
 
     Groups with more ranks than the level joins cross inner levels too, and do not count. Each measurement
     counts by its relative error, so that small messages are as important as large ones. A constant that comes
-    out negative is left out of the model.
+    out negative is left out of the model. senders: the share of a largest part's ranks that sent at once; the
+    bandwidth is that of one of all its ranks.
     """
     known = [
         (one, how)
         for one in measured
-        if one.level == level.name and one.ranks <= level.members and (how := work(one)) is not None
+        if (one.level, one.operation) == (level.name, _FITTED)
+        and one.ranks <= level.members
+        and (how := work(one)) is not None
     ]
     if len({one.bytes for one, _ in known}) < 2:
         return None
     steps = np.array([how[0] for _, how in known], dtype=float)
-    sent = np.array([how[1] for _, how in known])
+    sent = np.array([senders * how[1] for _, how in known])
     seconds = np.array([one.seconds for one, _ in known])
     cpu = np.array([one.cpu_seconds for one, _ in known])
     # If all numbers of steps are equal, the overhead is a part of the steps' time.

@@ -56,6 +56,19 @@ def between(topology: Sequence[Parts]) -> list[Series]:
     return found
 
 
+def senders(topology: Sequence[Parts]) -> dict[str, float]:
+    """Returns for each level beyond the nodes the share of a largest part's ranks that have a group.
+
+    It is below 1 where parts have different numbers of ranks: the last ranks of a larger one have no peers.
+    """
+    shares = {}
+    for name, parts, inner in list(_all(topology))[1:]:
+        joined = [_within(part, inner) for part in parts]
+        largest = max(len(one) for within in joined for one in within)
+        shares[name] = max(len(_columns(within)) for within in joined) / largest or 1.0
+    return shares
+
+
 def on_gpus(ranks: int) -> list[Series]:
     """Returns the series of all ranks on their GPUs, as one group, of half of them, a quarter and so on."""
     found = []

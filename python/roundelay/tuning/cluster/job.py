@@ -6,7 +6,7 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -22,6 +22,7 @@ class Found:
 
     cluster: Cluster
     measured: tuple[Measurement, ...]
+    senders: Mapping[str, float]  # as groups.senders() returns them
 
 
 class JobError(RuntimeError):
@@ -58,7 +59,7 @@ def run(
         raise JobError(job.returncode or 1)
     cluster = result["cluster"]
     levels = tuple(Level(**level) for level in cluster.pop("levels"))
-    return Found(Cluster(**cluster, levels=levels), medians(result["measured"]))
+    return Found(Cluster(**cluster, levels=levels), medians(result["measured"]), result["senders"])
 
 
 def medians(cells: Sequence[dict[str, Any]]) -> tuple[Measurement, ...]:

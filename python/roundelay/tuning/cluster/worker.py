@@ -154,7 +154,7 @@ def main(words: list[str]) -> None:
     with measure.job():
         levels = groups.levels(topology) + ((Level(GPU, hvd.size()),) if on_gpus else ())
         cluster = Cluster(len(topology[0][1]), hvd.size(), fabric, levels)
-        say({"cluster": asdict(cluster), "measured": found})
+        say({"cluster": asdict(cluster), "senders": groups.senders(topology), "measured": found})
 
 
 if __name__ == "__main__":
