@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/backoff.h"
 #include "base/bytes.h"
 #include "base/status.h"
 
@@ -28,6 +29,8 @@ class Transport {
   // Returns whether a transfer that is not done waits for the peer or the medium. False: for this member's
   // own device.
   [[nodiscard]] virtual bool waits_for_peer(TransferId /*id*/) { return true; }
+  // Returns the pause before the next test(), after one that said false.
+  [[nodiscard]] virtual Nap nap(Backoff& backoff) { return backoff.next(); }
 };
 
 }  // namespace roundelay::collective
