@@ -1,0 +1,241 @@
+// The contract of point to point with threads over each transport, and what only a hub can show: faults, and
+// messages larger than this machine's memory.
+#include <sys/mman.h>
+
+#include <utility>
+
+#include "tests/cpp/catch.h"
+#include "tests/cpp/contract/fabric_contract.h"
+#include "tests/cpp/contract/message_contract.h"
+#include "tests/cpp/contract/message_transports.h"
+
+namespace roundelay::contract {
+namespace {
+
+using collective::InprocHub;
+using collective::PeerLink;
+
+class ThreadMedium final : public MessageMedium {
+ public:
+  explicit ThreadMedium(std::function<Transports(int size)> make) : make_(std::move(make)) {}
+  [[nodiscard]] int largest_group() const override { return largest_of_threads(); }
+  std::string run(int size, const MemberPart& part) override {
+    return run_members_on_threads(make_(size), part);
+  }
+
+ private:
+  const std::function<Transports(int size)> make_;
+};
+
+void check_contract(MessageMedium& medium) {
+  for (const MessageTest& test : message_contract()) {
+    for (const int size : {2, 3, 8}) {
+      if (size > medium.largest_group()) continue;
+      INFO(test.name << ", " << size << " members");
+      CHECK(medium.run(size, test.part) == "");
+    }
+  }
+}
+
+TEST_CASE("messages keep their contract over a hub", "[messages]") {
+  ThreadMedium medium([](int size) { return hub_transports(size); });
+  check_contract(medium);
+}
+
+TEST_CASE("messages keep their contract over shared memory", "[messages]") {
+  ThreadMedium medium(shm_transports);
+  check_contract(medium);
+}
+
+TEST_CASE("messages keep their contract over shared memory and a hub between nodes", "[messages]") {
+  ThreadMedium medium(split_transports);
+  check_contract(medium);
+}
+
+TEST_CASE("a group of one has nobody to talk to", "[messages]") {
+  const auto nothing = [](Member& member) {
+    Bytes memory(1);
+    return member.messages.receive_any(memory, 0).ok() ? std::string("a receive from any waits") : "";
+  };
+  CHECK(run_members_on_threads(hub_transports(1), nothing) == "");
+}
+
+// Members over a hub, which one thread steps.
+struct HubWorld {
+  explicit HubWorld(int size) : hub(std::make_shared<InprocHub>(size)) {
+    for (int i = 0; i < size; ++i)
+      members.push_back(std::make_unique<PointToPoint>(hub->transport(i), message_group(size, i)));
+  }
+  void step(int times = 20) {
+    for (int i = 0; i < times; ++i)
+      for (const auto& member : members) member->progress();
+  }
+
+  std::shared_ptr<InprocHub> hub;
+  std::vector<std::unique_ptr<PointToPoint>> members;
+};
+
+// Messages of member 0 in all states, which none of them leaves by itself.
+struct InFlight {
+  explicit InFlight(HubWorld& world) : memory(100), large(100'000) {
+    PointToPoint& first = *world.members[0];
+    ids.push_back(*first.send(1, memory, 1));  // the peer has it, and no receive
+    ids.push_back(*first.send(2, large, 1));   // offered
+    ids.push_back(*first.receive(1, memory, 2));
+    ids.push_back(*first.receive_any(memory, 3));
+    REQUIRE(world.members[2]->send(0, large_of_peer, 4).ok());
+    world.step();
+    ids.push_back(*first.receive(2, large_in, 4));  // matched, and the peer is not stepped any more
+    first.progress();
+    ids.push_back(*first.send(1, memory, 5));  // not yet offered
+  }
+
+  Bytes memory, large, large_of_peer = Bytes(200'000), large_in = Bytes(200'000);
+  std::vector<MessageId> ids;
+};
+
+void expect_cause(PointToPoint& messages, const std::vector<MessageId>& ids, const std::string& cause) {
+  Bytes memory(1);
+  for (const MessageId id : ids) {
+    const Status error = messages.test(id).status();
+    CHECK(error.code() == StatusCode::kAborted);
+    CHECK(error.message() == cause);
+  }
+  CHECK(messages.send(1, memory, 1).status().message() == cause);
+  CHECK(messages.receive_any(memory, 1).status().message() == cause);
+  CHECK(messages.leave().status().message() == cause);
+}
+
+TEST_CASE("when a peer is lost, every message fails with the cause", "[messages]") {
+  HubWorld world(3);
+  const InFlight in_flight(world);
+  REQUIRE(world.members[1]->send(0, in_flight.memory, 2).ok());
+  world.members[1]->progress();
+  world.members[0]->progress();  // and not member 2, which has a message to send
+  world.hub->fail(2);
+  world.members[0]->progress();
+  world.members[0]->give_up(Status::aborted("a later cause"));
+  std::vector<MessageId> open = in_flight.ids;
+  open.erase(open.begin() + 2);  // the receive of that send
+  expect_cause(*world.members[0], open, "the connection to member 2 was lost");
+  CHECK(*world.members[0]->look(in_flight.ids[2]) == 1);  // it was over before
+}
+
+TEST_CASE("a member that gives up fails every message with its cause", "[messages]") {
+  HubWorld world(3);
+  const InFlight in_flight(world);
+  for (const MessageId id : in_flight.ids) CHECK_FALSE(world.members[0]->look(id)->has_value());
+  world.members[0]->give_up(Status::aborted("the first cause"));
+  world.hub->fail(2);
+  expect_cause(*world.members[0], in_flight.ids, "the first cause");
+}
+
+TEST_CASE("a member with open messages cannot leave", "[messages]") {
+  HubWorld world(2);
+  Bytes memory(1);
+  const MessageId id = *world.members[0]->receive(1, memory, 1);
+  CHECK(world.members[0]->leave().status().message() == "this rank cannot leave: 1 messages are not over");
+  REQUIRE(world.members[1]->send(0, memory, 1).ok());
+  world.step();
+  CHECK(*world.members[0]->look(id) == 1);
+  CHECK_FALSE(*world.members[0]->leave());
+  CHECK(world.members[0]->send(1, memory, 1).status().code() == StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("messages that wait for a peer that leaves fail, and so do receives from any", "[messages]") {
+  HubWorld world(2);
+  Bytes memory(1), large(10'000);
+  PointToPoint& first = *world.members[0];
+  const MessageId ids[] = {*first.send(1, memory, 1), *first.send(1, large, 1), *first.receive(1, memory, 1),
+                           *first.receive_any(memory, 2)};
+  world.step();
+  CHECK_FALSE(*world.members[1]->leave());
+  world.step();
+  for (const MessageId id : ids) CHECK(first.look(id).status().message() == "rank 11 has left");
+  CHECK(first.receive_any(memory, 2).status().message() == "every other rank has left");
+  CHECK(*first.leave());
+  CHECK(*world.members[1]->leave());
+}
+
+TEST_CASE("a message says whom it waits for", "[messages]") {
+  HubWorld world(3);
+  Bytes memory(1000);
+  PointToPoint& first = *world.members[0];
+  CHECK(first.waiting_for(*first.send(2, memory, 1)) == 2);
+  CHECK(first.waiting_for(*first.receive(1, memory, 1)) == 1);
+  const MessageId any = *first.receive_any(memory, 2);
+  CHECK(first.waiting_for(any) == collective::kAnyPeer);
+  REQUIRE(world.members[2]->send(0, memory, 2).ok());
+  world.members[2]->progress();
+  first.progress();
+  CHECK_FALSE(first.look(any)->has_value());
+  CHECK(first.waiting_for(any) == 2);
+}
+
+// The number of messages that move from a peer at once is bounded, whatever users have posted.
+TEST_CASE("few messages move at once", "[messages]") {
+  class Counting final : public Transport {
+   public:
+    explicit Counting(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+    [[nodiscard]] int index() const override { return inner_->index(); }
+    [[nodiscard]] int size() const override { return inner_->size(); }
+    Result<collective::TransferId> send(int peer, ConstByteSpan data, int tag) override {
+      return inner_->send(peer, data, tag);
+    }
+    Result<collective::TransferId> receive(int peer, ByteSpan data, int tag) override {
+      most = std::max(most, ++posted);
+      return inner_->receive(peer, data, tag);
+    }
+    Result<bool> test(collective::TransferId id) override { return inner_->test(id); }
+    int posted = 0, most = 0;
+
+   private:
+    std::unique_ptr<Transport> inner_;
+  };
+  const auto hub = std::make_shared<InprocHub>(2);
+  auto counting = std::make_unique<Counting>(hub->transport(0));
+  const Counting& counted = *counting;
+  PointToPoint receiver(std::move(counting), message_group(2, 0));
+  PointToPoint sender(hub->transport(1), message_group(2, 1));
+  Bytes out(1000), in(1000);
+  for (int i = 0; i < 50; ++i) REQUIRE((receiver.receive(1, in, 1).ok() && sender.send(0, out, 1).ok()));
+  for (int i = 0; i < 50; ++i) {  // the sender does not hear the answers
+    receiver.progress();
+    if (i == 0) sender.progress();
+  }
+  const int before = counted.posted;
+  CHECK(before <= 1 + 1 + static_cast<int>(PeerLink::kMostMoving));
+}
+
+// Address space of which only what is touched costs memory.
+struct Reserved {
+  explicit Reserved(std::size_t size)
+      : bytes(size),
+        data(static_cast<std::byte*>(::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+    if (data == MAP_FAILED) throw std::bad_alloc();
+  }
+  ~Reserved() { ::munmap(data, bytes); }
+  Reserved(const Reserved&) = delete;
+  Reserved& operator=(const Reserved&) = delete;
+  [[nodiscard]] ByteSpan span() const { return {data, bytes}; }
+
+  std::size_t bytes;
+  std::byte* data;
+};
+
+TEST_CASE("sizes have 64 bits", "[messages]") {
+  constexpr std::size_t kGiB = std::size_t{1} << 30U;
+  HubWorld world(2);
+  const Reserved large(5 * kGiB), small(kGiB);  // equal in the lower 32 bits
+  const MessageId sent = *world.members[0]->send(1, large.span(), 6);
+  const MessageId received = *world.members[1]->receive(0, small.span(), 6);
+  world.step();
+  const std::string text =
+      "rank 10 sends 5368709120 bytes with tag 6 to rank 11, which receives 1073741824 bytes with that tag";
+  CHECK(world.members[0]->look(sent).status().message() == text);
+  CHECK(world.members[1]->look(received).status().message() == text);
+}
+
+}  // namespace
+}  // namespace roundelay::contract
