@@ -6,13 +6,11 @@
 // - Any number may be in flight. A send is over when the peer's receive has the bytes, as with Gloo and NCCL
 //   and not as with MPI_Send: a member that waits for each of its sends before it posts a receive may
 //   deadlock with one that does the same.
-// - Memory is bounded. A small message comes with its offer, up to PeerLink::kMostPayloads bytes from each
-// peer that wait
-//   for a receive; all others stay in the sender's memory until a receive has matched them. Of each message
-//   that waits, either side keeps some 100 bytes, in proportion to what users have posted.
+// - Memory is bounded. A small message comes with its offer, until PeerLink::kMostPayloads bytes of one peer
+//   wait for a receive; all others stay in the sender's memory until a receive has matched them. Of each
+//   message that waits, either side keeps some 100 bytes, in proportion to what users have posted.
 // - Both sides name the same size. If they do not, both get an error that names both, and the group goes on.
-// (Gloo
-//   accepts a message that is too small, and leaves the rest of the memory as it was.)
+//   (Gloo accepts a message that is too small, and leaves the rest of the memory as it was.)
 // - A message cannot be cancelled: the peer may have matched it already. give_up() ends all.
 #pragma once
 
