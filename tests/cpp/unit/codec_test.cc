@@ -24,7 +24,7 @@ std::vector<CacheId> ids(CacheId first, std::size_t count) {
   return result;
 }
 
-constexpr int kFormat = 7;  // the first byte of every message
+constexpr int kFormat = 8;  // the first byte of every message
 
 Request full_request() {
   Request request;
