@@ -13,10 +13,11 @@ namespace {
 constexpr StreamNumber first_of(StreamNumber stream) { return stream - stream % kMostStreams; }
 
 // Returns the first number of a group's streams: the same on all members, and no other group has it. `nth`:
-// of the transports of these ranks.
-StreamNumber first_for(const std::vector<int>& ranks, std::uint64_t nth) {
+// of the transports of this group.
+StreamNumber first_for(const Group& group, std::uint64_t nth) {
+  const std::array<std::uint64_t, 2> numbers = {group.id, nth};
   const trust::Mac mac =
-      trust::mac_of({}, "stream", {std::as_bytes(std::span(ranks)), std::as_bytes(std::span(&nth, 1))});
+      trust::mac_of({}, "stream", {std::as_bytes(std::span(group.ranks)), std::as_bytes(std::span(numbers))});
   StreamNumber stream = 0;
   std::memcpy(&stream, mac.data(), sizeof stream);
   return first_of(stream | kMostStreams);  // 0 is the control channel's
@@ -69,7 +70,7 @@ Result<std::unique_ptr<TcpTransport>> TcpPlane::transport(const Group& group) {
   StreamNumber first = 0;
   {
     MutexLock lock(mutex_);
-    first = first_for(group.ranks, made_[group.ranks]++);
+    first = first_for(group, made_[{group.id, group.ranks}]++);
     transports_.emplace(first, *ends);
     for (StreamEnd& end : early_) {
       if (first_of(end.stream) == first) (*ends)->put(std::move(end));

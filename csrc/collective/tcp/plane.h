@@ -38,9 +38,9 @@ class TcpPlane : public std::enable_shared_from_this<TcpPlane> {
                                                   std::span<const Bytes> addresses, const Options& options);
   ~TcpPlane();
 
-  // Makes the transport of a group. Members make the transports of the same ranks in the same order. Does not
-  // wait for the peers: a connection is made when a member sends to another for the first time. Errors:
-  // kUnavailable (out of descriptors).
+  // Makes the transport of a group. Members make the transports of a group (id and ranks) in the same order.
+  // Does not wait for the peers: a connection is made when a member sends to another for the first time.
+  // Errors: kUnavailable (out of descriptors).
   Result<std::unique_ptr<TcpTransport>> transport(const Group& group) EXCLUDES(mutex_);
 
   [[nodiscard]] std::size_t streams() const { return streams_; }
@@ -71,7 +71,8 @@ class TcpPlane : public std::enable_shared_from_this<TcpPlane> {
   std::map<StreamNumber, std::shared_ptr<StreamEnds>> transports_ GUARDED_BY(mutex_);
   std::set<StreamNumber> left_ GUARDED_BY(mutex_);
   std::vector<StreamEnd> early_ GUARDED_BY(mutex_);  // of streams whose transport is not made yet
-  std::map<std::vector<int>, std::uint64_t> made_ GUARDED_BY(mutex_);  // transports, by their ranks
+  // The number of transports, by the ids and ranks of their groups.
+  std::map<std::pair<ProcessSetId, std::vector<int>>, std::uint64_t> made_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
 };
 

@@ -15,8 +15,8 @@ struct TcpFabricOptions {
   Select select{};
 };
 
-// Makes a fabric over TCP for a group. Members make the fabrics of the same ranks in the same order. Errors:
-// kUnavailable (out of descriptors).
+// Makes a fabric over TCP for a group. Members make the fabrics of a group (id and ranks) in the same order.
+// Errors: kUnavailable (out of descriptors).
 Result<std::unique_ptr<Fabric>> make_tcp_fabric(tcp::TcpPlane& plane, const Group& group,
                                                 const TcpFabricOptions& options);
 
