@@ -37,14 +37,25 @@ void PeerLink::match(MessageId receive, const Offer& offer, ConstByteSpan payloa
   }
 }
 
+// A peer that has left need not wait for this member, and may be gone. It has had all that was sent to it.
 Result<bool> PeerLink::progress() {
   moved_ = false;
+  if (gone_) return false;
+  const Status error = step();
+  if (error.ok()) return moved_;
+  if (!left_) return error;
+  gone_ = true;
+  for (const MessageId id : moving_out_) messages_.finish(id);
+  moving_out_.clear();
+  return true;
+}
+
+Status PeerLink::step() {
   ROUNDELAY_RETURN_IF_ERROR(hear());
   ROUNDELAY_RETURN_IF_ERROR(start_receives());
   ROUNDELAY_RETURN_IF_ERROR(test_moving(moving_out_));
   ROUNDELAY_RETURN_IF_ERROR(test_moving(moving_in_));
-  ROUNDELAY_RETURN_IF_ERROR(speak());
-  return moved_;
+  return speak();
 }
 
 // Takes one message at a time, so that a busy peer does not keep others away from receives from any.

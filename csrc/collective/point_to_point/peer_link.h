@@ -36,15 +36,16 @@ class PeerLink {
   // Tells the peer that nothing more will be offered.
   void leave() { leaving_ = true; }
 
-  // Moves on what can move. Returns whether something did. Errors: those of the transport, and kInternal if
-  // the peer does not follow the protocol.
+  // Moves on what can move. Returns whether something did. Errors: those of the transport before the peer has
+  // left, and kInternal if the peer does not follow the protocol.
   Result<bool> progress();
   // Returns whether the peer's goodbye has come.
   [[nodiscard]] bool left() const { return left_; }
   // Returns whether both sides have left, and no transfer is on its way.
-  [[nodiscard]] bool closed() const { return left_ && told_ && control_.idle(); }
+  [[nodiscard]] bool closed() const { return left_ && (gone_ || (told_ && control_.idle())); }
 
  private:
+  Status step();
   Status hear();
   Status take_control(const ControlMessage& control);
   Status take_offer(const ControlMessage& control);
@@ -68,8 +69,9 @@ class PeerLink {
   std::deque<Answer> to_answer_;
   std::deque<MessageId> matched_;  // receives that wait until fewer move
   std::deque<MessageId> moving_out_, moving_in_;
-  std::size_t payloads_ = 0;  // bytes that were sent in offers and have no answer
-  bool leaving_ = false, told_ = false, left_ = false;
+  std::size_t payloads_ = 0;             // bytes that were sent in offers and have no answer
+  bool leaving_ = false, told_ = false;  // this member will say goodbye, has said it
+  bool left_ = false, gone_ = false;     // the peer has said it, cannot be reached any more
   bool moved_ = false;
 };
 

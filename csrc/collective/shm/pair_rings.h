@@ -27,7 +27,7 @@ class PairRings {
     const auto count = static_cast<std::size_t>(members);
     return Segment::whole_pages_up(count * sizeof(Doorbell) + count * count * sizeof(Control));
   }
-  // Returns the place of a pair's ring, in whole pages.
+  // Returns the place of a pair's ring. Its size is a power of two, of whole pages.
   static constexpr ByteRange ring_of(int from, int to, int members) {
     return {control_bytes(members) + pair(from, to, members) * kRingBytes, kRingBytes};
   }

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <span>
+
+#include "collective/shm/pair_rings.h"
 
 namespace roundelay::collective::shm {
 namespace {
@@ -42,11 +45,6 @@ bool OutStream::read_notices() {
 }
 
 Result<bool> OutStream::write(std::vector<TransferId>& over) {
-  if (ready_.empty()) return false;
-  if (allocate_) {
-    ROUNDELAY_RETURN_IF_ERROR(allocate_());
-    allocate_ = nullptr;
-  }
   std::size_t wrote = 0;
   while (!ready_.empty() && wrote < kMostOfStep) {
     const Send& send = ready_.front();
@@ -54,9 +52,11 @@ Result<bool> OutStream::write(std::vector<TransferId>& over) {
     const ConstByteSpan data = send.data.subspan(written_ - head);
     const std::array parts = {std::as_bytes(std::span(&send.header, 1)).subspan(head),
                               data.first(std::min(data.size(), kPiece))};
+    ROUNDELAY_RETURN_IF_ERROR(reserve(parts[0].size() + parts[1].size()));
     const std::size_t count = bytes_.write(parts);
     wrote += count;
     written_ += count;
+    total_ += count;
     if (count < parts[0].size() + parts[1].size()) break;
     if (written_ < sizeof(MessageHeader) + send.data.size()) continue;
     over.push_back(send.id);
@@ -64,6 +64,16 @@ Result<bool> OutStream::write(std::vector<TransferId>& over) {
     written_ = 0;
   }
   return wrote > 0;
+}
+
+// A pair that says little, such as a goodbye, takes little memory.
+Status OutStream::reserve(std::size_t bytes) {
+  const std::uint64_t end = std::min<std::uint64_t>(total_ + bytes, PairRings::kRingBytes);
+  if (end <= reserved_) return {};
+  const std::size_t until = std::max(std::bit_ceil(static_cast<std::size_t>(end)), Segment::kPageBytes);
+  ROUNDELAY_RETURN_IF_ERROR(allocate_({reserved_, until - reserved_}));
+  reserved_ = until;
+  return {};
 }
 
 Result<StreamStep> OutStream::step(std::vector<TransferId>& over) {

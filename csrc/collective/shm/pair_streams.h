@@ -36,8 +36,8 @@ struct StreamStep {
 // The sender's end.
 class OutStream {
  public:
-  // `allocate` is called once, before the first write to the ring.
-  using Allocate = std::function<Status()>;
+  // Reserves a part of the ring's memory. It is called before the first write there.
+  using Allocate = std::function<Status(ByteRange part)>;
   OutStream(platform::Ring bytes, platform::Ring notices, Allocate allocate)
       : bytes_(bytes), notices_(notices), allocate_(std::move(allocate)) {}
 
@@ -61,9 +61,12 @@ class OutStream {
 
   bool read_notices();
   Result<bool> write(std::vector<TransferId>& over);
+  Status reserve(std::size_t bytes);
 
   platform::Ring bytes_, notices_;
-  Allocate allocate_;                        // empty: has been called
+  const Allocate allocate_;
+  std::size_t reserved_ = 0;                 // bytes of the ring, from its begin
+  std::uint64_t total_ = 0;                  // bytes that were written so far
   std::map<int, std::deque<Send>> waiting_;  // sends of a tag without a posted receive
   std::map<int, std::uint64_t> awaited_;     // posted receives of a tag without a send
   std::deque<Send> ready_;                   // sends with a posted receive; the first one is being written

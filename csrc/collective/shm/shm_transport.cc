@@ -17,7 +17,9 @@ ShmTransport::ShmTransport(std::shared_ptr<std::byte> memory, Group group, const
   for (int peer = 0; peer < group_.size(); ++peer) {
     const ByteRange ring = shm::PairRings::ring_of(self, peer, group_.size());
     peers_.push_back({.out = shm::OutStream(rings_.bytes(self, peer), rings_.notices(self, peer),
-                                            [allocate, ring] { return allocate(ring); }),
+                                            [allocate, ring](ByteRange part) {
+                                              return allocate({ring.offset + part.offset, part.bytes});
+                                            }),
                       .in = shm::InStream(rings_.bytes(peer, self), rings_.notices(peer, self))});
   }
 }
@@ -53,7 +55,7 @@ Result<TransferId> ShmTransport::receive(int peer, ByteSpan data, int tag) {
 
 Result<bool> ShmTransport::test(TransferId id) {
   Slot& slot = slots_[id];
-  if (!slot.over) progress();
+  if (!slot.over) step(slot.peer);
   if (slot.over) {
     --untested_;
     slots_.release(id);
@@ -62,11 +64,9 @@ Result<bool> ShmTransport::test(TransferId id) {
   const Peer& peer = at(slot.peer);
   const Status& error = slot.sends ? peer.out_error : peer.in_error;
   if (!error.ok()) return error;
+  turn_ = (turn_ + 1) % group_.size();
+  step(turn_);
   return false;
-}
-
-void ShmTransport::progress() {
-  for (int peer = 0; peer < group_.size(); ++peer) step(peer);
 }
 
 void ShmTransport::step(int peer) {
@@ -84,6 +84,7 @@ void ShmTransport::step(int peer, Stream& stream, Status& error) {
   const Result<shm::StreamStep> step = stream.step(over_);
   for (const TransferId id : over_) slots_[id].over = true;
   untested_ += over_.size();
+  moved_ = moved_ || (step.ok() && step->moved);
   if (!step.ok()) {
     error = failure(peer, step.status());
   } else if (step->wakes_peer) {
@@ -101,6 +102,7 @@ void ShmTransport::wake_peer(int peer) {
 }
 
 Nap ShmTransport::nap(Backoff& backoff) {
+  if (std::exchange(moved_, false)) backoff.reset();
   const Nap pause = backoff.next();
   if (!pause.sleeps() || untested_ > 0) return pause;
   shm::Doorbell& doorbell = rings_.doorbell(group_.index);

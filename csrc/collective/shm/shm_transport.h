@@ -17,8 +17,9 @@ namespace roundelay::collective {
 // A Transport within a node. Bytes go through a ring in shared memory for each ordered pair. A message
 // travels when both sides have posted it. (pair_streams.h)
 //
-// One thread at a time. Who tests a transfer moves the bytes of all. A member that goes is seen by the
-// others; one whose process dies is not, so that somebody else must end what waits for it.
+// One thread at a time. Who tests a transfer moves the bytes of its peer, and of all others in turn. A member
+// that goes is seen by the others; one whose process dies is not, so that somebody else must end what waits
+// for it.
 class ShmTransport final : public Transport, public Waker {
  public:
   // Reserves a part of the memory before its first use. Errors: kUnavailable.
@@ -53,7 +54,7 @@ class ShmTransport final : public Transport, public Waker {
   };
 
   TransferId acquire(int peer, bool sends);
-  void progress();
+
   void step(int peer);
   template <class Stream>
   void step(int peer, Stream& stream, Status& error);
@@ -69,6 +70,8 @@ class ShmTransport final : public Transport, public Waker {
   Slots<Slot> slots_;
   std::vector<TransferId> over_;  // the transfers that a step has ended
   std::size_t untested_ = 0;      // transfers that are over, and whose test() has not said so
+  int turn_ = 0;                  // the peer that was moved last beside that of a test
+  bool moved_ = false;            // bytes have moved since the last nap()
 };
 
 }  // namespace roundelay::collective

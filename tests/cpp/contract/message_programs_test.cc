@@ -232,6 +232,10 @@ TEST_CASE("random programs of messages over shared memory", "[messages][one thre
   run_programs(testing::seeds(100U), [](int size, unsigned) { return shm_transports(size); });
 }
 
+TEST_CASE("random programs of messages over tcp", "[messages][one thread]") {
+  run_programs(testing::seeds(40U), [](int size, unsigned) { return tcp_transports(size); });
+}
+
 TEST_CASE("random programs of messages over nodes", "[messages][one thread]") {
   run_programs(testing::seeds(60U), [](int size, unsigned) { return split_transports(size); });
 }

@@ -42,6 +42,11 @@ TEST_CASE("messages keep their contract over a hub", "[messages]") {
   check_contract(medium);
 }
 
+TEST_CASE("messages keep their contract over tcp", "[messages]") {
+  ThreadMedium medium(tcp_transports);
+  check_contract(medium);
+}
+
 TEST_CASE("messages keep their contract over shared memory", "[messages]") {
   ThreadMedium medium(shm_transports);
   check_contract(medium);
@@ -155,6 +160,30 @@ TEST_CASE("messages that wait for a peer that leaves fail, and so do receives fr
   CHECK(first.receive_any(memory, 2).status().message() == "every other rank has left");
   CHECK(*first.leave());
   CHECK(*world.members[1]->leave());
+}
+
+TEST_CASE("a member that has said goodbye may go, and the others go on", "[messages]") {
+  Transports transports = shm_transports(3);
+  std::vector<std::unique_ptr<PointToPoint>> members;
+  for (int i = 0; i < 3; ++i) {
+    members.push_back(std::make_unique<PointToPoint>(std::move(transports[static_cast<std::size_t>(i)]),
+                                                     message_group(3, i)));
+  }
+  for (int i = 0; i < 5; ++i) {
+    for (const auto& member : members) member->progress();
+    CHECK_FALSE(*members[0]->leave());
+  }
+  members[0].reset();
+  Bytes out(100'000, std::byte{1}), in(out.size());
+  const MessageId sent = *members[1]->send(2, out, 1), received = *members[2]->receive(1, in, 1);
+  for (std::size_t i = 0; i < 100; ++i) members[1 + i % 2]->progress();
+  CHECK(*members[1]->look(sent) == 2);
+  CHECK(*members[2]->look(received) == 1);
+  CHECK(in == out);
+  CHECK_FALSE(*members[1]->leave());
+  for (int i = 0; i < 5; ++i) REQUIRE(members[2]->leave().ok());
+  CHECK(*members[1]->leave());
+  CHECK(*members[2]->leave());
 }
 
 TEST_CASE("a message says whom it waits for", "[messages]") {

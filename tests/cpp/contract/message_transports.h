@@ -12,6 +12,7 @@
 #include "collective/shm/shm_transport.h"
 #include "platform/shm/memory.h"
 #include "tests/cpp/contract/message_contract.h"
+#include "tests/cpp/contract/tcp_planes.h"
 
 namespace roundelay::contract {
 
@@ -60,6 +61,14 @@ inline Transports split_transports(int size) {
     }
   }
   return transports;
+}
+
+// Connections of the loopback.
+inline Transports tcp_transports(int size) {
+  const TcpPlanes planes(size);
+  Transports transports;
+  for (int i = 0; i < size; ++i) transports.push_back(planes.transport(i));
+  return transports;  // which keep the planes
 }
 
 }  // namespace roundelay::contract
