@@ -188,6 +188,26 @@ TEST_CASE("shm transport: a peer ends sleeps, by bytes, by receives and by room"
   }
 }
 
+TEST_CASE("shm transport: who reads makes the doorbell of a writer without room ring", "[messages]") {
+  const auto memory = pair_rings_memory(2);
+  const auto allocate = [](ByteRange) { return Status(); };
+  ShmTransport first(memory, message_group(2, 0), allocate), second(memory, message_group(2, 1), allocate);
+  const FutexWord& rings = PairRings(memory.get(), 2).doorbell(0).rings;
+  Bytes out(3 * PairRings::kRingBytes), in(out.size());
+  const TransferId received = *second.receive(0, in, 1), sent = *first.send(1, out, 1);
+  REQUIRE_FALSE(*first.test(sent));  // the ring is full
+  Nap nap;
+  while (!nap.sleeps()) {
+    Backoff backoff = long_idle();
+    nap = first.nap(backoff);
+  }
+  const std::uint32_t before = rings.load();
+  REQUIRE_FALSE(*second.test(received));
+  CHECK(rings.load() == before + 1);
+  REQUIRE_FALSE(*second.test(received));  // nobody sleeps
+  CHECK(rings.load() == before + 1);
+}
+
 TEST_CASE("shm transport: sleeps end when the owner asks, and when the peer goes", "[messages]") {
   auto members = shm_transports(2);
   Bytes in(8);
