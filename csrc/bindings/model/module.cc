@@ -76,6 +76,7 @@ using StageTuple = std::tuple<int, std::size_t, std::size_t>;  // members, and t
 double seconds_of_way(const std::vector<LevelTuple>& levels, const std::vector<StageTuple>& plan,
                       const std::string& name, double bytes) {
   std::vector<model::Level> own;
+  own.reserve(levels.size());
   for (const auto& [parts, latency, bandwidth] : levels) own.push_back({parts, {latency, bandwidth}});
   const model::Cluster cluster = model::with_shared_ends(std::move(own));
   check(cluster);
@@ -293,10 +294,10 @@ void bind_steps(py::module_& module) {
   module.def(
       "simulate",
       [](const model::Cluster& cluster, double forward, double backward, double update,
-         std::vector<std::pair<double, model::Program>> buckets, double overhead,
+         const std::vector<std::pair<double, model::Program>>& buckets, double overhead,
          const std::optional<model::Program>& transfer, int every, int wait, int steps, double jitter) {
         model::Job job{.cluster = cluster, .forward = forward, .backward = backward, .update = update};
-        for (auto& [ready, program] : buckets) job.buckets.push_back({ready, std::move(program)});
+        for (const auto& [ready, program] : buckets) job.buckets.push_back({ready, program});
         job.overhead = overhead;
         if (transfer) job.transfer = {every, wait, *transfer};
         job.steps = steps;
