@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for fabric in _FABRICS
         for cell in _measured(mbit, fabric, [size], given.repetitions)
     ]
-    found = {"machine": launch.machine(launch.find_launcher()), "cells": cells}
+    found: dict[str, Any] = {"machine": launch.machine(launch.find_launcher()), "cells": cells}
     show.console().print(show.table(_COLUMNS, rows(cells)))
     show.save(STORED if given.docs else given.output / "data_planes.json", found)
     if given.docs:
