@@ -54,7 +54,7 @@ def wait_for_steps(folder: Path, kind: str, ended: Future[tuple[int, str]]) -> N
     ("start", "between"),
     [
         pytest.param(_mpi, "mpi", marks=pytest.mark.skipif(mpirun() is None, reason="no mpirun"), id="mpi"),
-        pytest.param(_store, "c10d", id="c10d"),
+        pytest.param(_store, "tcp", id="tcp"),
     ],
 )
 def test_links_that_pause(

@@ -101,7 +101,7 @@ def run_over_racks(check: Check, np: int, nodes: str) -> None:
     """Runs the check on ranks with these variables. All three stages are there, as rank 0 logs."""
     run_check(check, np, env={"ROUNDELAY_LOG_LEVEL": "info"}, each=f"{nodes} {RACKS}", mpi=False)
     wait_until(lambda: "process set 0: allreduces" in output(), 20.0, "no plan is logged", output)
-    assert "process set 0: allreduces go over 2 (shm) x 2 (c10d) x 2 (c10d)" in output()
+    assert "process set 0: allreduces go over 2 (shm) x 2 (tcp) x 2 (tcp)" in output()
 
 
 def test_uneven_nodes(check: Check) -> None:
