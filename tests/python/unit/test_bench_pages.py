@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import collectives, convergence, correction, crossover, levels, pointers, top_k
 from benchmarks.averaging import training
-from benchmarks.report import averaging, curves, gpu, gradientflow, papers, table
+from benchmarks.report import averaging, curves, gpu, gradientflow, papers, table, wires
 from benchmarks.report.page import DOCS, END, Part, read, with_text
 
 TEXTS: list[tuple[Part, Callable[[], str]]] = [
@@ -24,6 +24,7 @@ TEXTS: list[tuple[Part, Callable[[], str]]] = [
     (gpu.PART, lambda: gpu.markdown(read(gpu.STORED))),
     (levels.PART, lambda: levels.document(read(levels.STORED))),
     (pointers.PART, lambda: pointers.page_text(read(pointers.PART.page.with_suffix(".json")))),
+    (wires.PART, lambda: wires.text(read(wires.STORED))),
     (top_k.PART, lambda: top_k.page_text(read(top_k.PART.page.with_suffix(".json")))),
 ]
 
