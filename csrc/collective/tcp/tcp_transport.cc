@@ -52,7 +52,7 @@ template <typename Post>
 Result<TransferId> TcpTransport::post(int peer, bool sends, std::size_t bytes, const Post& post_part) {
   const std::size_t parts = bytes > kMostWhole ? plane_->streams() : 1;
   const TransferId id = slots_.acquire();
-  slots_[id] = {.peer = static_cast<std::size_t>(peer), .sends = sends, .parts_left = parts};
+  slots_[id] = {.peer = static_cast<std::size_t>(peer), .sends = sends, .parts_left = parts, .asked = false};
   std::size_t offset = 0;
   for (std::size_t number = 0; number < parts; ++number) {
     const std::size_t end = bytes / parts * (number + 1) + std::min(number + 1, bytes % parts);
@@ -95,17 +95,20 @@ Result<TransferId> TcpTransport::receive(int peer, ByteSpan data, int tag) {
 
 Result<bool> TcpTransport::test(TransferId id) {
   if (slots_[id].parts_left > 0) progress();
-  const Slot& slot = slots_[id];
+  Slot& slot = slots_[id];
   if (slot.parts_left == 0) {
+    if (slot.asked) --untested_;
     slots_.release(id);
     return true;
   }
   const Status& error = slot.sends ? peers_[slot.peer].out.error : peers_[slot.peer].in.error;
   if (!error.ok()) return error;
+  slot.asked = true;
   return false;
 }
 
 Nap TcpTransport::nap(Backoff& backoff) {
+  if (untested_ > 0) return {};  // a test of another transfer has ended it, and no descriptor tells
   const Nap nap = backoff.next();
   return nap.sleeps() ? Nap::until_readable(epoll_.fd().get(), kLongestNap) : nap;
 }
@@ -146,7 +149,9 @@ void TcpTransport::use_in(const Place& place, const platform::Epoll::Event& even
 // watches the stream for what it waits for.
 template <typename Stream>
 void TcpTransport::conclude(const Place& place, Direction<Stream>& direction, const Status& result) {
-  for (const TransferId id : over_) --slots_[id].parts_left;
+  for (const TransferId id : over_) {
+    if (--slots_[id].parts_left == 0 && slots_[id].asked) ++untested_;
+  }
   over_.clear();
   if (!result.ok()) {
     direction.error = failure(place.peer, result);

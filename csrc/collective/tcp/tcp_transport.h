@@ -62,6 +62,7 @@ class TcpTransport final : public Transport, public Waker {
     std::size_t peer = 0;
     bool sends = false;
     std::size_t parts_left = 0;
+    bool asked = false;  // test() has said that it is not over
   };
   static constexpr std::uint64_t kDoorbellTag = 0;
   // The place of a stream, which its tag in epoll tells.
@@ -95,6 +96,7 @@ class TcpTransport final : public Transport, public Waker {
   platform::Epoll epoll_;
   std::vector<Peer> peers_;  // this member too, unused
   Slots<Slot> slots_;
+  std::size_t untested_ = 0;      // asked transfers that are over, and test() has not said so
   std::vector<TransferId> over_;  // parts that write() and read() have ended
 };
 

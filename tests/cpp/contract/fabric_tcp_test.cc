@@ -127,6 +127,25 @@ TEST_CASE("tcp: what is under way arrives though the sender has left", "[fabric]
   CHECK(more.status().message() == "the connection to rank 0 failed: closed by the peer");
 }
 
+TEST_CASE("tcp: nobody sleeps while another test has ended a transfer", "[fabric]") {
+  const TcpPlanes planes(2);
+  const auto a = planes.transport(0), b = planes.transport(1);
+  Bytes sent(1), first(1), second(1);
+  const TransferId sends = *a->send(1, sent, 0);
+  const TransferId ended = *b->receive(0, first, 0), waits = *b->receive(0, second, 1);
+  REQUIRE_FALSE(*b->test(ended));
+  finish({{a.get(), sends}});
+  Backoff backoff(true);
+  while (!backoff.next().sleeps()) {
+  }
+  const auto deadline = Deadline::after(std::chrono::seconds(30));
+  do {
+    REQUIRE_FALSE(*b->test(waits));
+  } while (b->nap(backoff).sleeps() && !deadline.passed());
+  CHECK(*b->test(ended));
+  CHECK(b->nap(backoff).sleeps());
+}
+
 TEST_CASE("tcp: another size than the sender's is an error that names both", "[fabric]") {
   const TcpPlanes planes(2);
   const auto a = planes.transport(0), b = planes.transport(1);
