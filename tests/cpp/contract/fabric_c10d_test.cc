@@ -9,6 +9,7 @@
 #include "collective/c10d/c10d_fabric.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/fabric_contract.h"
+#include "tests/cpp/contract/lone_broadcast.h"
 
 namespace roundelay::contract {
 namespace {
@@ -163,16 +164,6 @@ TEST_CASE("c10d carries out every algorithm", "[fabric]") {
       CHECK(test.run(medium, 3) == "");
     }
   }
-}
-
-// Only member 0 of three starts a broadcast from member 2.
-std::unique_ptr<PendingCall> start_broadcast(Fabric& fabric, std::vector<std::byte>& data,
-                                             Deadline deadline) {
-  BroadcastCall call = broadcast_over(data.data(), data.size(), 2);
-  call.deadline = deadline;
-  auto started = fabric.start(call);
-  REQUIRE(started.ok());
-  return std::move(*started);
 }
 
 TEST_CASE("c10d: a dead member ends the call at once, by its rank", "[fabric]") {

@@ -7,6 +7,7 @@
 #include "base/abort.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/fabric_contract.h"
+#include "tests/cpp/contract/lone_broadcast.h"
 #include "tests/cpp/contract/tcp_planes.h"
 
 namespace roundelay::contract {
@@ -161,16 +162,6 @@ TEST_CASE("tcp: another size than the sender's is an error that names both", "[f
   }
   CHECK(over.status().message() == "the connection to rank 0 failed: it sends " + std::to_string(sizes[0]) +
                                        " bytes where " + std::to_string(sizes[1]) + " are expected");
-}
-
-// Only member 0 of three starts a broadcast from member 2.
-std::unique_ptr<PendingCall> start_broadcast(Fabric& fabric, std::vector<std::byte>& data,
-                                             Deadline deadline) {
-  BroadcastCall call = broadcast_over(data.data(), data.size(), 2);
-  call.deadline = deadline;
-  auto started = fabric.start(call);
-  REQUIRE(started.ok());
-  return std::move(*started);
 }
 
 TEST_CASE("tcp: a dead member ends the call at once, by its rank", "[fabric]") {
