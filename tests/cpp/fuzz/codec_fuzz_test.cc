@@ -253,7 +253,7 @@ Message random_message(Source& source) {
       return StateQuestion{};
     default:
       return Introduction{random_hello(source), source.text(), source.text(), source.text(),
-                          source.text(),        source.text(), source.text()};
+                          source.text(),        source.text(), source.text(), source.text()};
   }
 }
 

@@ -75,7 +75,7 @@ TEST_CASE("a stream carries every message to its receive, in pieces of any size"
     const std::size_t messages = 1 + random() % 20;
     std::vector<Notice> order;
     for (std::size_t i = 0; i < messages; ++i) {
-      const Notice tag = random() % 3;
+      const auto tag = static_cast<Notice>(random() % 3);
       sent[tag].push_back(random_bytes(random, random_size(random)));
       received[tag].emplace_back(sent[tag].back().size());
       order.push_back(tag);
