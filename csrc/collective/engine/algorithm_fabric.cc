@@ -14,7 +14,9 @@ constexpr int kCallTags = 1 << 14;  // each call has two
 }  // namespace
 
 AlgorithmFabric::AlgorithmFabric(std::shared_ptr<FabricState> state, Options options)
-    : Fabric({.messages = true, .waker = options.waker}), state_(std::move(state)), options_(std::move(options)) {}
+    : Fabric({.messages = true, .waker = options.waker}),
+      state_(std::move(state)),
+      options_(std::move(options)) {}
 
 Result<std::unique_ptr<PendingCall>> AlgorithmFabric::start(const Call& call) {
   if (!state_->poison.ok()) return state_->poison;

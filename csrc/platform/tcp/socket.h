@@ -34,7 +34,7 @@ class Socket {
   [[nodiscard]] int connect_error() const;  // returns errno, or 0
 
   [[nodiscard]] Transfer read(ByteSpan into) const;
-  [[nodiscard]] Transfer read(ByteSpan first, ByteSpan then) const;  // fills `first` before `then`
+  [[nodiscard]] Transfer read(ByteSpan first, ByteSpan then) const;          // fills `first` before `then`
   [[nodiscard]] Transfer write(std::span<const ConstByteSpan> parts) const;  // takes at most kMostParts parts
 
   // Sets how the connection treats a peer whose receive window is closed, such as a stopped process. With
