@@ -23,7 +23,8 @@ from benchmarks.workers.operations import OPERATIONS
 from tests.rig import Rig
 
 FLAT, LEVELS = "flat", "levels"
-_WAYS: dict[str, dict[str, str]] = {FLAT: {"ROUNDELAY_FABRIC": "mpi"}, LEVELS: {}}
+_WAYS = (FLAT, LEVELS)
+_WIRES = ("tcp", "mpi")
 _RECEIVED = "/sys/class/net/eth0/statistics/rx_bytes"
 _HEADERS = 1.05  # of TCP and IP, and acknowledgements
 _COLUMNS = ("operation", "S", "least", "flat", "levels", "flat", "levels", "flat / levels")
@@ -65,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, default=2, help="default: 2")
     parser.add_argument("--ranks-per-node", type=int, default=2, help="default: 2")
     parser.add_argument("--mbit", type=int, default=1000, help="a node's rate, Mbit/s (default: 1000)")
+    parser.add_argument(
+        "--wire", choices=_WIRES, default=_WIRES[0], help="the fabric between nodes (default: tcp)"
+    )
     parser.add_argument("--sizes", nargs="+", default=["64K", "1M", "25M"], help="default: 64K 1M 25M")
     parser.add_argument("--operations", nargs="+", choices=list(OPERATIONS), help="default: all")
     parser.add_argument("--repetitions", type=int, default=7, help="measurements of each (default: 7)")
@@ -73,14 +77,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def measured(plan: Plan, operations: Sequence[str], repetitions: int) -> dict[str, Any]:
-    """Measure a plan's cells."""
+def measured(plan: Plan, wire: str, operations: Sequence[str], repetitions: int) -> dict[str, Any]:
+    """Measure a plan's cells, with a fabric between the nodes."""
     mpirun = launch.find_launcher()
     spec = {
         "operations": operations,
         "sizes": [show.parse_size(size) for size in plan.sizes],
         "repetitions": repetitions,
-        "ways": _WAYS,
+        "ways": {FLAT: {"ROUNDELAY_FABRIC": wire}, LEVELS: {"ROUNDELAY_FABRIC": f"shm+{wire}"}},
         "uplinks": [_RECEIVED],
         "addresses": [],
     }
@@ -133,7 +137,7 @@ def goals(found: Mapping[str, Any]) -> list[str]:
 
 def document(stored: Mapping[str, Any]) -> str:
     """Make the page's text of stored results."""
-    lines = [f"{page.host(stored['machine'], 'mpi')}.", ""]
+    lines = [f"{page.host(stored['machine'])}. Fabric `{stored['wire']}` between nodes.", ""]
     for found in stored["plans"]:
         title = f"**{found['name']}**: bytes into a node, and times"
         lines += [title, "", *page.rows(_COLUMNS, rows(found)), ""]
@@ -148,9 +152,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     launch.require_rig("nodes")
     own = Plan(arguments.nodes, arguments.ranks_per_node, arguments.mbit, tuple(arguments.sizes))
     operations = arguments.operations or list(OPERATIONS)
-    stored: dict[str, Any] = {"machine": launch.machine(launch.find_launcher()), "plans": []}
+    machine = launch.machine(launch.find_launcher())
+    stored: dict[str, Any] = {"machine": machine, "wire": arguments.wire, "plans": []}
     for plan in _STORED_PLANS if arguments.docs else (own,):
-        found = measured(plan, operations, arguments.repetitions)
+        found = measured(plan, arguments.wire, operations, arguments.repetitions)
         stored["plans"].append(found)
         show.console().print(plan.text, show.table(_COLUMNS, rows(found), 1), others_text(found["cells"]))
     for line in (line for found in stored["plans"] for line in goals(found)):
