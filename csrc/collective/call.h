@@ -18,6 +18,7 @@
 #include "base/dtype.h"
 #include "base/gpu.h"
 #include "base/region.h"
+#include "collective/call_mark.h"
 #include "collective/level_observer.h"
 #include "collective/message_list.h"
 #include "collective/scatter_list.h"
@@ -40,6 +41,9 @@ struct CallOptions {
   // same on all members, in memory that outlives the call. Empty, or one that the fabric does not have: its
   // first one.
   std::span<const std::uint32_t> factors{};
+  // If it is set, members compare it with their peers', and fail with kMismatch before they use bytes of a
+  // call that differs. Fabrics `shm` and `tcp`, and levels of them, do so.
+  CallMark mark{};
 };
 
 // The arithmetic of a reduction.

@@ -65,7 +65,7 @@ void ControlLink::end(const wire::Abort& fault) {
   for (int rank = 0; rank < size_ && !through_rank_0(); ++rank) {
     if (rank != rank_ && lanes_.shares_open_lane(rank)) send(rank, fault);
   }
-  sink_.abort(Status::aborted(fault.text));
+  sink_.abort(fault.mismatch ? Status::mismatch(fault.text) : Status::aborted(fault.text));
 }
 
 }  // namespace roundelay::control

@@ -205,6 +205,7 @@ void layout(auto& io, Is<Order> auto& m) {
 void layout(auto& io, Is<Abort> auto& m) {
   io.integer("abort.culprit", m.culprit);
   io.text("abort.text", m.text);
+  io.flags("abort.flags", m.mismatch);
 }
 
 void layout(auto& io, Is<Stuck> auto& m) {

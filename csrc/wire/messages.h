@@ -196,6 +196,7 @@ struct Order {
 struct Abort {
   std::int32_t culprit = -1;  // world rank, -1 if unknown
   std::string text;
+  bool mismatch = false;  // two ranks have called different things
   friend bool operator==(const Abort&, const Abort&) = default;
 };
 

@@ -12,7 +12,7 @@ ProgramCall::ProgramCall(std::shared_ptr<FabricState> state, const Call& call, c
       call_(among_present(call, state_->group.size())),
       watch_(call_, state_->group),
       exchange_(*state_->transport, *state_->work, present_members(options_of(call), state_->group.size()),
-                state_->scratch, tag),
+                state_->scratch, tag, options_of(call).mark),
       algorithm_(select(call_, exchange_.size())),
       program_(algorithm_.program(exchange_, call_)) {
   program_.resume();  // the first transfers start now

@@ -122,7 +122,8 @@ CallOptions LevelsRun::options() const {
           .stream = call_.stream,
           .deadline = call_.deadline,
           .abort = call_.abort,
-          .algorithm = call_.algorithm};
+          .algorithm = call_.algorithm,
+          .mark = call_.mark};
 }
 
 Reduction LevelsRun::reduction(std::size_t stage) const {

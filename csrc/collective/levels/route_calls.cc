@@ -59,7 +59,8 @@ CallOptions RouteCalls::options() const {
           .stream = given_.stream,
           .deadline = given_.deadline,
           .abort = given_.abort,
-          .algorithm = given_.algorithm};
+          .algorithm = given_.algorithm,
+          .mark = given_.mark};
 }
 
 int RouteCalls::waiting_for() const {

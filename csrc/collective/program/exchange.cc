@@ -6,14 +6,15 @@
 namespace roundelay::collective {
 
 Exchange::Exchange(Transport& transport, LocalWork& work, std::vector<int> members, ScratchPool& pool,
-                   int tag)
+                   int tag, const CallMark& mark)
     : transport_(transport),
       work_(work),
       members_(std::move(members)),
       index_(static_cast<int>(std::lower_bound(members_.begin(), members_.end(), transport.index()) -
                               members_.begin())),
       pool_(pool),
-      tag_(tag) {
+      tag_(tag),
+      mark_(mark) {
   posted_.reserve(16);
 }
 
@@ -29,11 +30,13 @@ Exchange::~Exchange() {
 
 Transfer Exchange::send(int peer, ConstByteSpan data, int stream) {
   if (!error_.ok()) return kNoTransfer;
+  transport_.set_mark(mark_);
   return post(in_group(peer), transport_.send(in_group(peer), data, tag_ + stream));
 }
 
 Transfer Exchange::receive(int peer, ByteSpan data, int stream) {
   if (!error_.ok()) return kNoTransfer;
+  transport_.set_mark(mark_);
   return post(in_group(peer), transport_.receive(in_group(peer), data, tag_ + stream));
 }
 

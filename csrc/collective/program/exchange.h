@@ -22,9 +22,10 @@ inline constexpr Transfer kNoTransfer = UINT32_MAX;  // a wait for it ends at on
 class Exchange {
  public:
   // `members` are ascending indices of the transport's group, this one among them. All other functions count
-  // members by their position in this list. `tag` and `tag` + 1 belong to this call alone. `transport`,
-  // `work` and `pool` outlive it.
-  Exchange(Transport& transport, LocalWork& work, std::vector<int> members, ScratchPool& pool, int tag);
+  // members by their position in this list. `tag` and `tag` + 1 belong to this call alone, which has
+  // this mark. `transport`, `work` and `pool` outlive it.
+  Exchange(Transport& transport, LocalWork& work, std::vector<int> members, ScratchPool& pool, int tag,
+           const CallMark& mark = {});
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -78,6 +79,7 @@ class Exchange {
   const int index_;
   ScratchPool& pool_;
   const int tag_;
+  const CallMark mark_;
   std::vector<Posted> posted_;
   std::vector<ScratchPool::Block> blocks_;
   Transfer awaited_[2] = {kNoTransfer, kNoTransfer};

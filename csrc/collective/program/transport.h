@@ -6,6 +6,7 @@
 #include "base/backoff.h"
 #include "base/bytes.h"
 #include "base/status.h"
+#include "collective/call_mark.h"
 
 namespace roundelay::collective {
 
@@ -26,6 +27,9 @@ class Transport {
   virtual Result<TransferId> receive(int peer, ByteSpan data, int tag) = 0;
   // Returns true once the transfer is done; the id is then free. Never blocks.
   virtual Result<bool> test(TransferId id) = 0;
+  // Sets the mark of the messages that are posted from now on. A medium that carries marks fails a message
+  // that meets one of the same tag with another mark, with kMismatch.
+  virtual void set_mark(const CallMark& /*mark*/) {}
   // Returns whether a transfer that is not done waits for the peer or the medium. False: for this member's
   // own device.
   [[nodiscard]] virtual bool waits_for_peer(TransferId /*id*/) { return true; }

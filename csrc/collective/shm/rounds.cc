@@ -5,13 +5,16 @@
 
 namespace roundelay::collective::shm {
 
-Rounds::Rounds(History& history, std::vector<int> members, std::uint64_t call, ScratchPool& pool)
+Rounds::Rounds(History& history, std::vector<int> members, std::uint64_t call, const CallMark& mark,
+               ScratchPool& pool)
     : history_(history),
       members_(std::move(members)),
       index_(static_cast<int>(std::lower_bound(members_.begin(), members_.end(), history.index) -
                               members_.begin())),
       call_(call),
+      mark_(mark),
       pool_(pool) {
+  if (mark_.set()) history_.segment.marks(history_.index).write(call_, mark_);
   for (const int member : members_) {
     history_.last_present[static_cast<std::size_t>(member)] = word_of(call_ + 1, 0);
   }
@@ -89,13 +92,33 @@ bool Rounds::reached(int member) const {
   return (history_.segment.progress(in_group).*counter_).load(std::memory_order_seq_cst) >= word;
 }
 
+// Compares the member's mark with this one's, once a call. True: they are equal, or the member has not come
+// to this call.
+bool Rounds::agrees(int in_group) {
+  if (!mark_.set() || in_group == history_.index) return true;
+  std::uint64_t& agreed = history_.agreed[static_cast<std::size_t>(in_group)];
+  if (agreed == call_) return true;
+  const std::optional<CallMark> other = history_.segment.marks(in_group).read(call_);
+  if (other && *other != mark_) {
+    in_vain_ = InVain{in_group, other};
+    return false;
+  }
+  if (other) agreed = call_;
+  return true;
+}
+
 bool Rounds::all_done() {
-  while (next_ < end_ && reached(next_)) ++next_;
+  if (in_vain_) return false;
+  // A member's mark is written before its first word.
+  while (next_ < end_ && reached(next_) && (of_readers_ || agrees(in_group(next_)))) ++next_;
   if (next_ == end_) {
     waiting_for_ = -1;
     return true;
   }
   waiting_for_ = of_readers_ ? next_ : in_group(next_);
+  if (in_vain_ || of_readers_ || !agrees(waiting_for_)) return false;
+  const bool left = history_.segment.progress(waiting_for_).left.load(std::memory_order_acquire) != 0;
+  if (left && !reached(next_)) in_vain_ = InVain{waiting_for_};
   return false;
 }
 

@@ -24,11 +24,15 @@ namespace roundelay::collective::shm {
 // Remembers one member's earlier calls. One thread at a time.
 struct History {
   History(const Segment& of, int member)
-      : segment(of), index(member), last_present(static_cast<std::size_t>(of.members())) {}
+      : segment(of),
+        index(member),
+        last_present(static_cast<std::size_t>(of.members())),
+        agreed(static_cast<std::size_t>(of.members())) {}
 
   const Segment segment;
   const int index;
   std::vector<Word> last_present;       // each member's end of the last call that it took part in
+  std::vector<std::uint64_t> agreed;    // the last call in which each member's mark was equal to this one's
   Word last_use[Segment::kSlots] = {};  // the last round that used each slot of this member
   const std::shared_ptr<FabricCounters> counters = std::make_shared<FabricCounters>();
 };
@@ -37,8 +41,10 @@ struct History {
 class Rounds {
  public:
   // Begins call number `call` of the group, from 1, between `members` (ascending, this one among them). All
-  // other functions count members by their position in this list. `history` and `pool` outlive it.
-  Rounds(History& history, std::vector<int> members, std::uint64_t call, ScratchPool& pool);
+  // other functions count members by their position in this list. If `mark` is set, peers that wait for this
+  // member compare it with theirs. `history` and `pool` outlive it.
+  Rounds(History& history, std::vector<int> members, std::uint64_t call, const CallMark& mark,
+         ScratchPool& pool);
   ~Rounds();
   Rounds(const Rounds&) = delete;
   Rounds& operator=(const Rounds&) = delete;
@@ -91,6 +97,14 @@ class Rounds {
 
   // Looks at the counters that the program waits for. True: they have come far enough.
   bool all_done();
+  // A member for which the program waits in vain, by its index in the whole group: it is in another call,
+  // whose mark this is, or it has left.
+  struct InVain {
+    int member = -1;
+    std::optional<CallMark> other{};
+  };
+  // Returns that member after an all_done() that said false. Then the call cannot go on.
+  [[nodiscard]] const std::optional<InVain>& in_vain() const { return in_vain_; }
   // Returns a sleep of up to `most` that ends when the counters have moved, or a thread rings this member's
   // doorbell.
   Nap nap(Duration most);
@@ -102,12 +116,15 @@ class Rounds {
 
   Waiting wait(Counter counter, int member, std::uint64_t round);
   void publish(Counter counter, Word word);
-  bool reached(int member) const;
+  [[nodiscard]] bool reached(int member) const;
+  [[nodiscard]] bool agrees(int in_group);
 
   History& history_;
   const std::vector<int> members_;
   const int index_;
   const std::uint64_t call_;
+  const CallMark mark_;
+  std::optional<InVain> in_vain_;
   ScratchPool& pool_;
   std::vector<ScratchPool::Block> blocks_;
   // The program waits until the members from next_ to end_ have reached word_ in this counter. For writable()

@@ -1,6 +1,6 @@
 // The memory that the members of a group on one node share. Each member has counters, a doorbell that wakes
-// it, its announcement word (lock/announcements.h), cells for agreements, and two slots for its bytes. Only
-// its owner writes a word, cell or slot. All members write the doorbells and the claims.
+// it, its announcement word (lock/announcements.h), marks of its calls, cells for agreements, and two slots
+// for its bytes. Only its owner writes a word, cell or slot. All members write the doorbells and the claims.
 //
 // A word has 64 bits and only grows: (call << kRoundBits) + the rounds of that call that are over. So nothing
 // is ever reset, and a member that took no part in some calls catches up by writing a larger number.
@@ -9,10 +9,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/bytes.h"
 #include "base/futex.h"
 #include "base/shared_word.h"
+#include "collective/call_mark.h"
 #include "lock/announcements.h"
 
 namespace roundelay::collective::shm {
@@ -27,6 +29,7 @@ struct alignas(128) Progress {
   SharedWord<Word> staged{0};    // its bytes are in its slot, or in its part of a region
   SharedWord<Word> reduced{0};   // its share of the sums is in its slot, or in the region
   SharedWord<Word> released{0};  // it reads no slot of these rounds any more
+  SharedWord<Word> left{0};      // not 0: it makes no more calls
 };
 static_assert(SharedWord<Word>::is_always_lock_free);
 
@@ -54,6 +57,21 @@ struct alignas(64) SharedCell {
   SharedWord<Word> submission{0};  // stored last: a reader that sees it sees the words
   SharedWord<Word> words[7]{};
 };
+// The marks of a member's last calls (collective/call_mark.h).
+struct alignas(128) Marks {
+  // A member comes at most this many calls further than one that reads its bytes.
+  static constexpr std::size_t kCalls = 4;
+  struct One {
+    SharedWord<Word> call{0};  // 0 while the words change; a reader looks at it before and after
+    SharedWord<Word> words[sizeof(CallMark) / sizeof(Word)]{};
+  };
+  One all[kCalls];
+
+  void write(std::uint64_t call, const CallMark& mark);
+  // Returns the mark of a call. Nothing: the member has not come to it, or has gone on.
+  [[nodiscard]] std::optional<CallMark> read(std::uint64_t call) const;
+};
+
 // The cells of one member.
 struct Cells {
   SharedCell all[lock::kCells];
@@ -86,9 +104,9 @@ class Segment {
     return {control_bytes(members) + static_cast<std::size_t>(member) * each, each};
   }
   static constexpr std::size_t control_bytes(int members) {
-    return whole_pages_up(sizeof(Claims) +
-                          static_cast<std::size_t>(members) *
-                              (sizeof(Progress) + sizeof(Doorbell) + sizeof(Announced) + sizeof(Cells)));
+    return whole_pages_up(sizeof(Claims) + static_cast<std::size_t>(members) *
+                                               (sizeof(Progress) + sizeof(Doorbell) + sizeof(Announced) +
+                                                sizeof(Marks) + sizeof(Cells)));
   }
 
   // `memory` has bytes(members, slot_bytes) bytes, is page-aligned, outlives the view, and was zero before
@@ -108,9 +126,10 @@ class Segment {
   [[nodiscard]] Announced& announced(int member) const {
     return reinterpret_cast<Announced*>(&doorbell(members_))[member];
   }
-  [[nodiscard]] Cells& cells(int member) const {
-    return reinterpret_cast<Cells*>(&announced(members_))[member];
+  [[nodiscard]] Marks& marks(int member) const {
+    return reinterpret_cast<Marks*>(&announced(members_))[member];
   }
+  [[nodiscard]] Cells& cells(int member) const { return reinterpret_cast<Cells*>(&marks(members_))[member]; }
   [[nodiscard]] std::byte* slot(int member, std::uint64_t number) const {
     return memory_ + slots_of(member, members_, slot_bytes_).offset + (number % kSlots) * slot_bytes_;
   }

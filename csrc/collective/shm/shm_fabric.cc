@@ -65,7 +65,7 @@ struct RunningProgram {
   RunningProgram(ShmResources& resources, const Call& started, std::uint64_t number)
       : call(seen_by_present(started, resources.group)),
         rounds(resources.history, present_members(options_of(started), resources.group.size()), number,
-               resources.scratch),
+               options_of(started).mark, resources.scratch),
         program(shm::program_of(call, rounds)) {}
 
   const Call call;  // as the present members see it
@@ -86,7 +86,10 @@ class ShmRun {
     if (!running_) return true;
     Program& program = running_->program;
     while (!program.done()) {
-      if (!running_->rounds.all_done()) return false;
+      if (!running_->rounds.all_done()) {
+        if (const auto& in_vain = running_->rounds.in_vain()) return explain(*in_vain);
+        return false;
+      }
       program.resume();
       moved_ = true;
     }
@@ -107,6 +110,12 @@ class ShmRun {
   }
 
  private:
+  [[nodiscard]] Status explain(const Rounds::InVain& in_vain) const {
+    const int rank = resources_.group.ranks[static_cast<std::size_t>(in_vain.member)];
+    if (in_vain.other) return differs_from(rank, describe(options_of(call_).mark, *in_vain.other));
+    return Status::aborted(std::string(name_of(operation_of(call_))) + " waits in vain: rank " +
+                           std::to_string(rank) + " has left the group");
+  }
   [[nodiscard]] Duration time_left() const {
     const Deadline deadline = options_of(call_).deadline;
     if (deadline == Deadline::never()) return kLongestSleep;
@@ -128,6 +137,12 @@ struct ShmState final : CallQueue<ShmState>, Waker {
 
   [[nodiscard]] const Group& group() const { return resources.group; }
   void wake() override { resources.history.segment.doorbell(group().index).ring(); }
+  // Tells the peers that this member makes no more calls.
+  void leave() {
+    const shm::Segment& segment = resources.history.segment;
+    segment.progress(group().index).left.store(1, std::memory_order_release);
+    for (int member = 0; member < group().size(); ++member) segment.doorbell(member).ring();
+  }
 
   [[nodiscard]] FabricCapabilities capabilities() {
     return {.scattered = true,
@@ -145,6 +160,9 @@ class ShmFabric final : public Fabric {
  public:
   explicit ShmFabric(std::shared_ptr<ShmState> state)
       : Fabric(state->capabilities()), state_(std::move(state)) {}
+  ~ShmFabric() override {
+    if (state_->poison.ok() && state_->calls.empty()) state_->leave();
+  }
 
   [[nodiscard]] std::string_view name() const override { return "shm"; }
   [[nodiscard]] const Group& group() const override { return state_->group(); }

@@ -19,18 +19,22 @@ bool is_small(std::size_t bytes) { return bytes <= kMostSmall; }
 
 }  // namespace
 
-Status InStream::receive(TransferId id, ByteSpan data, Notice tag, std::vector<TransferId>& over) {
-  const Posted posted{id, data, tag};
+Status InStream::receive(TransferId id, ByteSpan data, const Label& label, std::vector<TransferId>& over) {
+  const Posted posted{id, data, label};
+  for (const Kept& one : kept_) {
+    if (differ(label, one.label)) return calls_differ(label, one.label);
+  }
   if (is_small(data.size())) {
-    const auto kept = std::find_if(kept_.begin(), kept_.end(),
-                                   [&](const Kept& one) { return one.tag == tag && !one.receive; });
+    const auto kept = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) {
+      return one.label.tag == label.tag && !one.receive;
+    });
     if (kept != kept_.end()) {
       if (kept->bytes.size() != data.size()) return sizes_differ(kept->bytes.size(), data.size());
       take_kept(kept, posted, over);
       return {};
     }
   } else {
-    notices_.push_back(tag);
+    notices_.push_back(label);
   }
   if (ended_) return Status::aborted(kClosed);
   posted_.push_back(posted);
@@ -108,15 +112,18 @@ Status InStream::parse(std::vector<TransferId>& over) {
 // Finds the memory for the bytes that come after this header.
 Status InStream::begin(const Header& header, std::vector<TransferId>& over) {
   const bool small = is_small(header.bytes);
+  for (const Posted& one : posted_) {
+    if (differ(one.label, header.label)) return calls_differ(one.label, header.label);
+  }
   const auto posted = std::find_if(posted_.begin(), posted_.end(), [&](const Posted& one) {
-    return one.tag == header.tag && is_small(one.data.size()) == small;
+    return one.label.tag == header.label.tag && is_small(one.data.size()) == small;
   });
   if (posted != posted_.end()) {
     if (posted->data.size() != header.bytes) return sizes_differ(header.bytes, posted->data.size());
     into_ = Into{posted->id, posted->data};
     posted_.erase(posted);
   } else if (small) {
-    kept_.push_back({static_cast<Notice>(header.tag), Bytes(header.bytes), false, std::nullopt});
+    kept_.push_back({header.label, Bytes(header.bytes), false, std::nullopt});
     kept_bytes_ += header.bytes;
     into_ = Into{std::nullopt, ByteSpan(kept_.back().bytes)};
   } else {

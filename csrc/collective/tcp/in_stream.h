@@ -23,8 +23,8 @@ class InStream {
   static constexpr std::size_t kMostKept = std::size_t{16} << 20;
 
   // Posts a receive. It may be over at once: then appends it to `over`. Errors: kAborted (a message of
-  // another size has come).
-  Status receive(TransferId id, ByteSpan data, Notice tag, std::vector<TransferId>& over);
+  // another size has come), kMismatch (one with another mark).
+  Status receive(TransferId id, ByteSpan data, const Label& label, std::vector<TransferId>& over);
   // Sets the connection, once.
   void connect(platform::Socket socket) {
     socket_.emplace(std::move(socket));
@@ -51,11 +51,11 @@ class InStream {
   struct Posted {
     TransferId id;
     ByteSpan data;
-    Notice tag;
+    Label label;
   };
   // A small message that came before its receive.
   struct Kept {
-    Notice tag;
+    Label label;
     Bytes bytes;
     bool complete;
     std::optional<Posted> receive;  // was posted since, and gets the bytes when they are complete

@@ -14,19 +14,38 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/status.h"
+#include "collective/call_mark.h"
+
 namespace roundelay::collective::tcp {
 
 // The most bytes of a small message. A notice that comes too late costs half a round trip; the copy of a
 // message that comes too early costs as much at this size, on a network of 10 Gbit/s.
 inline constexpr std::size_t kMostSmall = std::size_t{64} << 10;
 
+// What tells messages apart. Those of one tag belong to calls with one mark: if the marks differ, the members
+// are not in the same call.
+struct Label {
+  std::uint64_t tag;
+  CallMark mark;
+};
+static_assert(sizeof(Label) == sizeof(std::uint64_t) + sizeof(CallMark), "no padding travels");
+
 struct Header {
   std::uint64_t bytes;
-  std::uint64_t tag;
+  Label label;
 };
 
-// The tag of a large message whose receive is posted.
-using Notice = std::uint32_t;
+// The label of a large message whose receive is posted.
+using Notice = Label;
+
+// Returns whether two messages cannot be of one call.
+[[nodiscard]] inline bool differ(const Label& one, const Label& other) {
+  return one.tag == other.tag && one.mark != other.mark;
+}
+[[nodiscard]] inline Status calls_differ(const Label& mine, const Label& peers) {
+  return Status::mismatch(describe(mine.mark, peers.mark));
+}
 
 inline constexpr const char* kClosed = "closed by the peer";
 

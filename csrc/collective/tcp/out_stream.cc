@@ -8,29 +8,38 @@ namespace roundelay::collective::tcp {
 
 using platform::Transfer;
 
-void OutStream::send(TransferId id, ConstByteSpan data, Notice tag) {
-  Message message{id, {data.size(), tag}, data};
+Status OutStream::send(TransferId id, ConstByteSpan data, const Label& label) {
+  Message message{id, {data.size(), label}, data};
+  for (const Notice& notice : notices_) {
+    if (differ(label, notice)) return calls_differ(label, notice);
+  }
   if (data.size() > kMostSmall) {
-    const auto notice = std::find(notices_.begin(), notices_.end(), tag);
+    const auto notice = std::find_if(notices_.begin(), notices_.end(),
+                                     [&](const Notice& one) { return one.tag == label.tag; });
     if (notice == notices_.end()) {
       held_.push_back(message);
-      return;
+      return {};
     }
     notices_.erase(notice);
   }
   queue_.push_back(message);
+  return {};
 }
 
 // Takes a notice: the first large message of that tag may be sent.
-void OutStream::allow(Notice tag) {
-  const auto message =
-      std::find_if(held_.begin(), held_.end(), [&](const Message& held) { return held.header.tag == tag; });
+Status OutStream::allow(const Notice& notice) {
+  for (const Message& held : held_) {
+    if (differ(held.header.label, notice)) return calls_differ(held.header.label, notice);
+  }
+  const auto message = std::find_if(held_.begin(), held_.end(),
+                                    [&](const Message& held) { return held.header.label.tag == notice.tag; });
   if (message == held_.end()) {
-    notices_.push_back(tag);
-    return;
+    notices_.push_back(notice);
+    return {};
   }
   queue_.push_back(*message);
   held_.erase(message);
+  return {};
 }
 
 Status OutStream::write(std::vector<TransferId>& over) {
@@ -77,7 +86,7 @@ Status OutStream::read_notices() {
     if (done.state == Transfer::State::kError) return Status::aborted(platform::errno_text(done.error));
     for (std::size_t taken = 0; taken < done.bytes;) {
       taken += arriving_.take(buffer.data() + taken, done.bytes - taken);
-      if (arriving_.complete()) allow(arriving_.next());
+      if (arriving_.complete()) ROUNDELAY_RETURN_IF_ERROR(allow(arriving_.next()));
     }
     if (done.bytes < buffer.size()) return {};
   }

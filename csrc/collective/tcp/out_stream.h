@@ -17,8 +17,9 @@ namespace roundelay::collective::tcp {
 // The sending end of a stream (message.h). One thread at a time. Never blocks. After an error it is useless.
 class OutStream {
  public:
-  // Queues a message. The data stays unchanged until write() says that the transfer is over.
-  void send(TransferId id, ConstByteSpan data, Notice tag);
+  // Queues a message. The data stays unchanged until write() says that the transfer is over. Errors:
+  // kMismatch (the receiver waits for a message with another mark).
+  Status send(TransferId id, ConstByteSpan data, const Label& label);
   // Sets the connection, once.
   void connect(platform::Socket socket) { socket_.emplace(std::move(socket)); }
   [[nodiscard]] bool connected() const { return socket_.has_value(); }
@@ -27,8 +28,8 @@ class OutStream {
   // Writes what the socket takes, and appends the transfers that are over. Errors: kAborted, what the system
   // says.
   Status write(std::vector<TransferId>& over);
-  // Takes the notices that have arrived. Errors: kAborted, also if the receiver has closed the stream while a
-  // message is not sent.
+  // Takes the notices that have arrived. Errors: kMismatch; kAborted, also if the receiver has closed the
+  // stream while a message is not sent.
   Status read_notices();
   [[nodiscard]] static bool wants_input() { return true; }  // notices
   // Returns whether there is something that the socket did not take.
@@ -44,7 +45,7 @@ class OutStream {
     Header header;
     ConstByteSpan data;
   };
-  void allow(Notice tag);
+  Status allow(const Notice& notice);
   void advance(std::size_t bytes, std::vector<TransferId>& over);
 
   std::optional<platform::Socket> socket_;

@@ -70,8 +70,10 @@ Result<TransferId> TcpTransport::send(int peer, ConstByteSpan data, int tag) {
                 End<OutStream>& end = out.ends[place.number];
                 if (end.stream.ended()) conclude(place, out, Status::aborted(kClosed));
                 if (!out.error.ok()) return;
-                end.stream.send(id, data.subspan(offset, bytes), static_cast<Notice>(tag));
-                if (end.stream.connected()) {
+                const Status queued = end.stream.send(id, data.subspan(offset, bytes), label(tag));
+                if (!queued.ok()) {
+                  conclude(place, out, queued);
+                } else if (end.stream.connected()) {
                   use_out(place, false);
                 } else if (!std::exchange(end.dialled, true)) {
                   plane_->dial(first_ + place.number, group_.ranks[place.peer]);
@@ -86,8 +88,7 @@ Result<TransferId> TcpTransport::receive(int peer, ByteSpan data, int tag) {
               [&](TransferId id, const Place& place, std::size_t offset, std::size_t bytes) {
                 InStream& stream = in.ends[place.number].stream;
                 if (!in.error.ok()) return;
-                Status posted =
-                    stream.receive(id, data.subspan(offset, bytes), static_cast<Notice>(tag), over_);
+                Status posted = stream.receive(id, data.subspan(offset, bytes), label(tag), over_);
                 if (posted.ok() && stream.connected()) posted = stream.write_notices();
                 conclude(place, in, posted);
               });
@@ -155,6 +156,9 @@ void TcpTransport::conclude(const Place& place, Direction<Stream>& direction, co
   over_.clear();
   if (!result.ok()) {
     direction.error = failure(place.peer, result);
+    // Who only receives would not see that its sends cannot match.
+    Peer& peer = peers_[place.peer];
+    if (result.code() == StatusCode::kMismatch) peer.out.error = peer.in.error = direction.error;
     for (End<Stream>& end : direction.ends) end.stream.close();
     return;
   }
@@ -202,6 +206,7 @@ void TcpTransport::connect(const Place& place, Direction<Stream>& direction, pla
 }
 
 Status TcpTransport::failure(std::size_t peer, const Status& cause) const {
+  if (cause.code() == StatusCode::kMismatch) return differs_from(group_.ranks[peer], cause.message());
   return Status::aborted("the connection to rank " + std::to_string(group_.ranks[peer]) +
                          " failed: " + cause.message());
 }

@@ -33,6 +33,7 @@ class TcpTransport final : public Transport, public Waker {
   Result<TransferId> send(int peer, ConstByteSpan data, int tag) override;
   Result<TransferId> receive(int peer, ByteSpan data, int tag) override;
   Result<bool> test(TransferId id) override;
+  void set_mark(const CallMark& mark) override { mark_ = mark; }
   // Sleeps until a connection of the group has something, or wake().
   [[nodiscard]] Nap nap(Backoff& backoff) override;
   // Ends all transfers with an error. No memory of theirs is used any more.
@@ -87,6 +88,7 @@ class TcpTransport final : public Transport, public Waker {
   void conclude(const Place& place, Direction<Stream>& direction, const Status& result);
   template <typename Stream>
   void connect(const Place& place, Direction<Stream>& direction, platform::Socket socket);
+  [[nodiscard]] Label label(int tag) const { return {static_cast<std::uint64_t>(tag), mark_}; }
   [[nodiscard]] Status failure(std::size_t peer, const Status& cause) const;
 
   const std::shared_ptr<TcpPlane> plane_;
@@ -94,6 +96,7 @@ class TcpTransport final : public Transport, public Waker {
   const StreamNumber first_;
   const std::shared_ptr<StreamEnds> ends_;
   platform::Epoll epoll_;
+  CallMark mark_;            // of the messages that are posted next
   std::vector<Peer> peers_;  // this member too, unused
   Slots<Slot> slots_;
   std::size_t untested_ = 0;      // asked transfers that are over, and test() has not said so

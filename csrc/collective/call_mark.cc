@@ -1,0 +1,52 @@
+#include "collective/call_mark.h"
+
+namespace roundelay::collective {
+namespace {
+
+std::string_view name_of_form(const CallMark& mark) {
+  switch (mark.form) {
+    case CallMark::Form::kReduce:
+      return "reduce";
+    case CallMark::Form::kGather:
+      return "gather";
+    case CallMark::Form::kScatter:
+      return "scatter";
+    case CallMark::Form::kAnd:
+      return "reduction BAND";
+    case CallMark::Form::kOr:
+      return "reduction BOR";
+    case CallMark::Form::kXor:
+      return "reduction BXOR";
+    case CallMark::Form::kItself:
+      break;
+  }
+  return name_of(mark.operation);
+}
+
+}  // namespace
+
+std::string describe(const CallMark& mark) {
+  if (!mark.set()) return "a call without a number";
+  const bool known = static_cast<int>(mark.operation) < kOperationCount &&
+                     static_cast<int>(mark.reduce_op) < kReduceOpCount &&
+                     static_cast<int>(mark.dtype) < kMovedDTypeCount;
+  if (!known) return "call " + std::to_string(mark.sequence) + ", of another build";
+  std::string text = "call " + std::to_string(mark.sequence) + ", " + std::string(name_of_form(mark));
+  const OperationTraits& traits = traits_of(mark.operation);
+  if (traits.reduces) text += " " + std::string(name_of(mark.reduce_op));
+  if (traits.has_tensors) {
+    text += " of " + std::to_string(mark.bytes) + " bytes " + std::string(name_of(mark.dtype));
+  }
+  if (mark.root >= 0) text += ", root " + std::to_string(mark.root);
+  return text;
+}
+
+std::string describe(const CallMark& mine, const CallMark& peers) {
+  return describe(mine) + " here, and " + describe(peers) + " there";
+}
+
+Status differs_from(int peer_rank, const std::string& calls) {
+  return Status::mismatch("rank " + std::to_string(peer_rank) + " has called something else: " + calls);
+}
+
+}  // namespace roundelay::collective

@@ -1,0 +1,15 @@
+// A call that its user has made, with memory and all, for a lane in call order (execute/lane.h).
+#pragma once
+
+#include "base/clock.h"
+#include "collective/call.h"
+
+namespace roundelay::collective {
+
+struct WholeCall {
+  Call call;  // the lane sets the deadline, the abort token and the mark's sequence
+  // The time that it may take besides its transfer, waiting for late members included.
+  Duration timeout{};
+};
+
+}  // namespace roundelay::collective
