@@ -21,7 +21,7 @@ from pathlib import Path
 
 from build_tools import requirements
 
-OURS = {"roundelay", "horovod"}  # roundelay.horovod_shim installs the latter
+OURS = {"roundelay", "roundelay-autoload", "horovod"}  # roundelay.horovod_shim installs the last one
 # Packages whose name differs from their module's.
 NAMES = {"yaml": "pyyaml", "sklearn": "scikit-learn", "PIL": "pillow"}
 NEVER_IMPORTED = {

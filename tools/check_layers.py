@@ -25,7 +25,7 @@ FOREIGN: list[tuple[re.Pattern[str], str, set[str]]] = [
     (
         re.compile(r"(torch|ATen|c10|pybind11)/|Python\.h$"),
         "a torch header",
-        {"adapter", "bindings", "c10d", "gradients"},
+        {"adapter", "bindings", "c10d", "gradients", "process_group"},
     ),
 ]
 # modules/x.cc is a module of the folders named x: it may include none of the other names.

@@ -19,6 +19,7 @@
 #include "base/version.h"
 #include "bindings/config.h"
 #include "bindings/errors.h"
+#include "bindings/secret.h"
 #include "bindings/topics.h"
 #include "bindings/whereabouts.h"
 
@@ -85,14 +86,6 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
   }
   adapter::exchange_context(std::move(context).value());
   return {};
-}
-
-trust::Key key_of(const py::bytes& bytes) {
-  const std::string_view text = bytes;
-  trust::Key key{};
-  if (text.size() != key.size()) throw py::value_error("a secret has 32 bytes");
-  std::memcpy(key.data(), text.data(), key.size());
-  return key;
 }
 
 void init(const std::optional<std::string>& backend_path, const std::optional<Rendezvous>& rendezvous,

@@ -10,6 +10,7 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   module.def("torch_build_version", [] { return TORCH_VERSION; });
   bindings::bind_errors(module);
   bindings::bind_agreements(module);
+  bindings::bind_c10d(module);
   bindings::bind_config(module);
   bindings::bind_global_state(module);
   bindings::bind_gpu(module);

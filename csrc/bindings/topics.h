@@ -10,6 +10,7 @@ namespace py = pybind11;
 
 void bind_errors(py::module_& module);
 void bind_agreements(py::module_& module);
+void bind_c10d(py::module_& module);
 void bind_config(py::module_& module);
 void bind_global_state(py::module_& module);
 void bind_gpu(py::module_& module);

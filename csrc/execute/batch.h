@@ -84,6 +84,10 @@ struct Batch {
   [[nodiscard]] const compress::BucketTechnique* technique() const {
     return entries.empty() || !absent.empty() ? nullptr : entries.front()->technique.get();
   }
+  // Returns the call that the user has made. Null: the steps make calls.
+  [[nodiscard]] collective::WholeCall* whole_call() const {
+    return entries.empty() ? nullptr : entries.front()->call.get();
+  }
   [[nodiscard]] std::size_t bytes() const {
     std::size_t sum = 0;
     for (const BatchTensor& tensor : tensors) sum += tensor.bytes();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/leak.h"
+#include "collective/whole_call.h"
 #include "execute/operations/operations.h"
 
 namespace roundelay::execute {
@@ -73,8 +74,9 @@ Status BatchExecutor::call(Batch& batch) {
   const std::size_t bytes = std::max(collective::result_bytes(*awaited.call), batch.bytes());
   batch.called = steady_now();
   collective::CallOptions& options = collective::options_of(*awaited.call);
-  options.deadline =
-      progress_deadline(batch.called, options_.call_timeout(batch.on_gpu()), bytes * options_.calls_at_once);
+  const collective::WholeCall* const whole = batch.whole_call();
+  const Duration timeout = whole ? whole->timeout : options_.call_timeout(batch.on_gpu());
+  options.deadline = progress_deadline(batch.called, timeout, bytes * options_.calls_at_once);
   options.abort = &abort_;
   options.observer = batch.observer;
   auto pending = awaited.fabric->start(*awaited.call);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "collective/whole_call.h"
 #include "execute/operations/operations.h"
 
 namespace roundelay::execute {
@@ -56,6 +57,21 @@ void BatchQueue::enqueue(std::uint64_t sequence, const negotiate::OrderedOperati
     batch->ends_tickets = batch == batches.back();
     queue_.push_back(std::move(batch));
   }
+}
+
+void BatchQueue::append(std::shared_ptr<submit::Entry> entry) {
+  auto batch = std::make_unique<Batch>();
+  batch->steps = &kWholeCallSteps;
+  batch->tensors.push_back({entry.get(), 0});
+  batch->entries.push_back(std::move(entry));
+  submit::Entry& own = *batch->entries.front();
+  own.unfinished = 1;
+  own.times.ordered = steady_now();
+  MutexLock lock(mutex_);
+  batch->sequence = ++sequence_;
+  collective::options_of(own.call->call).mark.sequence = sequence_;
+  work_.fetch_add(1, std::memory_order_release);
+  queue_.push_back(std::move(batch));
 }
 
 std::unique_ptr<Batch> BatchQueue::pop(bool host_only) {

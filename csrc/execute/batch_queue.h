@@ -28,6 +28,9 @@ class BatchQueue {
   // once: the order is all that it needs. Wakes no thread. Any thread calls it, one operation after the
   // other. `sequence` is the order's number.
   void enqueue(std::uint64_t sequence, const negotiate::OrderedOperation& ordered) EXCLUDES(mutex_);
+  // Appends the batch of an entry that has a call of its own, and numbers the call. Wakes no thread. Any
+  // thread.
+  void append(std::shared_ptr<submit::Entry> entry) EXCLUDES(mutex_);
   // Removes the first batch and returns it. Null: there is none, or `host_only` and it is on a GPU.
   [[nodiscard]] std::unique_ptr<Batch> pop(bool host_only) EXCLUDES(mutex_);
   // Removes all batches and returns them.

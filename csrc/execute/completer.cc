@@ -11,7 +11,9 @@ bool Completer::complete(submit::TensorTable& table, const submit::Entry& entry,
   if (status.ok()) observe_(entry, now);
   table.release(entry.request.name);
   const bool cut_short = status.code() == StatusCode::kAborted;
-  return handles_.complete(entry.handle, cut_short ? under_way(status, entry.describe()) : status, now);
+  const Status outcome = cut_short ? under_way(status, entry.describe()) : status;
+  if (entry.results != nullptr) entry.results->set_over(outcome);
+  return handles_.complete(entry.handle, outcome, now);
 }
 
 bool Completer::complete(submit::TensorTable& table, const std::string& name, const Status& status) {

@@ -153,6 +153,14 @@ bool Lane::fail_everything() {
 void Lane::report(const Batch& batch, const Status& why) {
   if (std::exchange(faulted_, true) || abort_.raised()) return;
   const int peer = batch.waiting_for();
+  const int self = group_.world_rank();
+  if (batch.late() && batch.whole_call() != nullptr) {
+    const std::string whom = peer >= 0 ? "rank " + std::to_string(peer) : "its peers";
+    faults_.fault({peer, "rank " + std::to_string(self) + " has waited " +
+                             seconds_text(steady_now() - batch.started) + " for " + whom + " in " +
+                             batch.describe() + ", which is longer than its timeout"});
+    return;
+  }
   if (batch.late()) {
     const std::string size =
         std::to_string(batch.bytes()) + " bytes, " + seconds_text(steady_now() - batch.started);
@@ -160,10 +168,10 @@ void Lane::report(const Batch& batch, const Status& why) {
         {id_, batch.sequence, peer, batch.describe() + " (" + size + " in it; ROUNDELAY_PROGRESS_TIMEOUT)"});
     return;
   }
-  const int self = group_.world_rank();
-  faults_.fault({peer >= 0 ? peer : self, "rank " + std::to_string(self) + " failed inside " +
-                                              batch.describe() + " (" + std::to_string(batch.bytes()) +
-                                              " bytes): " + why.message()});
+  faults_.fault({peer >= 0 ? peer : self,
+                 "rank " + std::to_string(self) + " failed inside " + batch.describe() + " (" +
+                     std::to_string(batch.bytes()) + " bytes): " + why.message(),
+                 why.code() == StatusCode::kMismatch});
 }
 
 // Reports that members do not agree about a position of the schedule.

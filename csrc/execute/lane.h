@@ -96,6 +96,10 @@ class Lane {
   void enqueue(std::uint64_t sequence, const negotiate::OrderedOperation& ordered) {
     queue_.enqueue(sequence, ordered);
   }
+  // Does the same for an entry with a call of its own, which the table has admitted. Calls are carried out in
+  // the order in which they come, the same on all members. A lane gets such calls alone, or orders alone. Any
+  // thread.
+  void enqueue(std::shared_ptr<submit::Entry> entry) { queue_.append(std::move(entry)); }
   // Moves the lane on. Never blocks. False: nothing moved. Only the holder of the lane's token calls it.
   bool step();
   // Returns the pause until the next step, after a step in which nothing moved. wake() ends the pause. Only

@@ -34,6 +34,7 @@ struct Start {
   std::string tuning{};         // this rank's tuning, as Tuning::parse() reads it; empty: none
   std::string tuning_error{};   // why the tuning file cannot be used; empty: it can, or there is none
   trust::Key secret{};          // the job's; all zeros: it has none
+  bool call_order = false;      // all operations are Context::call()s
   gpu::GpuParts gpu{};
   // control/inquiry.h; null: the program cannot be asked
   std::shared_ptr<control::Whereabouts> whereabouts{};

@@ -21,6 +21,9 @@
 #include "submit/entry.h"
 #include "wire/messages.h"
 
+namespace roundelay::collective {
+class PointToPoint;
+}
 namespace roundelay::timeline {
 class Timeline;
 }
@@ -55,6 +58,16 @@ class Context {
   // Starts an operation and returns at once. Errors: kInvalidArgument (the call is wrong: the peers' use of
   // the same name fails too), kAborted (with the first cause, after a fault or shutdown).
   virtual Result<complete::Handle> submit(submit::Arguments arguments, Route route) = 0;
+  // Starts an operation that has a call of its own (collective/whole_call.h), without asking the peers: calls
+  // are carried out in the order in which they come, the same on all ranks. Only in a session in call order
+  // (Start::call_order), which has no other operations. `blocking`: as in Route. Errors: kAborted, kMismatch
+  // (with the first cause, after a fault or shutdown).
+  virtual Result<complete::Handle> call(submit::Arguments arguments, bool blocking) = 0;
+  // Returns ok, or why communication is over for all ranks.
+  [[nodiscard]] virtual Status fault() const = 0;
+  // Returns the messages between two ranks of a session in call order, which call nothing else of the
+  // session. The caller gives them up after a fault(). Null: there is one rank, or they were taken before.
+  virtual std::unique_ptr<collective::PointToPoint> take_messages() = 0;
   // Makes memory for allreduces in place, which the ranks of the process set may reach (base/region.h). If
   // `gpu` is not -1: memory of that GPU, which only this rank reaches and which is not zeroed. Errors:
   // kUnavailable, kInvalidArgument (unknown set, not the process's GPU), kAborted.

@@ -16,6 +16,9 @@
 #include "complete/handles.h"
 #include "wire/messages.h"
 
+namespace roundelay::collective {
+struct WholeCall;
+}
 namespace roundelay::compress {
 struct BucketTechnique;
 }
@@ -49,6 +52,9 @@ class Results {
   // Stores an event of a GPU, after which a part of the results is complete. The lane calls it for each batch
   // of the operation, before the handle is done. All results are complete after the last event.
   virtual void set_done(GpuEventPtr /*event*/) {}  // NOLINT(performance-unnecessary-value-param)
+  // Called once, without a lock, when the operation is over, before its handle is done. The handle's status
+  // says the same.
+  virtual void set_over(const Status& /*outcome*/) {}
 };
 
 // One tensor of an operation: contiguous memory of `count` elements.
@@ -76,6 +82,9 @@ struct Arguments {
       inputs_ready{};  // on a GPU: inputs are complete and outputs free after this event; null: already
   // The technique that request.technique names, and this bucket's state. Null: dense.
   std::shared_ptr<const compress::BucketTechnique> technique{};
+  // The call that carries the operation out, in call order. Null: the operation makes its calls, in an order
+  // that the ranks negotiate. The other members then only describe it.
+  std::shared_ptr<collective::WholeCall> call{};
 };
 
 // An operation in flight on this rank. The table owns it until a lane or the completer extracts it.

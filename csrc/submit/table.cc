@@ -39,11 +39,22 @@ std::string TensorTable::refusal_of(const wire::Request& request) const {
   return {};
 }
 
+Status TensorTable::refuse_if_closed(const wire::Request& request) const {
+  if (closed_.ok()) return {};
+  return {closed_.code(), closed_.message() + " (" + wire::describe(request) + " was not started)"};
+}
+
+Result<complete::Handle> TensorTable::admit(Entry& entry, complete::HandleTable& handles) {
+  MutexLock held(mutex_);
+  ROUNDELAY_RETURN_IF_ERROR(refuse_if_closed(entry.request));
+  entry.handle = handles.allocate(entry.times.submitted);
+  return entry.handle;
+}
+
 Result<complete::Handle> TensorTable::add(Entry entry, complete::HandleTable& handles) {
   MutexLock held(mutex_);
   wire::Request& request = entry.request;
-  if (!closed_.ok())
-    return Status(closed_.code(), closed_.message() + " (" + wire::describe(request) + " was not started)");
+  ROUNDELAY_RETURN_IF_ERROR(refuse_if_closed(request));
   if (std::string why = refusal_of(request); !why.empty()) return Status::invalid(std::move(why));
   name_if_unnamed(request);
   if (differs_each_time(request.operation)) request.cacheable = false;

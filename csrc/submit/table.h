@@ -43,6 +43,9 @@ class TensorTable {
   // name is in flight (the peers get the request with this error), if a join is pending, or if the name is
   // kJoinName (the peers are told of neither); after close(), its cause.
   Result<complete::Handle> add(Entry entry, complete::HandleTable& handles) EXCLUDES(mutex_);
+  // Gives an entry with a call of its own a handle of `handles`. Keeps neither entry nor name. Errors: after
+  // close(), its cause.
+  Result<complete::Handle> admit(Entry& entry, complete::HandleTable& handles) EXCLUDES(mutex_);
   // Queues a request that failed this rank's local checks: it has no entry and carries its error to the
   // peers. Does nothing after close(), or if this rank has joined. Any thread.
   void add_error(wire::Request request) EXCLUDES(mutex_);
@@ -63,7 +66,7 @@ class TensorTable {
   // Gives the entry to the caller, who completes it. The name stays taken until release(). Null: the table
   // has no such entry, or gave it away already. Any thread.
   std::shared_ptr<Entry> extract(const std::string& name) EXCLUDES(mutex_);
-  // Frees the name of an extracted entry.
+  // Frees the name of an extracted entry, if the table has it.
   void release(const std::string& name) EXCLUDES(mutex_);
   // Makes every later add() fail with the first call's `why`, and ends the schedule. Returns the entries that
   // were not extracted; the caller fails them.
@@ -114,6 +117,7 @@ class TensorTable {
   void take_in(const wire::Request& request, const std::string& values) REQUIRES(mutex_);
   [[nodiscard]] bool blocked(complete::Handle handle) const REQUIRES(mutex_);
   void name_if_unnamed(wire::Request& request) REQUIRES(mutex_);
+  [[nodiscard]] Status refuse_if_closed(const wire::Request& request) const REQUIRES(mutex_);
   [[nodiscard]] std::string refusal_of(const wire::Request& request) const REQUIRES(mutex_);
 
   mutable Mutex mutex_;

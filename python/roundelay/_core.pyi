@@ -5,10 +5,12 @@ _core_gradients.pyi has the classes of gradients.
 Calls before init() raise ValueError, in a forked child RuntimeError.
 """
 
+from datetime import timedelta
 from enum import Enum
 from typing import Final
 
 import torch
+from torch.distributed.distributed_c10d import Backend, Store
 
 from roundelay._core_gradients import *
 
@@ -144,6 +146,21 @@ def allreduce_ways() -> tuple[list[tuple[int, float, float]], list[list[tuple[in
 
 # Returns the names of the world's "bootstrap", "channel" and "fabric".
 def transports() -> dict[str, str]: ...
+
+# Makes this member's part of a process group of torch.distributed (csrc/process_group/backend.h). All members
+# call it; `name` is the group's in the store. RuntimeError if they cannot meet.
+def make_c10d_backend(
+    store: Store,
+    rank: int,
+    size: int,
+    name: str,
+    timeout: timedelta,
+    secret: bytes,
+) -> Backend: ...
+
+# Leave all such groups; tell their members that this rank has done `what`, which ends communication there.
+def stop_c10d_backends() -> None: ...
+def fail_c10d_backends(what: str) -> None: ...
 
 # Tells all ranks that this process dies of `why`, as the first cause. Does nothing before init.
 def fail(why: str) -> None: ...

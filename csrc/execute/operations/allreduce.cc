@@ -1,4 +1,5 @@
 #include "collective/levels/schedule.h"
+#include "collective/whole_call.h"
 #include "execute/operations/operations.h"
 
 namespace roundelay::execute {
@@ -104,6 +105,10 @@ collective::Task run_allreduce(DeviceBuffers& buffers, Batch& batch) {
 }  // namespace
 
 bool goes_over_levels(const Batch& batch, int members) {
+  if (const collective::WholeCall* whole = batch.whole_call()) {
+    const auto* const allreduce = std::get_if<AllreduceCall>(&whole->call);
+    return allreduce != nullptr && !batch.on_gpu() && collective::levels::fits(*allreduce);
+  }
   if (batch.steps != &kAllreduceSteps || batch.on_gpu() || !batch.absent.empty()) return false;
   AllreduceCall call;
   call.dtype = batch.tensors.front().dtype();

@@ -42,6 +42,9 @@ extern const OperationSteps kTellCountSteps;
 // which it takes no part.
 extern const OperationSteps kSkipSteps;
 
+// The steps of a batch whose entry has a call of its own (collective/whole_call.h), which nobody checks.
+extern const OperationSteps kWholeCallSteps;
+
 // Makes the task of an allreduce whose entry has a technique and of which no member is absent. It is the
 // technique's task; in a flush it is a dense allreduce, to which the technique has given back what it kept.
 // The rules of OperationSteps::run() hold.

@@ -224,7 +224,9 @@ void Session::joined(LaneId id, const wire::Joined& joined) {
 
 void Session::rank_left(LaneId id, int by_rank) {
   const std::string who = by_rank == parts_.rank_info.rank ? "this rank" : "rank " + std::to_string(by_rank);
-  if (const auto lane = sets_.lane_of(id)) {
+  // In call order a rank may leave when its calls are over, though its peers have still to come to them. Who
+  // waits for it in vain hears so from the fabric.
+  if (const auto lane = parts_.call_order ? nullptr : sets_.lane_of(id)) {
     completer_.fail_all(lane->table(),
                         Status::aborted(who + " has called shutdown() or ended, which ends communication for "
                                               "all ranks: give all ranks the same number of steps and the "

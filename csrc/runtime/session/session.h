@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/abort.h"
+#include "collective/point_to_point/point_to_point.h"
 #include "complete/handles.h"
 #include "control/inquiry.h"
 #include "control/negotiator.h"
@@ -46,6 +47,11 @@ class Session final : public Context, private control::NegotiationSink {
   Result<complete::Handle> submit(submit::Arguments arguments, Route route) override {
     return operations_.submit(std::move(arguments), route);
   }
+  Result<complete::Handle> call(submit::Arguments arguments, bool blocking) override {
+    return operations_.call(std::move(arguments), blocking);
+  }
+  [[nodiscard]] Status fault() const override { return abort_.raised() ? abort_.cause() : Status(); }
+  std::unique_ptr<collective::PointToPoint> take_messages() override { return std::move(parts_.messages); }
   Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes,
                                 int gpu) override {
     return operations_.make_region(process_set, key, bytes, gpu);

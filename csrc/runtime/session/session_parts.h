@@ -12,6 +12,7 @@
 #include "bootstrap/rank_info.h"
 #include "bootstrap/topology.h"
 #include "channel/channel.h"
+#include "collective/point_to_point/point_to_point.h"
 #include "control/inquiry.h"
 #include "control/neighbours.h"
 #include "execute/lane_executors.h"
@@ -39,11 +40,13 @@ struct SessionParts {
   std::unique_ptr<channel::Channel> channel;
   execute::LaneFabrics fabrics;  // the world's fabrics on the CPU
   MakeFabrics make_fabrics;
+  std::unique_ptr<collective::PointToPoint> messages{};   // the world's; null but in call order
   DeviceMediumPtr device_medium{};                        // the world's; may be null
   MakeDeviceMedium make_device_medium{};                  // empty: none is wanted
   std::unique_ptr<timeline::TimelineFile> timeline_file;  // rank 0 has it; open if recording starts at once
   Backend* backend = nullptr;                             // not owned; null in a job of one rank
   gpu::GpuParts gpu{};
+  bool call_order = false;                              // all operations are Context::call()s
   bool ranks_may_share_gpu = false;                     // the user wants several ranks on one GPU
   std::vector<control::Neighbour> neighbours{};         // ranks of this node whose processes can be seen
   std::shared_ptr<control::Whereabouts> whereabouts{};  // null: the program is never asked where it is

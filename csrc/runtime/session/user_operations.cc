@@ -33,6 +33,19 @@ Result<complete::Handle> UserOperations::submit(submit::Arguments&& arguments, R
   return status;
 }
 
+Result<complete::Handle> UserOperations::call(submit::Arguments&& arguments, bool blocking) {
+  const std::shared_ptr<execute::Lane> lane = sets_.lane_of(LaneId{});
+  const auto entry = std::make_shared<submit::Entry>();
+  static_cast<submit::Arguments&>(*entry) = std::move(arguments);
+  entry->times.submitted = steady_now();
+  engine_.start();
+  Result<complete::Handle> handle = lane->table().admit(*entry, handles_);
+  if (!handle.ok()) return handle;
+  lane->enqueue(entry);
+  if (!blocking) lane->wake();  // a blocking caller steps the lane itself
+  return handle;
+}
+
 // Returns why this process cannot work on the GPU; empty if it can. The first operation chooses the process's
 // GPU.
 std::string UserOperations::refuse_gpu(int index) {
@@ -118,7 +131,9 @@ std::optional<Status> UserOperations::wait(complete::Handle handle, Deadline dea
 bool UserOperations::wait_until_done(complete::Handle handle, Deadline deadline) {
   const LaneId id = sets_.lane_of_handle(handle);
   const auto lane = sets_.lane_of(id);
-  if (!lane || !lane->table().scheduled()) {
+  if (lane && lane->has_work() && lane->table().in_flight() == 0) {
+    // A call of its own: nothing is negotiated.
+  } else if (!lane || !lane->table().scheduled()) {
     inbox_.request_end_of_linger(id);
   } else if (lane->table().waited_for(handle)) {
     lane->note_unreported();

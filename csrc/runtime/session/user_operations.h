@@ -27,6 +27,7 @@ class UserOperations {
       : sets_(sets), handles_(handles), engine_(engine), inbox_(inbox), gpu_runtime_(gpu_runtime) {}
 
   Result<complete::Handle> submit(submit::Arguments&& arguments, Route route);
+  Result<complete::Handle> call(submit::Arguments&& arguments, bool blocking);
   void submit_error(ProcessSetId process_set, wire::Request request);
   Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes, int gpu);
 

@@ -16,6 +16,7 @@
 #include "runtime/session/session.h"
 #include "runtime/startup/device_medium.h"
 #include "runtime/startup/fabrics.h"
+#include "runtime/startup/messages.h"
 #include "runtime/startup/ways.h"
 #include "wire/codec.h"
 
@@ -226,6 +227,13 @@ bool ranks_may_share_gpu() {
   return std::getenv("NCCL_HOSTID") != nullptr || (allowed != nullptr && std::string_view(allowed) != "0");
 }
 
+// Moves a value to where it belongs. Returns the error if there is none.
+template <typename T>
+Status keep(Result<T> made, T& where) {
+  if (made.ok()) where = std::move(made).value();
+  return made.status();
+}
+
 Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& ranks, const Start& start,
                Deadline deadline) {
   const Config& config = parts.config;
@@ -267,16 +275,11 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   auto made = fabrics.make(world);
   Status outcome = made.status();
   if (outcome.code() == StatusCode::kInvalidArgument) return outcome;  // the same on all ranks
-  if (outcome.ok()) {
-    auto medium = parts.make_device_medium(world);
-    outcome = medium.status();
-    if (medium.ok()) parts.device_medium = std::move(medium).value();
-  }
+  if (outcome.ok()) outcome = keep(parts.make_device_medium(world), parts.device_medium);
+  if (outcome.ok() && start.call_order) outcome = keep(make_messages(fabrics, world), parts.messages);
   std::shared_ptr<std::byte> rings;
   if (outcome.ok() && everyone_listens) {
-    auto shared = share_rings(config, fabrics, parts.rank_info);
-    outcome = shared.status();
-    if (shared.ok()) rings = std::move(shared).value();
+    outcome = keep(share_rings(config, fabrics, parts.rank_info), rings);
   }
   if (outcome.ok() && world.index == 0) outcome = open_timeline(parts);
   // The ranks agree before they make the channel, because there they would wait for a rank that failed.
@@ -307,6 +310,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   SessionParts parts;
   parts.config = config;
   parts.gpu = start.gpu;
+  parts.call_order = start.call_order;
   parts.gpu.pointers.count_from_now();
   if (config.stall_stacks) parts.whereabouts = start.whereabouts;
   parts.ranks_may_share_gpu = ranks_may_share_gpu();

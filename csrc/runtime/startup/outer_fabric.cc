@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "collective/tcp/tcp_fabric.h"
+#include "collective/tcp/tcp_transport.h"
 
 namespace roundelay::runtime {
 namespace {
@@ -52,6 +53,13 @@ Result<std::unique_ptr<collective::Fabric>> OuterFabric::make(const Group& group
                                                               bool crowded) {
   if (name() != kTcp) return backend_->fabric(group, config_, select);
   return collective::make_tcp_fabric(*plane_, group, {.crowded = crowded, .select = select});
+}
+
+Result<std::unique_ptr<collective::Transport>> OuterFabric::make_transport(const Group& group) {
+  if (!plane_) return Status::unavailable("messages between nodes go over fabric tcp alone");
+  auto made = plane_->transport(group);
+  if (!made.ok()) return made.status();
+  return std::unique_ptr<collective::Transport>(std::move(made).value());
 }
 
 }  // namespace roundelay::runtime

@@ -12,6 +12,7 @@
 #include "base/group.h"
 #include "base/status.h"
 #include "collective/fabric.h"
+#include "collective/program/transport.h"
 #include "collective/tcp/plane.h"
 #include "collective/tuning/select.h"
 #include "connect/greeter.h"
@@ -40,6 +41,10 @@ class OuterFabric {
   // it after begin().
   Result<std::unique_ptr<collective::Fabric>> make(const Group& group, const collective::Select& select,
                                                    bool crowded);
+
+  // Makes a transport of its own for a group. Members make those of one group in the same order. Errors:
+  // kUnavailable, also if the fabric is not tcp.
+  Result<std::unique_ptr<collective::Transport>> make_transport(const Group& group);
 
  private:
   const Config config_;

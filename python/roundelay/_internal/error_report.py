@@ -114,7 +114,10 @@ def fail(what: str) -> None:
     """Makes the job of this process fail: this rank has done `what`. Does nothing outside of a job."""
     _report.failed = True
     core = sys.modules.get("roundelay._core")
-    if core is not None and core.is_initialized():
+    if core is None:
+        return
+    core.fail_c10d_backends(what[:_LONGEST])
+    if core.is_initialized():
         core.fail(f"rank {core.rank()} {what}"[:_LONGEST])
 
 

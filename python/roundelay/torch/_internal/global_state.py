@@ -68,8 +68,7 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
     )
     error_report.tell_init()
     restart_scopes()
-    _ExceptionReport.install()
-    exits.watch()
+    watch_process()
     if _core.rank() == 0 and _core.size() > 1:
         unreduced.begin()
     try:
@@ -78,6 +77,12 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
     except BaseException:
         shutdown()
         raise
+
+
+def watch_process() -> None:
+    """Begins to tell peers what ends this process, if it does not end in order. Later calls do nothing."""
+    _ExceptionReport.install()
+    exits.watch()
 
 
 def _tuning(path: str) -> tuple[str, str]:
@@ -155,6 +160,7 @@ def _leave() -> None:
     ended_by = exits.failure()
     if ended_by is not None:
         error_report.fail(f"ended by {ended_by} (look at its own last lines)")
+    _core.stop_c10d_backends()
     shutdown()
 
 

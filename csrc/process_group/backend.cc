@@ -1,0 +1,249 @@
+#include "process_group/backend.h"
+
+#include <torch/csrc/utils/pybind.h>
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+
+#include "base/annotations.h"
+#include "process_group/errors.h"
+#include "process_group/message_work.h"
+#include "process_group/monitored_barrier.h"
+#include "process_group/tensors.h"
+
+namespace roundelay::process_group {
+namespace {
+
+// The backends that have not stopped.
+struct Living {
+  Mutex mutex;
+  std::vector<c10::weak_intrusive_ptr<RoundelayBackend>> all GUARDED_BY(mutex);
+};
+Living& living() {
+  static auto& all = *new Living;  // lives as long as the process
+  return all;
+}
+
+// Returns them, and forgets those that have gone.
+std::vector<c10::intrusive_ptr<RoundelayBackend>> take_living() {
+  std::vector<c10::intrusive_ptr<RoundelayBackend>> found;
+  MutexLock lock(living().mutex);
+  std::erase_if(living().all, [&](const auto& weak) {
+    auto one = weak.lock();
+    const bool gone = one == nullptr || one->stopped();
+    if (!gone) found.push_back(std::move(one));
+    return gone;
+  });
+  return found;
+}
+
+}  // namespace
+
+RoundelayBackend::RoundelayBackend(std::shared_ptr<GroupSession> group, milliseconds timeout)
+    : Backend(group->context().rank_info().rank, group->context().rank_info().size),
+      process_(::getpid()),
+      group_(std::move(group)),
+      options_(c10::make_intrusive<Options>("roundelay", timeout)) {
+  if (auto messages = group_->take_messages()) {
+    runtime::Context& context = group_->context();
+    messages_ = std::make_shared<MessageLane>(
+        std::move(messages),
+        MessageLane::Session{[&context] { return context.fault(); },
+                             [&context](const std::string& why) { context.fail(why); }, rank_});
+  }
+}
+
+c10::intrusive_ptr<RoundelayBackend> RoundelayBackend::create(std::shared_ptr<GroupSession> group,
+                                                              milliseconds timeout) {
+  auto made = c10::make_intrusive<RoundelayBackend>(std::move(group), timeout);
+  MutexLock lock(living().mutex);
+  living().all.emplace_back(made);
+  return made;
+}
+
+RoundelayBackend::~RoundelayBackend() {
+  if (::getpid() != process_) {
+    // The threads that a destructor would join are not in a forked child.
+    static_cast<void>(new std::shared_ptr<GroupSession>(group_));
+    static_cast<void>(new std::shared_ptr<MessageLane>(messages_));
+    return;
+  }
+  std::optional<pybind11::gil_scoped_release> no_gil;
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) no_gil.emplace();
+  stop();
+}
+
+void RoundelayBackend::stop() {
+  if (::getpid() != process_ || stopped_.exchange(true)) return;
+  if (messages_) messages_->stop();
+  group_->context().shutdown();
+}
+
+void RoundelayBackend::fail(const std::string& what) {
+  if (::getpid() == process_) group_->context().fail("rank " + std::to_string(rank_) + " " + what);
+}
+
+void RoundelayBackend::abort() { fail("has called abort()"); }
+
+::c10d::ErrorType RoundelayBackend::getError() {
+  return group_->context().fault().ok() ? ::c10d::ErrorType::SUCCESS : ::c10d::ErrorType::COMM_ERROR;
+}
+
+void RoundelayBackend::check_usable() const {
+  if (::getpid() != process_) {
+    check(Status::aborted(
+        "this process was forked from one with a process group: make a group of its own, or start processes "
+        "by spawn"));
+  }
+  if (stopped_) check(Status::aborted("the process group was destroyed"));
+}
+
+milliseconds RoundelayBackend::time_for(milliseconds asked) const {
+  return asked == ::c10d::kUnsetTimeout || asked == kNoTimeout ? options_->timeout : asked;
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::start(Prepared prepared, milliseconds timeout, bool async) {
+  prepared.timeout = time_for(timeout);
+  prepared.blocking = !async;
+  ++calls_;
+  return CallWork::start(group_, std::move(prepared));
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::broadcast(Tensors& tensors,
+                                                      const ::c10d::BroadcastOptions& options) {
+  check_usable();
+  return start(prepare_broadcast(place(), tensors, static_cast<int>(options.rootRank)), options.timeout,
+               options.asyncOp);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::allreduce(Tensors& tensors,
+                                                      const ::c10d::AllreduceOptions& options) {
+  check_usable();
+  return start(prepare_allreduce(place(), tensors, options.reduceOp), options.timeout, options.asyncOp);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::allreduce_coalesced(
+    Tensors& tensors, const ::c10d::AllreduceCoalescedOptions& options) {
+  return allreduce(tensors, options);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) {
+  check_usable();
+  return start(prepare_reduce(place(), tensors, static_cast<int>(options.rootRank), options.reduceOp),
+               options.timeout, options.asyncOp);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::allgather(TensorLists& outputs, Tensors& inputs,
+                                                      const ::c10d::AllgatherOptions& options) {
+  check_usable();
+  if (outputs.size() != 1) refuse("all_gather: requires a single list of outputs");
+  return start(prepare_allgather(place(), outputs.front(), only_tensor(inputs, "all_gather")),
+               options.timeout, options.asyncOp);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                            const ::c10d::AllgatherOptions& options) {
+  check_usable();
+  return start(prepare_allgather(place(), output, input), options.timeout, options.asyncOp);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::gather(TensorLists& outputs, Tensors& inputs,
+                                                   const ::c10d::GatherOptions& options) {
+  check_usable();
+  return start(prepare_gather(place(), outputs, inputs, static_cast<int>(options.rootRank)), options.timeout,
+               options.asyncOp);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::scatter(Tensors& outputs, TensorLists& inputs,
+                                                    const ::c10d::ScatterOptions& options) {
+  check_usable();
+  return start(prepare_scatter(place(), outputs, inputs, static_cast<int>(options.rootRank)), options.timeout,
+               options.asyncOp);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                           const ::c10d::ReduceScatterOptions& options) {
+  check_usable();
+  if (inputs.size() != 1) refuse("reduce_scatter: requires a single list of inputs");
+  const at::Tensor& output = only_tensor(outputs, "reduce_scatter");
+  return start(prepare_reduce_scatter(place(), output, inputs.front(), options.reduceOp), options.timeout,
+               options.asyncOp);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input, const ::c10d::ReduceScatterOptions& options) {
+  check_usable();
+  return start(prepare_reduce_scatter(place(), output, input, options.reduceOp), options.timeout,
+               options.asyncOp);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                          std::vector<int64_t>& output_splits,
+                                                          std::vector<int64_t>& input_splits,
+                                                          const ::c10d::AllToAllOptions& options) {
+  check_usable();
+  return start(prepare_alltoall(place(), output, input, output_splits, input_splits), options.timeout,
+               options.asyncOp);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::alltoall(Tensors& outputs, Tensors& inputs,
+                                                     const ::c10d::AllToAllOptions& options) {
+  check_usable();
+  return start(prepare_alltoall(place(), outputs, inputs), options.timeout, options.asyncOp);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::barrier(const ::c10d::BarrierOptions& options) {
+  check_usable();
+  return start(prepare_barrier(), options.timeout, options.asyncOp);
+}
+
+MessageLane& RoundelayBackend::messages() const {
+  if (!messages_) refuse("send, recv: the process group has one rank");
+  return *messages_;
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::message(MessageLane::Message::Kind kind, Tensors& tensors,
+                                                    int peer, int tag) {
+  check_usable();
+  const at::Tensor& tensor = only_tensor(tensors, "send, recv");
+  if (tag < 0) refuse("send, recv: tag " + std::to_string(tag) + " is negative");
+  if (kind != MessageLane::Message::Kind::kReceiveAny && (peer < 0 || peer >= size_ || peer == rank_)) {
+    refuse("send, recv: rank " + std::to_string(peer) + " is no other rank of a group of " +
+           std::to_string(size_));
+  }
+  static_cast<void>(messages());
+  MessageLane::Message message;
+  message.kind = kind;
+  message.peer = peer;
+  message.tag = static_cast<MessageLane::Tag>(tag);
+  message.deadline = Deadline::after(options_->timeout);
+  return MessageWork::start(messages_, std::move(message), tensor);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::send(Tensors& tensors, int to, int tag) {
+  return message(MessageLane::Message::Kind::kSend, tensors, to, tag);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::recv(Tensors& tensors, int from, int tag) {
+  return message(MessageLane::Message::Kind::kReceive, tensors, from, tag);
+}
+
+RoundelayBackend::WorkPtr RoundelayBackend::recvAnysource(Tensors& tensors, int tag) {
+  return message(MessageLane::Message::Kind::kReceiveAny, tensors, -1, tag);
+}
+
+void RoundelayBackend::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
+  check_usable();
+  if (messages_) monitored_barrier(*messages_, rank_, size_, time_for(options.timeout), wait_all_ranks);
+}
+
+void stop_all() {
+  for (const auto& one : take_living()) one->stop();
+}
+
+void fail_all(const std::string& what) {
+  for (const auto& one : take_living()) one->fail(what);
+}
+
+}  // namespace roundelay::process_group

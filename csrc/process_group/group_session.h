@@ -1,0 +1,45 @@
+// A process group: the session in which its members' calls are carried out, in call order.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "base/config.h"
+#include "base/status.h"
+#include "bootstrap/key_value_store.h"
+#include "collective/point_to_point/point_to_point.h"
+#include "process_group/store_backend.h"
+#include "runtime/context.h"
+#include "trust/trust.h"
+
+namespace roundelay::process_group {
+
+// Thread-safe. Each group has connections, shared memory and threads of its own, so that what one group waits
+// for never holds up another.
+class GroupSession {
+ public:
+  struct Place {
+    int rank;
+    int size;
+    std::string name;  // torch.distributed's: differs between groups that share a store
+    trust::Key secret;
+  };
+  // All members call it. Errors: as Context::create().
+  static Result<std::shared_ptr<GroupSession>> create(std::shared_ptr<bootstrap::KeyValueStore> store,
+                                                      Place place, Config config);
+
+  [[nodiscard]] runtime::Context& context() { return *context_; }
+  // Takes the messages between members; null if there is one member.
+  [[nodiscard]] std::unique_ptr<collective::PointToPoint> take_messages() {
+    return context_->take_messages();
+  }
+
+ private:
+  explicit GroupSession(std::shared_ptr<bootstrap::KeyValueStore> store) : backend_(std::move(store)) {}
+
+  StoreBackend backend_;
+  std::unique_ptr<runtime::Context> context_;
+};
+
+}  // namespace roundelay::process_group

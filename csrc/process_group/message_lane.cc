@@ -1,0 +1,182 @@
+#include "process_group/message_lane.h"
+
+#include <chrono>
+#include <utility>
+
+namespace roundelay::process_group {
+namespace {
+
+constexpr Duration kLeaveTimeout = std::chrono::seconds(2);
+constexpr Duration kLongestRest = std::chrono::milliseconds(100);
+
+}  // namespace
+
+MessageLane::MessageLane(std::unique_ptr<collective::PointToPoint> messages, Session session)
+    : session_(std::move(session)), messages_(std::move(messages)), thread_([this] { run(); }) {}
+
+Status MessageLane::post(Message message) {
+  MutexLock lock(mutex_);
+  if (stopping_) return Status::aborted("the process group was destroyed");
+  using Kind = Message::Kind;
+  const Result<collective::MessageId> id =
+      message.kind == Kind::kSend      ? messages_->send(message.peer, message.memory, message.tag)
+      : message.kind == Kind::kReceive ? messages_->receive(message.peer, message.memory, message.tag)
+                                       : messages_->receive_any(message.memory, message.tag);
+  if (!id.ok()) return id.status();
+  used_ = true;
+  posted_.push_back({*id, std::move(message)});
+  changed_.notify_all();
+  return {};
+}
+
+// Returns why all messages have to fail; ok if they need not.
+Status MessageLane::look_for_fault() {
+  if (Status fault = session_.fault(); !fault.ok()) return fault;
+  const TimePoint now = steady_now();
+  for (const auto& [id, message] : posted_) {
+    if (message.deadline == Deadline::never() || !message.deadline.passed(now)) continue;
+    const int peer = messages_->waiting_for(id);
+    return Status::aborted("rank " + std::to_string(session_.rank) + " has waited for " +
+                           (peer < 0 ? "any rank" : "rank " + std::to_string(peer)) + " in a " +
+                           (message.kind == Message::Kind::kSend ? "send" : "receive") + " of " +
+                           std::to_string(message.memory.size()) + " bytes, tag " +
+                           std::to_string(message.tag) + ", longer than its timeout");
+  }
+  return {};
+}
+
+std::list<MessageLane::Ended> MessageLane::take_ended() {
+  std::list<Ended> ended;
+  for (auto one = posted_.begin(); one != posted_.end();) {
+    Result<std::optional<int>> over = messages_->look(one->id);
+    if (over.ok() && !*over) {
+      ++one;
+      continue;
+    }
+    ended.push_back({std::move(one->message), over.ok() ? Result<int>(**over) : Result<int>(over.status())});
+    one = posted_.erase(one);
+  }
+  return ended;
+}
+
+// Moves the messages on. Returns false if none has ended.
+bool MessageLane::step() {
+  std::list<Ended> ended;
+  Status own_fault;
+  {
+    MutexLock lock(mutex_);
+    messages_->progress();
+    ended = take_ended();
+    if (!posted_.empty()) {
+      if (const Status fault = look_for_fault(); !fault.ok()) {
+        if (session_.fault().ok()) own_fault = fault;
+        messages_->give_up(fault);
+        ended.splice(ended.end(), take_ended());
+      }
+    }
+  }
+  if (!own_fault.ok()) session_.fail(own_fault.message());
+  for (const Ended& one : ended) one.message.over(one.outcome);
+  if (!ended.empty()) changed_.notify_all();
+  return !ended.empty();
+}
+
+void MessageLane::rest(Backoff& backoff, Deadline deadline) {
+  Nap nap;
+  {
+    MutexLock lock(mutex_);
+    nap = messages_->idle(backoff);
+  }
+  const Duration left = deadline == Deadline::never() ? kLongestRest : deadline.when() - steady_now();
+  nap.at_most(std::max(left, Duration{0})).wait();
+}
+
+// Waits until this thread may move the messages. False: `done`, or the deadline, came first.
+bool MessageLane::take_over(const std::function<bool()>& done, Deadline deadline) {
+  MutexLock lock(mutex_);
+  while (driven_ && !done() && !deadline.passed()) changed_.wait_until(mutex_, deadline);
+  return !std::exchange(driven_, true);
+}
+
+void MessageLane::drive(const std::function<bool()>& done, Deadline deadline) {
+  ++waiters_;
+  if (!take_over(done, deadline)) {
+    --waiters_;
+    return;
+  }
+  Backoff backoff;
+  while (!done() && !deadline.passed()) {
+    if (step()) {
+      backoff.reset();
+    } else {
+      rest(backoff, deadline);
+    }
+  }
+  --waiters_;
+  MutexLock lock(mutex_);
+  driven_ = false;
+  changed_.notify_all();
+}
+
+// The body of the thread. It gives way to callers.
+void MessageLane::run() {
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      while (!stopping_ && (driven_ || posted_.empty() || waiters_ > 0)) {
+        changed_.wait_until(mutex_, Deadline::never());
+      }
+      if (stopping_) return;
+      driven_ = true;
+    }
+    Backoff backoff;
+    const auto goes_on = [&] {
+      MutexLock lock(mutex_);
+      return !stopping_ && !posted_.empty() && waiters_ == 0;
+    };
+    while (goes_on()) {
+      if (step()) {
+        backoff.reset();
+      } else {
+        rest(backoff, Deadline::never());
+      }
+    }
+    MutexLock lock(mutex_);
+    driven_ = false;
+    changed_.notify_all();
+  }
+}
+
+void MessageLane::stop() {
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(stopping_, true)) return;
+    changed_.notify_all();
+  }
+  thread_.join();
+  leave();
+}
+
+void MessageLane::leave() {
+  std::list<Ended> ended;
+  const Deadline deadline = Deadline::after(kLeaveTimeout);
+  Backoff backoff;
+  {
+    MutexLock lock(mutex_);
+    if (!posted_.empty()) messages_->give_up(Status::aborted("the process group was destroyed"));
+    ended = take_ended();
+    if (!used_) return;  // nobody waits for this member's good-bye
+  }
+  for (const Ended& one : ended) one.message.over(one.outcome);
+  while (!deadline.passed() && session_.fault().ok()) {
+    {
+      MutexLock lock(mutex_);
+      messages_->progress();
+      const Result<bool> left = messages_->leave();
+      if (!left.ok() || *left) return;
+    }
+    rest(backoff, deadline);
+  }
+}
+
+}  // namespace roundelay::process_group

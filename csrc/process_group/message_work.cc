@@ -1,0 +1,78 @@
+#include "process_group/message_work.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <string>
+#include <utility>
+
+#include "process_group/errors.h"
+#include "process_group/work.h"
+
+namespace roundelay::process_group {
+namespace {
+
+using Kind = MessageLane::Message::Kind;
+
+::c10d::OpType type_of(Kind kind) {
+  return kind == Kind::kSend      ? ::c10d::OpType::SEND
+         : kind == Kind::kReceive ? ::c10d::OpType::RECV
+                                  : ::c10d::OpType::RECVANYSOURCE;
+}
+
+const char* title_of(Kind kind) {
+  return kind == Kind::kSend      ? "roundelay:send"
+         : kind == Kind::kReceive ? "roundelay:recv"
+                                  : "roundelay:recvAnySource";
+}
+
+}  // namespace
+
+MessageWork::MessageWork(std::shared_ptr<MessageLane> lane, Kind kind, const at::Tensor& tensor)
+    : ::c10d::Work(-1, type_of(kind), title_of(kind), std::optional<std::vector<at::Tensor>>({tensor})),
+      lane_(std::move(lane)),
+      tensor_(tensor),
+      memory_(kind == Kind::kSend ? Memory::input(tensor) : Memory::output(tensor)),
+      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+
+c10::intrusive_ptr<MessageWork> MessageWork::start(std::shared_ptr<MessageLane> lane,
+                                                   MessageLane::Message message, const at::Tensor& tensor) {
+  const auto work = c10::make_intrusive<MessageWork>(lane, message.kind, tensor);
+  message.memory = work->memory_.bytes();
+  message.over = [work](const Result<int>& peer) { work->over(peer); };
+  check(lane->post(std::move(message)));
+  return work;
+}
+
+void MessageWork::over(const Result<int>& peer) {
+  std::exception_ptr error = exception_of(peer.status());
+  if (peer.ok()) {
+    peer_ = *peer;
+    const at::NoGradGuard no_grad;
+    if (opType_ != ::c10d::OpType::SEND) {
+      if (const auto bring = memory_.finish()) bring();
+    }
+  } else if (peer.status().code() != StatusCode::kMismatch) {
+    c10::raw::intrusive_ptr::incref(this);  // the medium may still use the memory
+  }
+  finish(error);
+  if (error) {
+    future_->setError(error);
+  } else {
+    future_->markCompleted(c10::IValue(std::vector<at::Tensor>{tensor_}));
+  }
+}
+
+bool MessageWork::wait(std::chrono::milliseconds timeout) {
+  const auto done = [this] { return isCompleted(); };
+  const bool over = wait_in_steps(
+      done, [&](Deadline until) { lane_->drive(done, until); }, deadline_of(timeout));
+  if (!over) {
+    check(Status::aborted(
+        std::string(title_of(opType_ == ::c10d::OpType::SEND ? Kind::kSend : Kind::kReceive)) +
+        " was not over after " + std::to_string(timeout.count()) + " ms, the timeout of this wait()"));
+  }
+  if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
+  return true;
+}
+
+}  // namespace roundelay::process_group

@@ -1,0 +1,83 @@
+#include "process_group/store.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+
+namespace roundelay::process_group {
+namespace {
+
+// Returns an error of torch's in one line, without its C++ stack.
+Status lost(const char* what) {
+  const std::string text(what);
+  return Status::aborted("the store of torch.distributed: " + text.substr(0, text.find('\n')));
+}
+
+// Runs a question to the store, whose errors are exceptions. A store of Python's gets the GIL by itself.
+template <typename Question>
+auto ask(const Question& question) -> Result<decltype(question())> {
+  try {
+    return question();
+  } catch (const c10::Error& error) {
+    return lost(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return lost(error.what());
+  }
+}
+
+}  // namespace
+
+Status C10dStore::set(const std::string& key, ConstByteSpan value, Deadline /*deadline*/) {
+  std::vector<std::uint8_t> bytes(value.size());
+  if (!value.empty()) std::memcpy(bytes.data(), value.data(), value.size());
+  return ask([&] {
+           store_->set(key, bytes);
+           return true;
+         })
+      .status();
+}
+
+Result<bool> C10dStore::wait(const std::vector<std::string>& keys, Deadline until, Deadline /*deadline*/) {
+  using std::chrono::milliseconds;
+  // Other threads' questions may have to wait for this one: it is short.
+  constexpr milliseconds kMost{100};
+  while (true) {
+    const Duration left = until == Deadline::never() ? kMost : until.when() - steady_now();
+    const auto some = std::clamp(std::chrono::duration_cast<milliseconds>(left), milliseconds{1}, kMost);
+    const Result<bool> came = ask([&] {
+      try {
+        store_->wait(keys, some);
+      } catch (const c10::DistStoreError&) {
+        return store_->check(keys);
+      }
+      return true;
+    });
+    if (!came.ok() || *came || until.passed()) return came;
+  }
+}
+
+Result<bool> C10dStore::has(const std::string& key, Deadline /*deadline*/) {
+  return ask([&] { return store_->check({key}); });
+}
+
+Result<std::vector<Bytes>> C10dStore::get(const std::vector<std::string>& keys, Deadline /*deadline*/) {
+  return ask([&] {
+    std::vector<Bytes> values;
+    values.reserve(keys.size());
+    for (const std::string& key : keys) {
+      const std::vector<std::uint8_t> value = store_->get(key);
+      const auto* const bytes = reinterpret_cast<const std::byte*>(value.data());
+      values.emplace_back(bytes, bytes + value.size());
+    }
+    return values;
+  });
+}
+
+Status C10dStore::erase(const std::string& key, Deadline /*deadline*/) {
+  return ask([&] { return store_->deleteKey(key); }).status();
+}
+
+}  // namespace roundelay::process_group

@@ -1,0 +1,28 @@
+// A store of torch.distributed as the key-value store in which the ranks of a process group meet.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/key_value_store.h"
+
+namespace roundelay::process_group {
+
+class C10dStore final : public bootstrap::KeyValueStore {
+ public:
+  explicit C10dStore(c10::intrusive_ptr<::c10d::Store> store) : store_(std::move(store)) {}
+
+  Status set(const std::string& key, ConstByteSpan value, Deadline deadline) override;
+  Result<bool> wait(const std::vector<std::string>& keys, Deadline until, Deadline deadline) override;
+  Result<bool> has(const std::string& key, Deadline deadline) override;
+  Result<std::vector<Bytes>> get(const std::vector<std::string>& keys, Deadline deadline) override;
+  Status erase(const std::string& key, Deadline deadline) override;
+
+ private:
+  const c10::intrusive_ptr<::c10d::Store> store_;
+};
+
+}  // namespace roundelay::process_group

@@ -1,0 +1,104 @@
+#include "process_group/tensors.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/ScalarType.h>
+
+#include <string>
+#include <utility>
+
+#include "adapter/check.h"
+#include "process_group/errors.h"
+
+namespace roundelay::process_group {
+namespace {
+
+// Returns whether the tensor's values lie one after the other as they are.
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+}
+
+}  // namespace
+
+void check_tensor(const at::Tensor& tensor, const char* operation) {
+  const auto fail = [operation](const std::string& why) { refuse(std::string(operation) + ": " + why); };
+  if (!tensor.defined()) fail("a tensor is undefined");
+  if (!tensor.device().is_cpu()) {
+    fail("a tensor is on " + tensor.device().str() +
+         ", and backend roundelay moves tensors of the CPU; for GPUs, too: "
+         "init_process_group(\"cpu:roundelay,cuda:nccl\")");
+  }
+  if (tensor.layout() != at::kStrided) fail("a tensor is sparse; make it dense with to_dense()");
+}
+
+void check_tensors(const std::vector<at::Tensor>& tensors, const char* operation) {
+  if (tensors.empty()) refuse(std::string(operation) + ": requires at least one tensor");
+  for (const at::Tensor& tensor : tensors) {
+    check_tensor(tensor, operation);
+    if (tensor.scalar_type() != tensors.front().scalar_type()) {
+      refuse(std::string(operation) + ": the tensors are of " + c10::toString(tensors.front().scalar_type()) +
+             " and " + c10::toString(tensor.scalar_type()));
+    }
+  }
+}
+
+const at::Tensor& only_tensor(const std::vector<at::Tensor>& tensors, const char* operation) {
+  if (tensors.size() != 1) {
+    refuse(std::string(operation) + ": requires a single tensor, and has " + std::to_string(tensors.size()));
+  }
+  check_tensor(tensors.front(), operation);
+  return tensors.front();
+}
+
+DType moved_dtype(const at::Tensor& tensor) {
+  return adapter::dtype_of(c10::toRealValueType(tensor.scalar_type())).value_or(DType::kUInt8);
+}
+
+Memory::Memory(std::vector<at::Tensor> tensors, bool has_values) : tensors_(std::move(tensors)) {
+  if (tensors_.size() == 1 && is_plain(tensors_.front())) {
+    memory_ = tensors_.front();
+    return;
+  }
+  copied_ = true;
+  std::int64_t count = 0;
+  for (const at::Tensor& tensor : tensors_) count += tensor.numel();
+  const at::TensorOptions options =
+      tensors_.empty() ? at::TensorOptions(at::kByte) : tensors_.front().options().requires_grad(false);
+  memory_ = at::empty({count}, options);
+  if (!has_values) return;
+  std::int64_t begin = 0;
+  for (const at::Tensor& tensor : tensors_) {
+    memory_.narrow(0, begin, tensor.numel()).view(tensor.sizes()).copy_(tensor.detach());
+    begin += tensor.numel();
+  }
+}
+
+Memory Memory::input(const at::Tensor& tensor) { return {{tensor}, true}; }
+Memory Memory::output(const at::Tensor& tensor) { return {{tensor}, false}; }
+Memory Memory::in_place(const at::Tensor& tensor) { return {{tensor}, true}; }
+Memory Memory::inputs(const std::vector<at::Tensor>& tensors) { return {tensors, true}; }
+Memory Memory::outputs(const std::vector<at::Tensor>& tensors) { return {tensors, false}; }
+Memory Memory::in_place(const std::vector<at::Tensor>& tensors) { return {tensors, true}; }
+
+ByteSpan Memory::bytes() const {
+  return {static_cast<std::byte*>(memory_.data_ptr()), static_cast<std::size_t>(memory_.nbytes())};
+}
+
+std::function<void()> Memory::finish() const {
+  if (!copied_) return {};
+  return [tensors = tensors_, memory = memory_] {
+    std::int64_t begin = 0;
+    for (const at::Tensor& tensor : tensors) {
+      tensor.detach().copy_(memory.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
+      begin += tensor.numel();
+    }
+  };
+}
+
+std::vector<std::size_t> sizes_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<std::size_t> sizes;
+  sizes.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) sizes.push_back(static_cast<std::size_t>(tensor.nbytes()));
+  return sizes;
+}
+
+}  // namespace roundelay::process_group

@@ -1,0 +1,54 @@
+// The tensors of a process group's calls as plain memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/dtype.h"
+
+namespace roundelay::process_group {
+
+// Throws ValueError, in the name of the operation, for a tensor that cannot travel: on a GPU, sparse, without
+// memory.
+void check_tensor(const at::Tensor& tensor, const char* operation);
+// Does so for each of them, and if they are not of one dtype.
+void check_tensors(const std::vector<at::Tensor>& tensors, const char* operation);
+// Returns the only tensor of a list that torch.distributed passes. Throws ValueError as check_tensor(), and
+// if there are more.
+const at::Tensor& only_tensor(const std::vector<at::Tensor>& tensors, const char* operation);
+
+// Returns the core's type of a tensor's elements, of a complex one that of its parts. kUInt8, if the core has
+// none: it then moves bytes.
+[[nodiscard]] DType moved_dtype(const at::Tensor& tensor);
+
+// Memory in which a call works for a tensor: the tensor itself, or a copy if it is not contiguous.
+class Memory {
+ public:
+  // Of an input, of a result, or of both. The copy of an input has its values.
+  static Memory input(const at::Tensor& tensor);
+  static Memory output(const at::Tensor& tensor);
+  static Memory in_place(const at::Tensor& tensor);
+  // The same of several tensors of one dtype, one after the other. A single tensor is not copied.
+  static Memory inputs(const std::vector<at::Tensor>& tensors);
+  static Memory outputs(const std::vector<at::Tensor>& tensors);
+  static Memory in_place(const std::vector<at::Tensor>& tensors);
+
+  [[nodiscard]] ByteSpan bytes() const;
+  [[nodiscard]] const at::Tensor& tensor() const { return memory_; }
+  // Returns what brings the result to the tensors; empty: it is there.
+  [[nodiscard]] std::function<void()> finish() const;
+
+ private:
+  Memory(std::vector<at::Tensor> tensors, bool has_values);
+  std::vector<at::Tensor> tensors_;
+  at::Tensor memory_;
+  bool copied_ = false;
+};
+
+// Returns the size of each tensor in bytes.
+[[nodiscard]] std::vector<std::size_t> sizes_of(const std::vector<at::Tensor>& tensors);
+
+}  // namespace roundelay::process_group

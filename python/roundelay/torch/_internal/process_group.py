@@ -1,0 +1,44 @@
+"""Makes the process groups of torch.distributed whose backend is Roundelay (csrc/process_group)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from roundelay import _core
+from roundelay._internal import trust
+from roundelay.torch._internal.global_state import watch_process
+
+
+def create(options: Any) -> dist.distributed_c10d.Backend:
+    """Makes a group's backend: all its members call it. Blocks for at most ROUNDELAY_START_TIMEOUT.
+
+    options: c10d's DistributedBackendOptions. Raises RuntimeError if the ranks cannot meet, or if this
+    process has another rank in the job of ``hvd.init()``.
+    """
+    rank, size = options.group_rank, options.group_size
+    if not dist.is_initialized():
+        _check_world(rank, size)
+    backend: dist.distributed_c10d.Backend = _core.make_c10d_backend(
+        options.store, rank, size, str(options.group_id), _timeout(options.timeout), trust.secret()
+    )
+    watch_process()
+    return backend
+
+
+def _timeout(asked: timedelta) -> timedelta:
+    return max(asked, timedelta(milliseconds=1))
+
+
+def _check_world(rank: int, size: int) -> None:
+    """Compares the world with that of ``hvd.init()``, if there was one."""
+    if not _core.is_initialized():
+        return
+    ours = (_core.rank(), _core.size())
+    if ours != (rank, size):
+        raise RuntimeError(
+            f"this process is rank {ours[0]} of {ours[1]} in hvd.init(), and rank {rank} of {size} in "
+            "init_process_group(): start both from one launcher, with the same ranks"
+        )
