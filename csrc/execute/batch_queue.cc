@@ -70,6 +70,7 @@ void BatchQueue::append(std::shared_ptr<submit::Entry> entry) {
   MutexLock lock(mutex_);
   batch->sequence = ++sequence_;
   collective::options_of(own.call->call).mark.sequence = sequence_;
+  own.request.name = "call " + std::to_string(sequence_);
   work_.fetch_add(1, std::memory_order_release);
   queue_.push_back(std::move(batch));
 }

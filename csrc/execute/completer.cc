@@ -3,6 +3,7 @@
 namespace roundelay::execute {
 
 Status under_way(const Status& why, const std::string& what) {
+  if (why.message().find(what) != std::string::npos) return why;  // this operation is the cause
   return {why.code(), why.message() + " (while " + what + " was under way)"};
 }
 

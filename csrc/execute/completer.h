@@ -11,7 +11,7 @@
 
 namespace roundelay::execute {
 
-// Returns `why` with "(while `what` was under way)" after its message. The cause is the same on all ranks;
+// Returns `why` with "(while `what` was under way)" after its message, unless that names it already. The cause is the same on all ranks;
 // the addition tells this rank's user which operation it ended.
 Status under_way(const Status& why, const std::string& what);
 

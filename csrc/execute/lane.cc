@@ -6,6 +6,12 @@
 #include "gpu/gpu_levels.h"
 
 namespace roundelay::execute {
+namespace {
+
+// The time in which what a rank has sent before it left must come.
+constexpr Duration kDeparture = std::chrono::seconds(5);
+
+}  // namespace
 
 Lane::Lane(LaneId id, LaneFabrics fabrics, Completer& completer, timeline::Timeline& timeline,
            const AbortToken& abort, const LaneOptions& options, Faults faults)
@@ -101,9 +107,24 @@ bool Lane::advance_running() {
     const Result<Progress> progress = executor->batches.advance(*executor->running);
     if (!progress.ok()) report(*executor->running, progress.status());
     if (progress.ok() && *progress == Progress::kDone) conclude(std::move(executor->running));
+    if (executor->running && !faulted_ && departed() >= 0 && executor->running->waiting_for() == departed()) {
+      report(*executor->running,
+             Status::aborted("rank " + std::to_string(departed()) + " has left the process group"));
+    }
     moved = moved || !progress.ok() || *progress != Progress::kNone;
   }
   return moved;
+}
+
+void Lane::note_left(int rank) {
+  if (departed() >= 0 || left_.load() >= 0) return;
+  left_at_.store(steady_now());
+  left_.store(rank);
+}
+
+int Lane::departed() const {
+  const int rank = left_.load(std::memory_order_acquire);
+  return rank >= 0 && steady_now() - left_at_.load() > kDeparture ? rank : -1;
 }
 
 void Lane::conclude(std::unique_ptr<Batch> batch) {

@@ -113,6 +113,12 @@ class Lane {
   [[nodiscard]] bool goes_by_schedule() const { return schedule_.open(); }
   [[nodiscard]] bool may_enter() const { return schedule_.may_enter(); }
 
+  // Tells a lane with calls of their own that a rank makes no more of them. Batches that wait for it in vain
+  // fail. Any thread.
+  void note_left(int rank);
+  // Returns that rank, when all that it sent before must have come; -1: there is none. Any thread.
+  [[nodiscard]] int departed() const;
+
   // Returns whether operations are ordered and not complete; after an abort, until the lane has failed all of
   // them. Any thread.
   [[nodiscard]] bool has_work() const { return queue_.has_work(); }
@@ -155,6 +161,8 @@ class Lane {
   const Faults faults_;
   ProgressToken token_;
   std::atomic<bool> unreported_{false};
+  std::atomic<int> left_{-1};  // the rank of note_left()
+  std::atomic<TimePoint> left_at_{TimePoint{}};
 
   LaneExecutors executors_;  // only the holder of the token uses them, but for fabric()
   const Group group_;

@@ -1,16 +1,16 @@
 #include "process_group/errors.h"
 
-#include <c10/util/Exception.h>
-
 namespace roundelay::process_group {
 
 void refuse(const std::string& why) { C10_THROW_ERROR(ValueError, why); }
 
 std::exception_ptr exception_of(const Status& status) {
   if (status.ok()) return nullptr;
-  const std::string kind = status.code() == StatusCode::kMismatch ? "the calls of ranks differ: " : "";
-  return std::make_exception_ptr(c10::DistBackendError(
-      {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, kind + status.message()));
+  const c10::SourceLocation here{__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)};
+  if (status.code() == StatusCode::kMismatch) {
+    return std::make_exception_ptr(MismatchError(here, status.message()));
+  }
+  return std::make_exception_ptr(c10::DistBackendError(here, status.message()));
 }
 
 void check(const Status& status) {

@@ -33,9 +33,13 @@ Status MessageLane::post(Message message) {
 Status MessageLane::look_for_fault() {
   if (Status fault = session_.fault(); !fault.ok()) return fault;
   const TimePoint now = steady_now();
+  const int left = session_.departed();
   for (const auto& [id, message] : posted_) {
-    if (message.deadline == Deadline::never() || !message.deadline.passed(now)) continue;
     const int peer = messages_->waiting_for(id);
+    if (left >= 0 && peer == left) {
+      return Status::aborted("rank " + std::to_string(left) + " has left the process group");
+    }
+    if (message.deadline == Deadline::never() || !message.deadline.passed(now)) continue;
     return Status::aborted("rank " + std::to_string(session_.rank) + " has waited for " +
                            (peer < 0 ? "any rank" : "rank " + std::to_string(peer)) + " in a " +
                            (message.kind == Message::Kind::kSend ? "send" : "receive") + " of " +
@@ -65,6 +69,7 @@ bool MessageLane::step() {
   Status own_fault;
   {
     MutexLock lock(mutex_);
+    if (!messages_) return false;
     messages_->progress();
     ended = take_ended();
     if (!posted_.empty()) {
@@ -85,7 +90,7 @@ void MessageLane::rest(Backoff& backoff, Deadline deadline) {
   Nap nap;
   {
     MutexLock lock(mutex_);
-    nap = messages_->idle(backoff);
+    if (messages_) nap = messages_->idle(backoff);
   }
   const Duration left = deadline == Deadline::never() ? kLongestRest : deadline.when() - steady_now();
   nap.at_most(std::max(left, Duration{0})).wait();
@@ -155,6 +160,13 @@ void MessageLane::stop() {
   }
   thread_.join();
   leave();
+  // Peers that wait for this member hear of its end now, and not when the last user of the group has gone.
+  const std::unique_ptr<collective::PointToPoint> ended = take_messages();
+}
+
+std::unique_ptr<collective::PointToPoint> MessageLane::take_messages() {
+  MutexLock lock(mutex_);
+  return std::move(messages_);
 }
 
 void MessageLane::leave() {

@@ -23,6 +23,7 @@ class MessageLane {
   // What the lane needs of the group's session.
   struct Session {
     std::function<Status()> fault;                 // ok, or why communication is over
+    std::function<int()> departed;                 // Context::departed()
     std::function<void(const std::string&)> fail;  // ends communication for all members
     int rank;
   };
@@ -66,6 +67,7 @@ class MessageLane {
   void rest(Backoff& backoff, Deadline deadline) EXCLUDES(mutex_);
   std::list<Ended> take_ended() REQUIRES(mutex_);
   [[nodiscard]] Status look_for_fault() REQUIRES(mutex_);
+  std::unique_ptr<collective::PointToPoint> take_messages() EXCLUDES(mutex_);
   bool take_over(const std::function<bool()>& done, Deadline deadline) EXCLUDES(mutex_);
   void leave() EXCLUDES(mutex_);
 
@@ -73,7 +75,7 @@ class MessageLane {
   std::atomic<int> waiters_{0};  // callers that drive, or want to
   Mutex mutex_;
   CondVar changed_;
-  const std::unique_ptr<collective::PointToPoint> messages_;  // used with mutex_ held
+  std::unique_ptr<collective::PointToPoint> messages_ GUARDED_BY(mutex_);  // null after stop()
   std::list<Posted> posted_ GUARDED_BY(mutex_);
   bool driven_ GUARDED_BY(mutex_) = false;  // a thread moves the messages
   bool used_ GUARDED_BY(mutex_) = false;

@@ -66,11 +66,13 @@ Program all_gather(Rounds& net, const AllgatherCall& call) {
   put(output + offsets[self], call.input, own.bytes);
 }
 
+// In a call with a mark nobody has compared what members send and expect: the size of each part comes first.
 Program alltoall(Rounds& net, const AlltoallCall& call) {
   const std::vector<std::size_t> from_here = offsets_of(call.send_bytes), to = offsets_of(call.receive_bytes);
   const auto self = static_cast<std::size_t>(net.index()), members = from_here.size();
-  const std::size_t piece = whole_lines_down(net.slot_bytes() / members);
-  std::uint64_t sends = 0, rounds = 0, staged = 0;
+  const std::size_t header = call.mark.set() ? kLine : 0;
+  const std::size_t stride = whole_lines_down(net.slot_bytes() / members), piece = stride - header;
+  std::uint64_t sends = call.mark.set() ? 1 : 0, rounds = sends, staged = 0;
   for (std::size_t member = 0; member < members; ++member) {
     if (member == self) continue;
     sends = std::max(sends, Cuts{call.send_bytes[member], piece}.count());
@@ -81,18 +83,31 @@ Program alltoall(Rounds& net, const AlltoallCall& call) {
       co_await net.writable(staged);
       for (std::size_t member = 0; member < members; ++member) {
         const ByteRange range = Cuts{call.send_bytes[member], piece}[staged];
-        if (member == self || range.bytes == 0) continue;
-        net.put(staged, member * piece, call.input + from_here[member] + range.offset, range.bytes);
+        if (member == self) continue;
+        if (header != 0 && staged == 0) {
+          const std::uint64_t bytes = call.send_bytes[member];
+          net.put(0, member * stride, reinterpret_cast<const std::byte*>(&bytes), sizeof bytes);
+        }
+        net.put(staged, member * stride + header, call.input + from_here[member] + range.offset, range.bytes);
       }
       net.stage(staged);
     }
     for (std::size_t step = 1; step < members; ++step) {
       const std::size_t member = (self + step) % members;
       const ByteRange range = Cuts{call.receive_bytes[member], piece}[round];
-      if (range.bytes == 0) continue;
+      const bool compares = header != 0 && round == 0;
+      if (range.bytes == 0 && !compares) continue;
       co_await net.staged(static_cast<int>(member), round);
-      put(call.output.data() + to[member] + range.offset,
-          net.slot_of(static_cast<int>(member), round) + self * piece, range.bytes);
+      const std::byte* const part = net.slot_of(static_cast<int>(member), round) + self * stride;
+      if (compares) {
+        std::uint64_t bytes = 0;
+        std::memcpy(&bytes, part, sizeof bytes);
+        if (bytes != call.receive_bytes[member]) {
+          net.refuse(static_cast<int>(member), bytes, call.receive_bytes[member]);
+          co_await net.staged(static_cast<int>(member), round);
+        }
+      }
+      put(call.output.data() + to[member] + range.offset, part + header, range.bytes);
     }
     net.release(round);
   }

@@ -14,7 +14,10 @@ Rounds::Rounds(History& history, std::vector<int> members, std::uint64_t call, c
       call_(call),
       mark_(mark),
       pool_(pool) {
-  if (mark_.set()) history_.segment.marks(history_.index).write(call_, mark_);
+  if (mark_.set()) {
+    history_.segment.marks(history_.index).write(call_, mark_);
+    look_back();
+  }
   for (const int member : members_) {
     history_.last_present[static_cast<std::size_t>(member)] = word_of(call_ + 1, 0);
   }
@@ -92,6 +95,27 @@ bool Rounds::reached(int member) const {
   return (history_.segment.progress(in_group).*counter_).load(std::memory_order_seq_cst) >= word;
 }
 
+// Compares earlier calls in which this member waited for nobody: two roots may both have sent.
+void Rounds::look_back() {
+  for (const int member : members_) {
+    std::uint64_t& agreed = history_.agreed[static_cast<std::size_t>(member)];
+    if (member == history_.index || agreed + 1 >= call_) continue;
+    for (std::uint64_t call = std::max(agreed + 1, call_ - std::min<std::uint64_t>(call_ - 1, Marks::kCalls - 1));
+         call < call_ && !in_vain_; ++call) {
+      const std::optional<CallMark> mine = history_.segment.marks(history_.index).read(call);
+      const std::optional<CallMark> other = history_.segment.marks(member).read(call);
+      if (!mine || !other) continue;
+      if (*mine != *other) in_vain_ = InVain{member, describe(*mine, *other)};
+      agreed = call;
+    }
+  }
+}
+
+void Rounds::refuse(int member, std::size_t sent, std::size_t expected) {
+  in_vain_ = InVain{in_group(member), std::to_string(expected) + " bytes from it are expected here in " +
+                                          describe(mark_) + ", and it sends " + std::to_string(sent)};
+}
+
 // Compares the member's mark with this one's, once a call. True: they are equal, or the member has not come
 // to this call.
 bool Rounds::agrees(int in_group) {
@@ -100,7 +124,7 @@ bool Rounds::agrees(int in_group) {
   if (agreed == call_) return true;
   const std::optional<CallMark> other = history_.segment.marks(in_group).read(call_);
   if (other && *other != mark_) {
-    in_vain_ = InVain{in_group, other};
+    in_vain_ = InVain{in_group, describe(mark_, *other)};
     return false;
   }
   if (other) agreed = call_;

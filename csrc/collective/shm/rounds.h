@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/backoff.h"
@@ -97,14 +98,15 @@ class Rounds {
 
   // Looks at the counters that the program waits for. True: they have come far enough.
   bool all_done();
-  // A member for which the program waits in vain, by its index in the whole group: it is in another call,
-  // whose mark this is, or it has left.
+  // A member for which the program waits in vain, and why.
   struct InVain {
-    int member = -1;
-    std::optional<CallMark> other{};
+    int member = -1;     // its index in the whole group
+    std::string calls{};  // what this member and that one have called, if it differs; empty: it has left
   };
   // Returns that member after an all_done() that said false. Then the call cannot go on.
   [[nodiscard]] const std::optional<InVain>& in_vain() const { return in_vain_; }
+  // Makes the program wait in vain: a member's part has another size than this member expects.
+  void refuse(int member, std::size_t sent, std::size_t expected);
   // Returns a sleep of up to `most` that ends when the counters have moved, or a thread rings this member's
   // doorbell.
   Nap nap(Duration most);
@@ -118,6 +120,7 @@ class Rounds {
   void publish(Counter counter, Word word);
   [[nodiscard]] bool reached(int member) const;
   [[nodiscard]] bool agrees(int in_group);
+  void look_back();
 
   History& history_;
   const std::vector<int> members_;

@@ -112,7 +112,7 @@ class ShmRun {
  private:
   [[nodiscard]] Status explain(const Rounds::InVain& in_vain) const {
     const int rank = resources_.group.ranks[static_cast<std::size_t>(in_vain.member)];
-    if (in_vain.other) return differs_from(rank, describe(options_of(call_).mark, *in_vain.other));
+    if (!in_vain.calls.empty()) return differs_from(rank, in_vain.calls);
     return Status::aborted(std::string(name_of(operation_of(call_))) + " waits in vain: rank " +
                            std::to_string(rank) + " has left the group");
   }

@@ -39,9 +39,11 @@ struct Header {
 // The label of a large message whose receive is posted.
 using Notice = Label;
 
-// Returns whether two messages cannot be of one call.
-[[nodiscard]] inline bool differ(const Label& one, const Label& other) {
-  return one.tag == other.tag && one.mark != other.mark;
+// Returns whether a message that comes after all of an earlier call cannot be one that a member waits for: it
+// is of another call, or of an earlier one in which the member did not wait for it.
+[[nodiscard]] inline bool differ(const Label& waiting, const Label& other) {
+  if (waiting.tag == other.tag && waiting.mark != other.mark) return true;
+  return other.mark.set() && other.mark.sequence < waiting.mark.sequence;
 }
 [[nodiscard]] inline Status calls_differ(const Label& mine, const Label& peers) {
   return Status::mismatch(describe(mine.mark, peers.mark));

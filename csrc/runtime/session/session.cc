@@ -155,6 +155,8 @@ void Session::shutdown() {
   engine_.stop();
   parts_.channel->close(Deadline::after(kCloseTimeout));
   for (const auto& lane : sets_.lanes()) lane_threads_.fail_remaining_work(*lane);
+  // Peers that still wait for this rank hear from its fabrics that it has left.
+  if (parts_.call_order) world_->close_fabrics();
   static_cast<void>(timeline_.close());
 }
 
@@ -226,7 +228,9 @@ void Session::rank_left(LaneId id, int by_rank) {
   const std::string who = by_rank == parts_.rank_info.rank ? "this rank" : "rank " + std::to_string(by_rank);
   // In call order a rank may leave when its calls are over, though its peers have still to come to them. Who
   // waits for it in vain hears so from the fabric.
-  if (const auto lane = parts_.call_order ? nullptr : sets_.lane_of(id)) {
+  if (parts_.call_order) {
+    if (by_rank != parts_.rank_info.rank) world_->note_left(by_rank);
+  } else if (const auto lane = sets_.lane_of(id)) {
     completer_.fail_all(lane->table(),
                         Status::aborted(who + " has called shutdown() or ended, which ends communication for "
                                               "all ranks: give all ranks the same number of steps and the "

@@ -9,7 +9,18 @@ import torch.distributed as dist
 
 from roundelay import _core
 from roundelay._internal import trust
+from roundelay.errors import MismatchError
 from roundelay.torch._internal.global_state import watch_process
+
+
+class ProcessGroupMismatchError(MismatchError, dist.DistBackendError):
+    """Ranks of a process group have called different things: another operation, size, type or root.
+
+    The group cannot be used any more.
+    """
+
+
+_core.set_c10d_mismatch(ProcessGroupMismatchError)
 
 
 def create(options: Any) -> dist.distributed_c10d.Backend:
