@@ -34,9 +34,8 @@ std::string describe(const CallMark& mark) {
   std::string text = "call " + std::to_string(mark.sequence) + ", " + std::string(name_of_form(mark));
   const OperationTraits& traits = traits_of(mark.operation);
   if (traits.reduces) text += " " + std::string(name_of(mark.reduce_op));
-  if (traits.has_tensors) {
-    text += " of " + std::to_string(mark.bytes) + " bytes " + std::string(name_of(mark.dtype));
-  }
+  if (mark.bytes > 0) text += " of " + std::to_string(mark.bytes) + " bytes";
+  if (traits.has_tensors) text += " " + std::string(name_of(mark.dtype));
   if (mark.root >= 0) text += ", root " + std::to_string(mark.root);
   return text;
 }

@@ -5,8 +5,8 @@
 
 namespace roundelay::collective::shm {
 
-Rounds::Rounds(History& history, std::vector<int> members, std::uint64_t call, const CallMark& mark,
-               ScratchPool& pool)
+Rounds::Rounds(History& history, std::vector<int> members, std::uint64_t call, ScratchPool& pool,
+               const CallMark& mark)
     : history_(history),
       members_(std::move(members)),
       index_(static_cast<int>(std::lower_bound(members_.begin(), members_.end(), history.index) -
@@ -100,7 +100,8 @@ void Rounds::look_back() {
   for (const int member : members_) {
     std::uint64_t& agreed = history_.agreed[static_cast<std::size_t>(member)];
     if (member == history_.index || agreed + 1 >= call_) continue;
-    for (std::uint64_t call = std::max(agreed + 1, call_ - std::min<std::uint64_t>(call_ - 1, Marks::kCalls - 1));
+    for (std::uint64_t call =
+             std::max(agreed + 1, call_ - std::min<std::uint64_t>(call_ - 1, Marks::kCalls - 1));
          call < call_ && !in_vain_; ++call) {
       const std::optional<CallMark> mine = history_.segment.marks(history_.index).read(call);
       const std::optional<CallMark> other = history_.segment.marks(member).read(call);

@@ -44,8 +44,8 @@ class Rounds {
   // Begins call number `call` of the group, from 1, between `members` (ascending, this one among them). All
   // other functions count members by their position in this list. If `mark` is set, peers that wait for this
   // member compare it with theirs. `history` and `pool` outlive it.
-  Rounds(History& history, std::vector<int> members, std::uint64_t call, const CallMark& mark,
-         ScratchPool& pool);
+  Rounds(History& history, std::vector<int> members, std::uint64_t call, ScratchPool& pool,
+         const CallMark& mark = {});
   ~Rounds();
   Rounds(const Rounds&) = delete;
   Rounds& operator=(const Rounds&) = delete;

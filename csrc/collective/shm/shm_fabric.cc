@@ -65,7 +65,7 @@ struct RunningProgram {
   RunningProgram(ShmResources& resources, const Call& started, std::uint64_t number)
       : call(seen_by_present(started, resources.group)),
         rounds(resources.history, present_members(options_of(started), resources.group.size()), number,
-               options_of(started).mark, resources.scratch),
+               resources.scratch, options_of(started).mark),
         program(shm::program_of(call, rounds)) {}
 
   const Call call;  // as the present members see it

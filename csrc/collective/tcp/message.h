@@ -24,7 +24,8 @@ namespace roundelay::collective::tcp {
 inline constexpr std::size_t kMostSmall = std::size_t{64} << 10;
 
 // What tells messages apart. Those of one tag belong to calls with one mark: if the marks differ, the members
-// are not in the same call.
+// are not in the same call. Who finds that fails. Nobody finds it where one member only sends a large message
+// and the other only receives a small one: they wait for each other until their deadlines.
 struct Label {
   std::uint64_t tag;
   CallMark mark;

@@ -31,7 +31,7 @@ void say_to_receiver(ConstByteSpan bytes) {
   const unsigned choice = std::to_integer<unsigned>(bytes.front());
   for (unsigned i = 0; i < choice % memory.size(); ++i) {
     memory[i].resize((i * choice) % 5 == 4 ? collective::tcp::kMostSmall + i : i * choice);
-    static_cast<void>(stream.receive(i, memory[i], i % 3, over));
+    static_cast<void>(stream.receive(i, memory[i], {i % 3, {.sequence = i % 2}}, over));
   }
   stream.connect(std::move(here));
   const ConstByteSpan said = bytes.subspan(1);
@@ -46,7 +46,7 @@ void say_to_sender(ConstByteSpan bytes) {
   auto [here, there] = socket_pair();
   collective::tcp::OutStream stream;
   const Bytes large(collective::tcp::kMostSmall + 1);
-  stream.send(0, large, 1);
+  static_cast<void>(stream.send(0, large, {1, {.sequence = 1}}));
   stream.connect(std::move(here));
   static_cast<void>(there.write(std::span(&bytes, 1)));
   std::vector<collective::TransferId> over;

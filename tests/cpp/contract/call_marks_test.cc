@@ -1,0 +1,159 @@
+// Members whose calls differ, or of which one has left: whoever would use wrong bytes gets an error instead.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+
+#include "tests/cpp/catch.h"
+#include "tests/cpp/contract/fabric_contract.h"
+#include "tests/cpp/contract/shm_world.h"
+#include "tests/cpp/contract/tcp_planes.h"
+
+namespace roundelay::contract {
+namespace {
+
+using collective::AlltoallCall;
+using collective::CallMark;
+
+using Fabrics = std::vector<std::unique_ptr<Fabric>>;
+
+// A member's calls and their buffers.
+class Caller {
+ public:
+  explicit Caller(Fabric& fabric, Duration limit = std::chrono::seconds(20))
+      : fabric_(fabric), limit_(limit) {}
+
+  Status allreduce(std::size_t count) {
+    values_.assign(count, 1);
+    AllreduceCall call;
+    call.buffer = {reinterpret_cast<std::byte*>(values_.data()), 0, 4 * count};
+    return make(call, {.bytes = 4 * count, .operation = Operation::kAllreduce});
+  }
+  Status broadcast(std::size_t count, int root) {
+    values_.assign(count, static_cast<float>(fabric_.group().index));
+    BroadcastCall call;
+    call.buffer = std::as_writable_bytes(std::span(values_));
+    call.root = root;
+    return make(call, {.bytes = 4 * count, .root = root, .operation = Operation::kBroadcast});
+  }
+  Status alltoall(std::vector<std::size_t> send, std::vector<std::size_t> receive) {
+    AlltoallCall call;
+    std::size_t sends = 0, receives = 0;
+    for (const std::size_t bytes : send) sends += bytes;
+    for (const std::size_t bytes : receive) receives += bytes;
+    given_.assign(sends, std::byte{3});
+    taken_.assign(receives, std::byte{9});
+    call.input = given_.data();
+    call.output = taken_;
+    call.send_bytes = std::move(send);
+    call.receive_bytes = std::move(receive);
+    return make(call, {.operation = Operation::kAlltoall});
+  }
+  [[nodiscard]] float first() const { return values_.front(); }
+  [[nodiscard]] bool all_taken() const {
+    return std::ranges::all_of(taken_, [](std::byte one) { return one == std::byte{3}; });
+  }
+
+ private:
+  template <class Kind>
+  Status make(Kind call, CallMark mark) {
+    call.mark = mark;
+    call.mark.sequence = ++calls_;
+    call.deadline = Deadline::after(limit_);
+    auto pending = fabric_.start(call);
+    return pending.ok() ? (*pending)->wait() : pending.status();
+  }
+
+  Fabric& fabric_;
+  const Duration limit_;
+  std::uint64_t calls_ = 0;
+  std::vector<float> values_;
+  std::vector<std::byte> given_, taken_;
+};
+
+Fabrics fabrics_of(const std::string& medium, int size) {
+  if (medium == "shm") return shm_fabrics(size, 0);
+  return TcpPlanes(size).fabrics();
+}
+
+// Runs each member's part in a thread of its own.
+void on_all(Fabrics& fabrics, const Part& part) { CHECK(run_on_threads(fabrics, part) == ""); }
+
+TEST_CASE("calls with equal marks go on", "[marks]") {
+  Fabrics fabrics = fabrics_of(GENERATE("shm", "tcp"), 3);
+  on_all(fabrics, [](Fabric& fabric) -> std::string {
+    Caller caller(fabric);
+    for (const std::size_t count : {1, 100, 50'000, 7}) {
+      if (Status status = caller.allreduce(count); !status.ok()) return status.message();
+      if (caller.first() != 3) return "a wrong sum";
+      if (Status status = caller.broadcast(count, 2); !status.ok()) return status.message();
+      if (caller.first() != 2) return "wrong bytes";
+      const std::size_t mine = count + static_cast<std::size_t>(fabric.group().index);
+      if (Status status = caller.alltoall({mine, mine, mine}, {count, count + 1, count + 2}); !status.ok())
+        return status.message();
+      if (!caller.all_taken()) return "parts are missing";
+    }
+    return "";
+  });
+}
+
+TEST_CASE("members in different calls get an error that names both", "[marks]") {
+  const std::string medium = GENERATE("shm", "tcp");
+  Fabrics fabrics = fabrics_of(medium, 2);
+  const std::size_t count = GENERATE(3, 40'000);
+  const int kind = GENERATE(0, 1);
+  std::atomic<int> seen{0};
+  on_all(fabrics, [&](Fabric& fabric) -> std::string {
+    Caller caller(fabric, std::chrono::seconds(3));
+    const bool differs = fabric.group().index == 1;
+    if (Status status = caller.allreduce(5); !status.ok()) return status.message();
+    const Status status = !differs    ? caller.allreduce(count)
+                          : kind == 0 ? caller.allreduce(count + 1)
+                                      : caller.broadcast(count, 0);
+    if (status.code() != StatusCode::kMismatch) return "";
+    ++seen;
+    const std::string other =
+        "rank " + std::to_string(1 - fabric.group().index) + " has called something else";
+    return status.message().starts_with(other) ? "" : status.message();
+  });
+  CHECK(seen > 0);
+}
+
+TEST_CASE("two roots are found by a later call", "[marks]") {
+  Fabrics fabrics = fabrics_of(GENERATE("shm", "tcp"), 2);
+  std::atomic<int> seen{0};
+  on_all(fabrics, [&](Fabric& fabric) -> std::string {
+    Caller caller(fabric, std::chrono::seconds(3));
+    Status status = caller.broadcast(3, fabric.group().index);
+    if (status.ok()) status = caller.allreduce(3);
+    if (status.code() == StatusCode::kMismatch) ++seen;
+    return "";
+  });
+  CHECK(seen > 0);
+}
+
+TEST_CASE("parts of another size than is expected are an error", "[marks]") {
+  Fabrics fabrics = fabrics_of("shm", 2);
+  const std::size_t sent = GENERATE(0, 8, 300'000);
+  const std::size_t expected = GENERATE(4, 300'001);
+  std::atomic<int> seen{0};
+  on_all(fabrics, [&](Fabric& fabric) -> std::string {
+    Caller caller(fabric, std::chrono::seconds(3));
+    const bool sends = fabric.group().index == 0;
+    const Status status = sends ? caller.alltoall({0, sent}, {0, 0}) : caller.alltoall({0, 0}, {expected, 0});
+    if (!sends && status.code() == StatusCode::kMismatch) ++seen;
+    return "";
+  });
+  CHECK(seen == 1);
+}
+
+TEST_CASE("who waits for a member that has left hears of it", "[marks]") {
+  Fabrics fabrics = shm_fabrics(2, 0);
+  fabrics.back().reset();
+  Caller caller(*fabrics.front());
+  const Status status = caller.allreduce(3);
+  CHECK(status.message() == "allreduce waits in vain: rank 1 has left the group");
+}
+
+}  // namespace
+}  // namespace roundelay::contract
