@@ -1,0 +1,33 @@
+"""Process groups of torch.distributed between the ranks of a check."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import torch.distributed as dist
+
+import roundelay.torch as hvd
+
+PATIENCE = timedelta(seconds=60)
+
+
+@contextlib.contextmanager
+def world(backend: str = "roundelay", timeout: timedelta = PATIENCE) -> Iterator[None]:
+    """Makes the default group of all ranks, which meet in a file, and destroys it."""
+    folder = hvd.broadcast_object(tempfile.mkdtemp() if hvd.rank() == 0 else None, 0)
+    store = Path(folder) / "store"
+    dist.init_process_group(
+        backend, init_method=f"file://{store}", rank=hvd.rank(), world_size=hvd.size(), timeout=timeout
+    )
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+        hvd.barrier()
+        if hvd.rank() == 0:
+            shutil.rmtree(folder, ignore_errors=True)
