@@ -49,7 +49,8 @@ RoundelayBackend::RoundelayBackend(std::shared_ptr<GroupSession> group, millisec
     runtime::Context& context = group_->context();
     messages_ = std::make_shared<MessageLane>(
         std::move(messages),
-        MessageLane::Session{[&context] { return context.fault(); }, [&context] { return context.departed(); },
+        MessageLane::Session{[&context] { return context.fault(); },
+                             [&context] { return context.departed(); },
                              [&context](const std::string& why) { context.fail(why); }, rank_});
   }
 }

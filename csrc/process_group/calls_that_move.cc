@@ -52,6 +52,14 @@ Prepared allgather(Place place, const Memory& output, const Memory& input, Sizes
   return prepared;
 }
 
+// Refuses an exchange in which a member sends itself something else than it expects.
+void check_own_part(Place place, const Sizes& sends, const Sizes& receives) {
+  const auto self = static_cast<std::size_t>(place.rank);
+  if (sends[self] == receives[self]) return;
+  refuse("all_to_all: this rank sends itself " + std::to_string(sends[self]) + " bytes, and expects " +
+         std::to_string(receives[self]));
+}
+
 // What gathers, scatters and exchanges share: their parts are those of an alltoall.
 Prepared alltoall(const Memory* output, const Memory* input, Sizes sends, Sizes receives, CallMark mark) {
   Prepared prepared;
@@ -206,6 +214,7 @@ Prepared prepare_alltoall(Place place, const Tensors& outputs, const Tensors& in
     refuse("all_to_all: needs one input and one output for each rank");
   }
   const Memory output = Memory::outputs(outputs), input = Memory::inputs(inputs);
+  check_own_part(place, sizes_of(inputs), sizes_of(outputs));
   return described(
       alltoall(&output, &input, sizes_of(inputs), sizes_of(outputs), {.dtype = moved_dtype(inputs.front())}),
       OpType::ALLTOALL, "roundelay:all_to_all", inputs, outputs);
@@ -216,9 +225,11 @@ Prepared prepare_alltoall(Place place, const at::Tensor& output, const at::Tenso
                           const std::vector<std::int64_t>& input_splits) {
   check_tensors({output, input}, "all_to_all_single");
   const Memory into = Memory::output(output), from = Memory::input(input);
-  return described(alltoall(&into, &from, split(input, input_splits, place),
-                            split(output, output_splits, place), {.dtype = moved_dtype(input)}),
-                   OpType::ALLTOALL_BASE, "roundelay:all_to_all", {input}, {output});
+  Sizes sends = split(input, input_splits, place), receives = split(output, output_splits, place);
+  check_own_part(place, sends, receives);
+  return described(
+      alltoall(&into, &from, std::move(sends), std::move(receives), {.dtype = moved_dtype(input)}),
+      OpType::ALLTOALL_BASE, "roundelay:all_to_all", {input}, {output});
 }
 
 Prepared prepare_barrier() {

@@ -8,6 +8,7 @@ namespace {
 
 constexpr Duration kLeaveTimeout = std::chrono::seconds(2);
 constexpr Duration kLongestRest = std::chrono::milliseconds(100);
+constexpr Duration kCauseTime = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -63,6 +64,29 @@ std::list<MessageLane::Ended> MessageLane::take_ended() {
   return ended;
 }
 
+// Keeps messages that the medium has failed until the session knows the cause, for a second at most: a peer
+// that has ended breaks its connections before its reason has come. Returns the others, and those that were
+// kept for long enough.
+std::list<MessageLane::Ended> MessageLane::with_cause(std::list<Ended> ended) {
+  const Status fault = session_.fault();
+  const TimePoint now = steady_now();
+  for (auto one = ended.begin(); one != ended.end();) {
+    const auto next = std::next(one);
+    if (one->outcome.status().code() == StatusCode::kAborted) {
+      one->failed_at = now;
+      failed_.splice(failed_.end(), ended, one);
+    }
+    one = next;
+  }
+  for (auto one = failed_.begin(); one != failed_.end();) {
+    const auto next = std::next(one);
+    if (!fault.ok()) one->outcome = fault;
+    if (!fault.ok() || now - one->failed_at > kCauseTime) ended.splice(ended.end(), failed_, one);
+    one = next;
+  }
+  return ended;
+}
+
 // Moves the messages on. Returns false if none has ended.
 bool MessageLane::step() {
   std::list<Ended> ended;
@@ -79,6 +103,7 @@ bool MessageLane::step() {
         ended.splice(ended.end(), take_ended());
       }
     }
+    if (own_fault.ok()) ended = with_cause(std::move(ended));
   }
   if (!own_fault.ok()) session_.fail(own_fault.message());
   for (const Ended& one : ended) one.message.over(one.outcome);
@@ -128,7 +153,7 @@ void MessageLane::run() {
   while (true) {
     {
       MutexLock lock(mutex_);
-      while (!stopping_ && (driven_ || posted_.empty() || waiters_ > 0)) {
+      while (!stopping_ && (driven_ || idle() || waiters_ > 0)) {
         changed_.wait_until(mutex_, Deadline::never());
       }
       if (stopping_) return;
@@ -137,7 +162,7 @@ void MessageLane::run() {
     Backoff backoff;
     const auto goes_on = [&] {
       MutexLock lock(mutex_);
-      return !stopping_ && !posted_.empty() && waiters_ == 0;
+      return !stopping_ && !idle() && waiters_ == 0;
     };
     while (goes_on()) {
       if (step()) {
@@ -177,6 +202,7 @@ void MessageLane::leave() {
     MutexLock lock(mutex_);
     if (!posted_.empty()) messages_->give_up(Status::aborted("the process group was destroyed"));
     ended = take_ended();
+    ended.splice(ended.end(), failed_);
     if (!used_) return;  // nobody waits for this member's good-bye
   }
   for (const Ended& one : ended) one.message.over(one.outcome);

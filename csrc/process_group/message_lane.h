@@ -60,12 +60,15 @@ class MessageLane {
   struct Ended {
     Message message;
     Result<int> outcome;
+    TimePoint failed_at{};
   };
 
   void run();
   bool step() EXCLUDES(mutex_);
   void rest(Backoff& backoff, Deadline deadline) EXCLUDES(mutex_);
   std::list<Ended> take_ended() REQUIRES(mutex_);
+  std::list<Ended> with_cause(std::list<Ended> ended) REQUIRES(mutex_);
+  [[nodiscard]] bool idle() const REQUIRES(mutex_) { return posted_.empty() && failed_.empty(); }
   [[nodiscard]] Status look_for_fault() REQUIRES(mutex_);
   std::unique_ptr<collective::PointToPoint> take_messages() EXCLUDES(mutex_);
   bool take_over(const std::function<bool()>& done, Deadline deadline) EXCLUDES(mutex_);
@@ -77,7 +80,8 @@ class MessageLane {
   CondVar changed_;
   std::unique_ptr<collective::PointToPoint> messages_ GUARDED_BY(mutex_);  // null after stop()
   std::list<Posted> posted_ GUARDED_BY(mutex_);
-  bool driven_ GUARDED_BY(mutex_) = false;  // a thread moves the messages
+  std::list<Ended> failed_ GUARDED_BY(mutex_);  // whose cause may still come
+  bool driven_ GUARDED_BY(mutex_) = false;      // a thread moves the messages
   bool used_ GUARDED_BY(mutex_) = false;
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -33,8 +33,8 @@ submit::Arguments arguments_of(const Prepared& prepared, std::shared_ptr<OwnedCa
   arguments.request.operation = mark.operation;
   arguments.request.reduce_op = mark.reduce_op;
   arguments.request.dtype = prepared.dtype;
-  arguments.request.name = prepared.title;
-  const std::size_t count = static_cast<std::size_t>(mark.bytes) / size_of(prepared.dtype);
+  const std::size_t bytes = std::max<std::size_t>(mark.bytes, collective::result_bytes(prepared.call));
+  const std::size_t count = bytes / size_of(prepared.dtype);
   arguments.request.shape = {static_cast<std::int64_t>(count)};
   submit::Part part;
   part.dtype = prepared.dtype;
@@ -75,12 +75,7 @@ c10::intrusive_ptr<CallWork> CallWork::start(std::shared_ptr<GroupSession> group
   call->call = prepared.call;
   call->timeout = prepared.timeout;
   const bool blocking = prepared.blocking;
-  submit::Arguments arguments;
-  {
-    Prepared kept = std::move(prepared);
-    call->work = c10::make_intrusive<CallWork>(group, std::move(kept));
-  }
-  const c10::intrusive_ptr<CallWork> work = call->work;
+  const auto work = call->work = c10::make_intrusive<CallWork>(group, std::move(prepared));
   const Result<complete::Handle> handle =
       group->context().call(arguments_of(work->prepared_, std::move(call)), blocking);
   check(handle.status());

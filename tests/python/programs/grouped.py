@@ -1,0 +1,143 @@
+"""Ranks in a process group of torch.distributed, of which one calls something else, is late or ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from rank_here import Rank
+
+TIMEOUT = timedelta(seconds=60)
+
+
+def _join(me: Rank, timeout: timedelta = TIMEOUT) -> int:
+    torch.set_num_threads(1)
+    dist.init_process_group("roundelay", timeout=timeout)
+    dist.all_reduce(torch.ones(3))
+    me.ready()
+    return dist.get_rank()
+
+
+WRONG: dict[str, Callable[[int], object]] = {
+    "size": lambda rank: dist.all_reduce(torch.ones(4 + (rank == 1))),
+    "large size": lambda rank: dist.all_reduce(torch.ones(400_000 + (rank == 1))),
+    "dtype": lambda rank: dist.all_reduce(torch.ones(4, dtype=torch.int32 if rank == 1 else torch.float32)),
+    "operator": lambda rank: dist.all_reduce(
+        torch.ones(4), op=dist.ReduceOp.MAX if rank == 1 else dist.ReduceOp.SUM
+    ),
+    "operation": lambda rank: (
+        dist.broadcast(torch.ones(4), 0) if rank == 1 else dist.all_reduce(torch.ones(4))
+    ),
+    "form": lambda rank: (
+        dist.reduce(torch.ones(4), 0) if rank == 1 else dist.reduce_scatter_tensor(torch.ones(2), torch.ones(4))
+    ),
+    "root": lambda rank: (dist.broadcast(torch.ones(4), rank % 2), dist.barrier()),
+    "splits": lambda rank: dist.all_to_all_single(
+        torch.ones(6), torch.ones(6), *([[4, 2]] * 2 if rank == 1 else [[3, 3]] * 2)
+    ),
+    "message": lambda rank: dist.send(torch.ones(5), 0) if rank == 1 else dist.recv(torch.ones(4), 1),
+}
+
+
+def calls_wrongly(me: Rank, what: str) -> None:
+    """Rank 1 calls something else, and all call on until they hear of it."""
+    rank = _join(me)
+    me.stamp()
+    try:
+        WRONG[what](rank)
+        dist.barrier()
+    except Exception as error:
+        me.note(error)
+
+
+def comes_late(me: Rank) -> None:
+    """Rank 1 comes after the group's time."""
+    rank = _join(me, timedelta(seconds=2))
+    me.stamp()
+    if rank == 1:
+        me.wait_for("noted.0")
+    try:
+        dist.all_reduce(torch.ones(5))
+    except Exception as error:
+        me.note(error)
+    me.tell(f"noted.{rank}")
+
+
+def _wait_for_what_does_not_come(me: Rank, how: str) -> None:
+    try:
+        if how == "message":
+            dist.recv(torch.ones(3), 1)
+        elif how == "future":
+            work = dist.all_reduce(torch.ones(3), async_op=True)
+            work.get_future().wait()
+        else:
+            dist.all_reduce(torch.ones(3))
+    except Exception as error:
+        me.note(error)
+
+
+def ends_early(me: Rank, end: str, how: str) -> None:
+    """Rank 1 ends while the others wait for it."""
+    if _join(me) != 1:
+        return _wait_for_what_does_not_come(me, how)
+    me.stamp()
+    if end == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if end == "raise":
+        raise ValueError("my own fault")
+    if end == "exit":
+        sys.exit(3)
+    dist.destroy_process_group()
+    return None
+
+
+def ends_in_order(me: Rank) -> None:
+    """Rank 0 leaves when its last call is over, though its peer comes to that call later."""
+    if _join(me) == 0:
+        dist.broadcast(torch.full((3,), 7.0), 0)
+        dist.destroy_process_group()
+        me.tell("left")
+        return
+    me.wait_for("left")
+    tensor = torch.zeros(3)
+    dist.broadcast(tensor, 0)
+    me.tell("got", str(tensor.tolist()))
+
+
+def waits_with_a_limit(me: Rank) -> None:
+    """A wait that is too short raises, and the call goes on."""
+    rank = _join(me)
+    tensor = torch.ones(3)
+    if rank == 0:
+        work = dist.all_reduce(tensor, async_op=True)
+        try:
+            work.wait(timedelta(milliseconds=50))
+        except Exception as error:
+            me.note(error)
+        me.tell("waited")
+        work.wait()
+    else:
+        me.wait_for("waited")
+        dist.all_reduce(tensor)
+    me.tell(f"sum.{rank}", str(tensor.tolist()))
+    time.sleep(0)
+
+
+def names_late_ranks(me: Rank) -> None:
+    """Ranks 1 and 2 come to no monitored barrier."""
+    rank = _join(me)
+    dist.group.WORLD.monitored_barrier()
+    if rank == 0:
+        try:
+            dist.group.WORLD.monitored_barrier(timedelta(seconds=1), wait_all_ranks=True)
+        except Exception as error:
+            me.note(error)
+        me.tell("noted")
+    me.wait_for("noted")
