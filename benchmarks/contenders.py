@@ -185,7 +185,8 @@ class Training:
     of Roundelay's strategy, the name of DDP's hook, or the rank of PowerSGD. `payload` is None if no formula
     tells it. `apart`: each gradient is an operation of its own, outside of a pool. Such settings belong to
     the process, so this contender has processes of its own. `bucket_mib` is the size of DDP's buckets; None:
-    its default, with a smaller first bucket. Every `every`-th step puts gradients (or parameters) on the
+    its default, with a smaller first bucket. `backend` is that of DDP's process group; `plain`: DDP has its
+    default options otherwise. Every `every`-th step puts gradients (or parameters) on the
     wire; 0: none does. Training waits for them `wait` steps later.
     """
 
@@ -195,6 +196,8 @@ class Training:
     payload: Payload | None = None
     apart: bool = False
     bucket_mib: int | None = None
+    backend: str = "gloo"
+    plain: bool = False
     every: int = 1
     wait: int = 0
 
@@ -265,6 +268,9 @@ STEPS = {
         Training("ddp 5 MiB", "ddp", bucket_mib=5),
         Training("ddp 100 MiB", "ddp", bucket_mib=100),
         Training("ddp fp16", "ddp", _FP16_HOOK, bucket_mib=25),
+        Training("ddp on roundelay", "ddp", bucket_mib=25, backend="roundelay"),
+        Training("plain ddp", "ddp", plain=True),
+        Training("plain ddp on roundelay", "ddp", plain=True, backend="roundelay"),
     )
 }
 

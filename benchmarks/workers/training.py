@@ -79,6 +79,10 @@ def _wrapped(
         hvd.DistributedOptimizer(optimizer, model.named_parameters(), strategy=contender.setting)
     if contender.library not in ("ddp", "powersgd"):
         return model
+    if contender.backend != "gloo":
+        group = dist.new_group(backend=contender.backend)
+    if contender.plain:
+        return DistributedDataParallel(model, process_group=group)
     power_sgd = contender.library == "powersgd"
     # DDP's best settings: no copy out of buckets, a static graph, no broadcast of buffers.
     wrapped = DistributedDataParallel(

@@ -140,6 +140,9 @@ std::int64_t bytes_between(const ClusterShape& shape, const std::function<Kind(F
   LevelsWorld world(shape);
   const auto members = static_cast<std::size_t>(shape.size());
   std::vector<Counter> sent(members);
+  // A node's memory serves one fabric of each member: members that have left stay so.
+  std::ranges::for_each(world.fabrics, [](auto& fabric) { fabric.reset(); });
+  world.nodes.clear();
   for (std::size_t i = 0; i < members; ++i) {
     collective::LevelsParts parts = world.parts(static_cast<int>(i), {});
     parts.flat = counted_fabric(*world.levels.flat, world.levels.whole(static_cast<int>(i)), sent[i]);

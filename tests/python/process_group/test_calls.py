@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import _make_nccl_premul_sum
 from torch.distributed import ReduceOp
 
 from process_groups import world
@@ -84,7 +85,7 @@ def check_averages_and_scaled_sums() -> None:
         dist.all_reduce(tensor, op=ReduceOp.AVG)
         same(tensor, torch.full((1001,), (size - 1) / 2))
         tensor = torch.ones(1001)
-        dist.all_reduce(tensor, op=dist._make_nccl_premul_sum(0.5))
+        dist.all_reduce(tensor, op=_make_nccl_premul_sum(0.5))
         same(tensor, torch.full((1001,), 0.5 * size))
 
 

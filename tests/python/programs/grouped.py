@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -25,6 +25,10 @@ def _join(me: Rank, timeout: timedelta = TIMEOUT) -> int:
     return dist.get_rank()
 
 
+def _exchange(splits: list[int]) -> None:
+    dist.all_to_all_single(torch.ones(6), torch.ones(6), splits, splits)
+
+
 WRONG: dict[str, Callable[[int], object]] = {
     "size": lambda rank: dist.all_reduce(torch.ones(4 + (rank == 1))),
     "large size": lambda rank: dist.all_reduce(torch.ones(400_000 + (rank == 1))),
@@ -36,12 +40,12 @@ WRONG: dict[str, Callable[[int], object]] = {
         dist.broadcast(torch.ones(4), 0) if rank == 1 else dist.all_reduce(torch.ones(4))
     ),
     "form": lambda rank: (
-        dist.reduce(torch.ones(4), 0) if rank == 1 else dist.reduce_scatter_tensor(torch.ones(2), torch.ones(4))
+        dist.reduce(torch.ones(4), 0)
+        if rank == 1
+        else dist.reduce_scatter_tensor(torch.ones(2), torch.ones(4))
     ),
     "root": lambda rank: (dist.broadcast(torch.ones(4), rank % 2), dist.barrier()),
-    "splits": lambda rank: dist.all_to_all_single(
-        torch.ones(6), torch.ones(6), *([[4, 2]] * 2 if rank == 1 else [[3, 3]] * 2)
-    ),
+    "splits": lambda rank: _exchange([4, 2] if rank == 1 else [3, 3]),
     "message": lambda rank: dist.send(torch.ones(5), 0) if rank == 1 else dist.recv(torch.ones(4), 1),
 }
 
@@ -127,16 +131,16 @@ def waits_with_a_limit(me: Rank) -> None:
         me.wait_for("waited")
         dist.all_reduce(tensor)
     me.tell(f"sum.{rank}", str(tensor.tolist()))
-    time.sleep(0)
 
 
 def names_late_ranks(me: Rank) -> None:
     """Ranks 1 and 2 come to no monitored barrier."""
     rank = _join(me)
-    dist.group.WORLD.monitored_barrier()
+    group: Any = dist.distributed_c10d._get_default_group()
+    group.monitored_barrier()
     if rank == 0:
         try:
-            dist.group.WORLD.monitored_barrier(timedelta(seconds=1), wait_all_ranks=True)
+            group.monitored_barrier(timedelta(seconds=1), wait_all_ranks=True)
         except Exception as error:
             me.note(error)
         me.tell("noted")

@@ -8,7 +8,7 @@ from typing import Any
 import torch.distributed as dist
 
 from roundelay import _core
-from roundelay._internal import trust
+from roundelay._internal import error_report, trust
 from roundelay.errors import MismatchError
 from roundelay.torch._internal.global_state import watch_process
 
@@ -35,6 +35,7 @@ def create(options: Any) -> dist.distributed_c10d.Backend:
     backend: dist.distributed_c10d.Backend = _core.make_c10d_backend(
         options.store, rank, size, str(options.group_id), _timeout(options.timeout), trust.secret()
     )
+    error_report.tell_init()
     watch_process()
     return backend
 

@@ -1,0 +1,176 @@
+"""torch.distributed over backend roundelay beside Gloo: DDP's and FSDP2's steps, and small operations.
+
+All take turns in one job. Scripts differ in the backend's name only. Exposed communication is the time that a
+step takes longer than the same step without communication.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks import launch, show
+from benchmarks.quiet import others_text
+from benchmarks.report import page
+from benchmarks.train_step import summarised
+
+STORED, PART = (
+    page.RESULTS / "process_groups.json",
+    page.part(page.RESULTS / "process_groups.md", "process_groups"),
+)
+_WAYS = ("none", "roundelay", "ddp", "ddp on roundelay", "plain ddp", "plain ddp on roundelay")
+_MODELS, _SHARDED = ("resnet50", "gpt2"), ("cnn", "transformer")
+_PAIRS = (("ddp", "ddp on roundelay"), ("plain ddp", "plain ddp on roundelay"))
+_DDP_COLUMNS = (
+    "ranks",
+    "model",
+    "DDP's options",
+    "alone",
+    "exposed: gloo",
+    "roundelay",
+    "gloo / roundelay",
+    "of hvd's",
+)
+_FSDP_COLUMNS = ("ranks", "model", "alone", "step: gloo", "roundelay", "communication: gloo / roundelay")
+_SMALL_COLUMNS = ("ranks", "gloo", "roundelay", "hvd.allreduce_")
+_LEAST_DDP, _MOST_OF_HVD, _LEAST_FSDP, _MORE_US = 3.0, 1.3, 2.0, 5.0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.process_groups", description=__doc__)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="jobs to start (default: 2 4)")
+    parser.add_argument("--models", nargs="*", default=list(_MODELS), help="of DDP (default: resnet50 gpt2)")
+    parser.add_argument(
+        "--sharded", nargs="*", default=list(_SHARDED), help="of FSDP2 (default: cnn transformer)"
+    )
+    parser.add_argument("--repetitions", type=int, default=11, help="steps of each (default: 11)")
+    parser.add_argument("--docs", action="store_true", help="store JSON and tables in docs/results")
+    parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
+    return parser
+
+
+def _measured(ranks: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    mpirun = launch.find_launcher()
+    spec = {"repetitions": arguments.repetitions, "sharded": arguments.sharded}
+    found = launch.run_ranks(mpirun, "benchmarks.workers.process_groups", ranks, spec, 1800)[0]
+    steps = {"ways": _WAYS, "models": arguments.models, "repetitions": arguments.repetitions, "bare": False}
+    trained = launch.run_ranks(mpirun, "benchmarks.workers.train_step", ranks, steps, 1800)[0]
+    return {"ranks": ranks, **found, "ddp": [summarised(cell) for cell in trained["cells"]]}
+
+
+def _communication(cell: Mapping[str, Any], way: str) -> float:
+    """Return the median of the time that a step takes longer than alone."""
+    alone = cell["seconds"]["none"]
+    return float(median(step - base for step, base in zip(cell["seconds"][way], alone, strict=True)))
+
+
+def ddp_rows(job: Mapping[str, Any]) -> list[list[str]]:
+    """Make the rows of DDP."""
+    made = []
+    for cell in job["ddp"]:
+        exposed = {way: cell["exposed"][way]["median"] for way in cell["exposed"]}
+        for gloo, ours in _PAIRS:
+            made.append(
+                [
+                    str(job["ranks"]),
+                    cell["model"],
+                    "its defaults" if gloo == "plain ddp" else "as bucket views, static graph",
+                    show.seconds_text(cell["seconds"]["none"]["median"]),
+                    show.seconds_text(exposed[gloo]),
+                    show.seconds_text(exposed[ours]),
+                    f"{exposed[gloo] / exposed[ours]:.2f}x",
+                    f"{exposed[ours] / exposed['roundelay']:.2f}x",
+                ]
+            )
+    return made
+
+
+def fsdp_rows(job: Mapping[str, Any]) -> list[list[str]]:
+    """Make the rows of FSDP2."""
+    made = []
+    for cell in job["sharded"]:
+        seconds = {way: median(all_) for way, all_ in cell["seconds"].items()}
+        ratio = _communication(cell, "gloo") / _communication(cell, "roundelay")
+        times = [show.seconds_text(seconds[way]) for way in ("none", "gloo", "roundelay")]
+        made.append([str(job["ranks"]), cell["model"], *times, f"{ratio:.2f}x"])
+    return made
+
+
+def small_rows(job: Mapping[str, Any]) -> list[list[str]]:
+    """Make the row of blocking sums."""
+    seconds = job["small"]["seconds"]
+    return [
+        [
+            str(job["ranks"]),
+            *(show.seconds_text(median(seconds[way])) for way in ("gloo", "roundelay", "hvd")),
+        ]
+    ]
+
+
+def goals(job: Mapping[str, Any]) -> list[str]:
+    """Say which goals a job misses."""
+    missed, name = [], f"{job['ranks']} ranks"
+    for cell in job["ddp"]:
+        exposed = {way: cell["exposed"][way]["median"] for way in cell["exposed"]}
+        for gloo, ours in _PAIRS:
+            what = f"{name}, {cell['model']}, {ours}"
+            if exposed[gloo] < _LEAST_DDP * exposed[ours]:
+                missed.append(
+                    f"{what}: gloo's communication is {exposed[gloo] / exposed[ours]:.2f} times (goal: 3)"
+                )
+            if exposed[ours] > _MOST_OF_HVD * exposed["roundelay"]:
+                missed.append(f"{what}: {exposed[ours] / exposed['roundelay']:.2f} times hvd's (goal: 1.3)")
+    for cell in job["sharded"]:
+        ratio = _communication(cell, "gloo") / _communication(cell, "roundelay")
+        if ratio < _LEAST_FSDP:
+            missed.append(
+                f"{name}, {cell['model']}, FSDP2: gloo's communication is {ratio:.2f} times (goal: 2)"
+            )
+    seconds = job["small"]["seconds"]
+    more = (median(seconds["roundelay"]) - median(seconds["hvd"])) * 1e6
+    if more > _MORE_US:
+        missed.append(f"{name}: 256 B take {more:.1f} us more than hvd.allreduce_ (goal: 5)")
+    return missed
+
+
+def document(jobs: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> str:
+    """Make the page's text."""
+    lines = [f"{page.host(machine, 'torch')}.", ""]
+    for title, columns, rows in (
+        ("**DDP**", _DDP_COLUMNS, ddp_rows),
+        ("**FSDP2**", _FSDP_COLUMNS, fsdp_rows),
+        ("**256 B, blocking**", _SMALL_COLUMNS, small_rows),
+    ):
+        lines += [title, "", *page.rows(columns, [row for job in jobs for row in rows(job)]), ""]
+    missed = [line for job in jobs for line in goals(job)]
+    lines += ["Goals that are missed:" if missed else "All goals are met.", *(f"- {line}" for line in missed)]
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    arguments = _parser().parse_args(argv)
+    jobs = []
+    for ranks in arguments.ranks:
+        job = _measured(ranks, arguments)
+        jobs.append(job)
+        console = show.console()
+        console.print(show.table(_DDP_COLUMNS, ddp_rows(job)))
+        console.print(show.table(_FSDP_COLUMNS, fsdp_rows(job)))
+        console.print(show.table(_SMALL_COLUMNS, small_rows(job)))
+        console.print(others_text([job["small"], *job["sharded"], *job["ddp"]]), highlight=False)
+        for line in goals(job):
+            print(f"- {line}")
+    machine = launch.machine(launch.find_launcher())
+    result = {"machine": machine, "jobs": jobs}
+    show.save(STORED if arguments.docs else arguments.output / "process_groups.json", result)
+    if arguments.docs:
+        PART.write(document(jobs, machine))
+
+
+if __name__ == "__main__":
+    with launch.ending_in_one_line():
+        main()

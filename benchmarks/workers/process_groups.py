@@ -1,0 +1,121 @@
+"""One rank of `python -m benchmarks.process_groups`: small operations, and FSDP2's step, by backend."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+
+import roundelay.torch as hvd
+from benchmarks import measure
+from benchmarks.models import MODELS, task_loss
+
+BACKENDS = ("gloo", "roundelay")
+_CALLS = 200  # of a measurement
+_LEARNING_RATE = 0.01
+
+
+class _Small:
+    """A blocking sum of 256 B, many times."""
+
+    def __init__(self, call: Callable[[], object], ranks: measure.Ranks) -> None:
+        self._call, self._ranks = call, ranks
+
+    def __call__(self) -> list[float]:
+        self._ranks.meet()
+        begin = time.perf_counter()
+        for _ in range(_CALLS):
+            self._call()
+        return [(time.perf_counter() - begin) / _CALLS]
+
+
+class _Sharded:
+    """A step of FSDP2: each layer's weights are gathered twice, and gradients scattered."""
+
+    def __init__(self, model: str, backend: str, ranks: measure.Ranks) -> None:
+        torch.manual_seed(1)
+        task = MODELS[model]()
+        self._ranks, self._draw = ranks, task.batch
+        self._generator = torch.Generator().manual_seed(100 + ranks.rank)
+        self.model = copy.deepcopy(task.model)
+        mesh = DeviceMesh.from_group(dist.new_group(backend=backend), "cpu")
+        for layer in self.model.children():
+            if any(parameter.requires_grad for parameter in layer.parameters()):
+                fully_shard(layer, mesh=mesh)
+        fully_shard(self.model, mesh=mesh)
+        self._optimizer = torch.optim.SGD(self.model.parameters(), lr=_LEARNING_RATE)
+
+    def _step(self) -> None:
+        self._optimizer.zero_grad()
+        task_loss(self.model, *self._draw(self._generator)).backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+
+    def __call__(self) -> list[float]:
+        self._ranks.meet()
+        return [measure.timed(self._step)]
+
+    def weights(self) -> list[torch.Tensor]:
+        """Return this rank's shards."""
+        return [parameter.to_local().detach() for parameter in self.model.parameters()]  # type: ignore[attr-defined]
+
+
+class _Alone:
+    """The same step without communication, on whole weights."""
+
+    def __init__(self, model: str, ranks: measure.Ranks) -> None:
+        torch.manual_seed(1)
+        task = MODELS[model]()
+        self._ranks, self._draw = ranks, task.batch
+        self._generator = torch.Generator().manual_seed(100 + ranks.rank)
+        self._model = copy.deepcopy(task.model)
+        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=_LEARNING_RATE)
+
+    def _step(self) -> None:
+        self._optimizer.zero_grad()
+        task_loss(self._model, *self._draw(self._generator)).backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+
+    def __call__(self) -> list[float]:
+        self._ranks.meet()
+        return [measure.timed(self._step)]
+
+
+def _small(ranks: measure.Ranks, repetitions: int) -> dict[str, Any]:
+    """Measure blocking sums of 64 floats."""
+    tensor = torch.ones(64)
+    turns: dict[str, measure.Turn] = {}
+    for backend in BACKENDS:
+        group = dist.new_group(backend=backend)
+        turns[backend] = _Small(lambda group=group: dist.all_reduce(tensor, group=group), ranks)  # type: ignore[misc]
+    turns["hvd"] = _Small(lambda: hvd.allreduce_(tensor, name="small", op=hvd.Sum), ranks)
+    found = measure.take_turns(turns, repetitions, warmups=2)
+    return {"seconds": found.single(), "others": found.others}
+
+
+def _sharded(model: str, ranks: measure.Ranks, repetitions: int) -> dict[str, Any]:
+    sharded = {backend: _Sharded(model, backend, ranks) for backend in BACKENDS}
+    turns: dict[str, measure.Turn] = {"none": _Alone(model, ranks), **sharded}
+    found = measure.take_turns(turns, repetitions, warmups=2)
+    for ours, theirs in zip(sharded["roundelay"].weights(), sharded["gloo"].weights(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+    return {"model": model, "seconds": found.single(), "others": found.others}
+
+
+def main(spec: dict[str, Any]) -> dict[str, Any]:
+    """Measure the small sums, then FSDP2's steps of each model."""
+    ranks = measure.Ranks(spec)
+    hvd.init()
+    small = _small(ranks, spec["repetitions"])
+    sharded = [_sharded(model, ranks, spec["repetitions"]) for model in spec["sharded"]]
+    ranks.leave()
+    return {"small": small, "sharded": sharded}
+
+
+if __name__ == "__main__":
+    measure.worker(main)
