@@ -9,7 +9,7 @@ namespace roundelay::execute {
 namespace {
 
 // The time in which what a rank has sent before it left must come.
-constexpr Duration kDeparture = std::chrono::seconds(5);
+constexpr Duration kLastBytes = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -107,9 +107,10 @@ bool Lane::advance_running() {
     const Result<Progress> progress = executor->batches.advance(*executor->running);
     if (!progress.ok()) report(*executor->running, progress.status());
     if (progress.ok() && *progress == Progress::kDone) conclude(std::move(executor->running));
-    if (executor->running && !faulted_ && departed() >= 0 && executor->running->waiting_for() == departed()) {
+    if (executor->running && !faulted_ && left_rank() >= 0 &&
+        executor->running->waiting_for() == left_rank()) {
       report(*executor->running,
-             Status::aborted("rank " + std::to_string(departed()) + " has left the process group"));
+             Status::aborted("rank " + std::to_string(left_rank()) + " has left the process group"));
     }
     moved = moved || !progress.ok() || *progress != Progress::kNone;
   }
@@ -117,14 +118,14 @@ bool Lane::advance_running() {
 }
 
 void Lane::note_left(int rank) {
-  if (departed() >= 0 || left_.load() >= 0) return;
+  if (left_rank() >= 0 || left_.load() >= 0) return;
   left_at_.store(steady_now());
   left_.store(rank);
 }
 
-int Lane::departed() const {
+int Lane::left_rank() const {
   const int rank = left_.load(std::memory_order_acquire);
-  return rank >= 0 && steady_now() - left_at_.load() > kDeparture ? rank : -1;
+  return rank >= 0 && steady_now() - left_at_.load() > kLastBytes ? rank : -1;
 }
 
 void Lane::conclude(std::unique_ptr<Batch> batch) {

@@ -117,7 +117,7 @@ class Lane {
   // fail. Any thread.
   void note_left(int rank);
   // Returns that rank, when all that it sent before must have come; -1: there is none. Any thread.
-  [[nodiscard]] int departed() const;
+  [[nodiscard]] int left_rank() const;
 
   // Returns whether operations are ordered and not complete; after an abort, until the lane has failed all of
   // them. Any thread.

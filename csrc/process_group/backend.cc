@@ -50,7 +50,7 @@ RoundelayBackend::RoundelayBackend(std::shared_ptr<GroupSession> group, millisec
     messages_ = std::make_shared<MessageLane>(
         std::move(messages),
         MessageLane::Session{[&context] { return context.fault(); },
-                             [&context] { return context.departed(); },
+                             [&context] { return context.left_rank(); },
                              [&context](const std::string& why) { context.fail(why); }, rank_});
   }
 }

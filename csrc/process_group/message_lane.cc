@@ -34,7 +34,7 @@ Status MessageLane::post(Message message) {
 Status MessageLane::look_for_fault() {
   if (Status fault = session_.fault(); !fault.ok()) return fault;
   const TimePoint now = steady_now();
-  const int left = session_.departed();
+  const int left = session_.left_rank();
   for (const auto& [id, message] : posted_) {
     const int peer = messages_->waiting_for(id);
     if (left >= 0 && peer == left) {

@@ -23,7 +23,7 @@ class MessageLane {
   // What the lane needs of the group's session.
   struct Session {
     std::function<Status()> fault;                 // ok, or why communication is over
-    std::function<int()> departed;                 // Context::departed()
+    std::function<int()> left_rank;                // Context::left_rank()
     std::function<void(const std::string&)> fail;  // ends communication for all members
     int rank;
   };

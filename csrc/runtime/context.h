@@ -67,7 +67,7 @@ class Context {
   [[nodiscard]] virtual Status fault() const = 0;
   // Returns the rank that has left a session in call order, when all that it sent before must have come; -1:
   // none has.
-  [[nodiscard]] virtual int departed() const = 0;
+  [[nodiscard]] virtual int left_rank() const = 0;
   // Returns the messages between two ranks of a session in call order, which call nothing else of the
   // session. The caller gives them up after a fault(). Null: there is one rank, or they were taken before.
   virtual std::unique_ptr<collective::PointToPoint> take_messages() = 0;
