@@ -71,6 +71,7 @@ struct Batch {
   GpuEventPtr done;              // a batch on a GPU is complete after this event; null until it is enqueued
   gpu::DeviceClock::Mark device_began, device_ended;  // the timeline's; they have no point while it is off
   TimePoint started{};                                // the start of the first call
+  bool told_late = false;                             // the log has said that it takes long
   TimePoint called{};                                 // the start of the last call
   TimePoint reduced{};                                // the end of the last call
 

@@ -11,8 +11,8 @@
 
 namespace roundelay::execute {
 
-// Returns `why` with "(while `what` was under way)" after its message, unless that names it already. The cause is the same on all ranks;
-// the addition tells this rank's user which operation it ended.
+// Returns `why` with "(while `what` was under way)" after its message, unless that names it already. The
+// cause is the same on all ranks; the addition tells this rank's user which operation it ended.
 Status under_way(const Status& why, const std::string& what);
 
 // Thread-safe. It frees the entry's name before it completes the handle: a waiter that wakes may submit the

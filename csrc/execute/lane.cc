@@ -6,12 +6,6 @@
 #include "gpu/gpu_levels.h"
 
 namespace roundelay::execute {
-namespace {
-
-// The time in which what a rank has sent before it left must come.
-constexpr Duration kLastBytes = std::chrono::seconds(5);
-
-}  // namespace
 
 Lane::Lane(LaneId id, LaneFabrics fabrics, Completer& completer, timeline::Timeline& timeline,
            const AbortToken& abort, const LaneOptions& options, Faults faults)
@@ -19,6 +13,7 @@ Lane::Lane(LaneId id, LaneFabrics fabrics, Completer& completer, timeline::Timel
       completer_(completer),
       abort_(abort),
       faults_(std::move(faults)),
+      late_peers_(options.stall_warning),
       executors_(std::move(fabrics), abort, options),
       group_(fabric().group()),
       level_sizes_(collective::level_sizes(executors_.first().fabric())),
@@ -107,25 +102,13 @@ bool Lane::advance_running() {
     const Result<Progress> progress = executor->batches.advance(*executor->running);
     if (!progress.ok()) report(*executor->running, progress.status());
     if (progress.ok() && *progress == Progress::kDone) conclude(std::move(executor->running));
-    if (executor->running && !faulted_ && left_rank() >= 0 &&
-        executor->running->waiting_for() == left_rank()) {
-      report(*executor->running,
-             Status::aborted("rank " + std::to_string(left_rank()) + " has left the process group"));
+    if (executor->running && !faulted_) {
+      if (const Status late = late_peers_.look(*executor->running); !late.ok())
+        report(*executor->running, late);
     }
     moved = moved || !progress.ok() || *progress != Progress::kNone;
   }
   return moved;
-}
-
-void Lane::note_left(int rank) {
-  if (left_rank() >= 0 || left_.load() >= 0) return;
-  left_at_.store(steady_now());
-  left_.store(rank);
-}
-
-int Lane::left_rank() const {
-  const int rank = left_.load(std::memory_order_acquire);
-  return rank >= 0 && steady_now() - left_at_.load() > kLastBytes ? rank : -1;
 }
 
 void Lane::conclude(std::unique_ptr<Batch> batch) {
@@ -177,10 +160,7 @@ void Lane::report(const Batch& batch, const Status& why) {
   const int peer = batch.waiting_for();
   const int self = group_.world_rank();
   if (batch.late() && batch.whole_call() != nullptr) {
-    const std::string whom = peer >= 0 ? "rank " + std::to_string(peer) : "its peers";
-    faults_.fault({peer, "rank " + std::to_string(self) + " has waited " +
-                             seconds_text(steady_now() - batch.started) + " for " + whom + " in " +
-                             batch.describe() + ", which is longer than its timeout"});
+    faults_.fault({peer, LatePeers::past_its_time(batch, self)});
     return;
   }
   if (batch.late()) {

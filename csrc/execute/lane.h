@@ -41,6 +41,7 @@
 #include "execute/lane_recorder.h"
 #include "execute/lane_schedule.h"
 #include "execute/lane_waker.h"
+#include "execute/late_peers.h"
 #include "execute/progress_token.h"
 #include "negotiate/participant.h"
 #include "submit/table.h"
@@ -113,12 +114,8 @@ class Lane {
   [[nodiscard]] bool goes_by_schedule() const { return schedule_.open(); }
   [[nodiscard]] bool may_enter() const { return schedule_.may_enter(); }
 
-  // Tells a lane with calls of their own that a rank makes no more of them. Batches that wait for it in vain
-  // fail. Any thread.
-  void note_left(int rank);
-  // Returns that rank, when all that it sent before must have come; -1: there is none. Any thread.
-  [[nodiscard]] int left_rank() const;
-
+  // Returns what the lane knows of the peers that calls of their own wait for. Any thread.
+  [[nodiscard]] LatePeers& late_peers() { return late_peers_; }
   // Returns whether operations are ordered and not complete; after an abort, until the lane has failed all of
   // them. Any thread.
   [[nodiscard]] bool has_work() const { return queue_.has_work(); }
@@ -161,8 +158,7 @@ class Lane {
   const Faults faults_;
   ProgressToken token_;
   std::atomic<bool> unreported_{false};
-  std::atomic<int> left_{-1};  // the rank of note_left()
-  std::atomic<TimePoint> left_at_{TimePoint{}};
+  LatePeers late_peers_;
 
   LaneExecutors executors_;  // only the holder of the token uses them, but for fabric()
   const Group group_;

@@ -24,6 +24,8 @@ struct LaneOptions {
   // The most bytes of a batch of several tensors, padding included. A larger fusion buffer is freed after
   // use.
   std::size_t fusion_threshold = 0;
+  Duration stall_warning{
+      0};  // a call of its own that takes so long is told once (ROUNDELAY_STALL_CHECK_TIME); 0: never
   bool schedule_lock = false;    // allow schedule locks, where the fabric has announcements
   std::optional<LaneGpu> gpu{};  // nothing: the caller submits no tensor on a GPU
   // The lane sets it (LaneExecutors): the number of calls that may share the links. Each may take that many

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <thread>
 
 namespace roundelay::process_group {
 namespace {
@@ -40,22 +41,16 @@ Status C10dStore::set(const std::string& key, ConstByteSpan value, Deadline /*de
       .status();
 }
 
+// Asks again and again: a wait of a TCPStore's that comes to its end writes warnings, and holds up other
+// threads.
 Result<bool> C10dStore::wait(const std::vector<std::string>& keys, Deadline until, Deadline /*deadline*/) {
-  using std::chrono::milliseconds;
-  // Other threads' questions may have to wait for this one: it is short.
-  constexpr milliseconds kMost{100};
+  constexpr Duration kLongest = std::chrono::milliseconds(20);
+  Duration pause = std::chrono::microseconds(200);
   while (true) {
-    const Duration left = until == Deadline::never() ? kMost : until.when() - steady_now();
-    const auto some = std::clamp(std::chrono::duration_cast<milliseconds>(left), milliseconds{1}, kMost);
-    const Result<bool> came = ask([&] {
-      try {
-        store_->wait(keys, some);
-      } catch (const c10::DistStoreError&) {
-        return store_->check(keys);
-      }
-      return true;
-    });
+    const Result<bool> came = ask([&] { return store_->check(keys); });
     if (!came.ok() || *came || until.passed()) return came;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongest);
   }
 }
 

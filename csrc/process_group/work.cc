@@ -126,6 +126,10 @@ void CallWork::set_over(const Status& outcome) {
     }
   }
   if (!outcome.ok()) c10::raw::intrusive_ptr::incref(this);  // the medium may still write to the tensors
+  if (outcome.ok()) {
+    prepared_.kept.clear();
+    prepared_.finish = nullptr;
+  }
   finish(error);
   if (error) {
     future_->setError(error);

@@ -229,7 +229,7 @@ void Session::rank_left(LaneId id, int by_rank) {
   // In call order a rank may leave when its calls are over, though its peers have still to come to them. Who
   // waits for it in vain hears so from the fabric.
   if (parts_.call_order) {
-    if (by_rank != parts_.rank_info.rank) world_->note_left(by_rank);
+    if (by_rank != parts_.rank_info.rank) world_->late_peers().note_left(by_rank);
   } else if (const auto lane = sets_.lane_of(id)) {
     completer_.fail_all(lane->table(),
                         Status::aborted(who + " has called shutdown() or ended, which ends communication for "

@@ -51,7 +51,7 @@ class Session final : public Context, private control::NegotiationSink {
     return operations_.call(std::move(arguments), blocking);
   }
   [[nodiscard]] Status fault() const override { return abort_.raised() ? abort_.cause() : Status(); }
-  [[nodiscard]] int left_rank() const override { return world_->left_rank(); }
+  [[nodiscard]] int left_rank() const override { return world_->late_peers().left_rank(); }
   std::unique_ptr<collective::PointToPoint> take_messages() override { return std::move(parts_.messages); }
   Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes,
                                 int gpu) override {

@@ -14,6 +14,7 @@ from typing import Any
 from roundelay import _core
 from roundelay._internal import backend, error_report, exits, gpu, launch_detection, subset, trust
 from roundelay.errors import HorovodInternalError
+from roundelay.torch._internal import same_world
 from roundelay.torch._internal.operations.handles import forget_handles
 from roundelay.torch._internal.optimizer.arguments import check_variable
 from roundelay.torch._internal.optimizer.distributed import restart_scopes
@@ -72,6 +73,8 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
     if _core.rank() == 0 and _core.size() > 1:
         unreduced.begin()
     try:
+        if comm is None:
+            same_world.check_with_process_group()
         for one in wanted:
             add_process_set(one)
     except BaseException:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from roundelay import _core
 from roundelay._internal import error_report, trust
 from roundelay.errors import MismatchError
+from roundelay.torch._internal import same_world
 from roundelay.torch._internal.global_state import watch_process
 
 
@@ -31,7 +32,7 @@ def create(options: Any) -> dist.distributed_c10d.Backend:
     """
     rank, size = options.group_rank, options.group_size
     if not dist.is_initialized():
-        _check_world(rank, size)
+        same_world.check(rank, size)
     backend: dist.distributed_c10d.Backend = _core.make_c10d_backend(
         options.store, rank, size, str(options.group_id), _timeout(options.timeout), trust.secret()
     )
@@ -42,15 +43,3 @@ def create(options: Any) -> dist.distributed_c10d.Backend:
 
 def _timeout(asked: timedelta) -> timedelta:
     return max(asked, timedelta(milliseconds=1))
-
-
-def _check_world(rank: int, size: int) -> None:
-    """Compares the world with that of ``hvd.init()``, if there was one."""
-    if not _core.is_initialized():
-        return
-    ours = (_core.rank(), _core.size())
-    if ours != (rank, size):
-        raise RuntimeError(
-            f"this process is rank {ours[0]} of {ours[1]} in hvd.init(), and rank {rank} of {size} in "
-            "init_process_group(): start both from one launcher, with the same ranks"
-        )
