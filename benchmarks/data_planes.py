@@ -83,6 +83,8 @@ def goals(cells: Sequence[Mapping[str, Any]]) -> list[str]:
             missed.append(f"{name}: {took:.2f} times the stream's time (goal: {_MOST_TIME_SLOW})")
         elif took > _MOST_TIME and cpu > _MOST_CPU:
             both = f"{took:.2f} times the stream's time, {cpu:.2f} times the CPU"
+            if "pool" in cell["cpu"]:  # without the copies into shared memory and out of it
+                both += f", {median(cell['cpu']['pool']) / needed_cpu(cell):.2f} times in a pool"
             missed.append(f"{name}: {both} (goal: {_MOST_TIME} or {_MOST_CPU})")
     return missed
 
@@ -95,7 +97,9 @@ def rows(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         stream, needed = median(cell["seconds"]["stream"]), needed_cpu(cell)
         for who, seconds in cell["seconds"].items():
             cpu = median(cell["cpu"][who])
-            name = f"roundelay, {_FABRICS[cell['fabric']]}" if who == "roundelay" else f"{who}, beside it"
+            plane = _FABRICS[cell["fabric"]]
+            own = {"roundelay": f"roundelay, {plane}", "pool": f"roundelay, {plane}, in a pool"}
+            name = own.get(who, f"{who}, beside it")
             times = [show.seconds_text(median(seconds)), f"{median(seconds) / stream:.2f}x"]
             per_gb = f"{cpu / cell['bytes'] * 1e9:.2f} s/GB"
             made.append([wire, show.size_text(cell["bytes"]), name, *times, per_gb, f"{cpu / needed:.2f}x"])

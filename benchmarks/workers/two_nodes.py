@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import roundelay.torch as hvd
 from benchmarks import measure
-from benchmarks.contenders import Contender, Gloo, Mpi, Roundelay
+from benchmarks.contenders import Contender, Gloo, Mpi, Pool, Roundelay
 from benchmarks.exact import Sum
 from roundelay import _core
 from tests.rig.stream import Stream
@@ -59,7 +59,7 @@ class _Allreduce(_Turn):
 
     def __init__(self, contender: Contender, size: int, ranks: measure.Ranks) -> None:
         self._data = Sum(size // 4, torch.float32, ranks.rank, ranks.size)
-        self._tensor = torch.empty(size // 4)
+        self._tensor = contender.make(size // 4, torch.float32)
         self._name = contender.name
         super().__init__(contender.prepare(self._tensor), ranks)
 
@@ -108,7 +108,7 @@ def _measure(
 def main(spec: dict[str, Any]) -> dict[str, Any]:
     """Measure all sizes of the spec."""
     ranks = measure.Ranks(spec)
-    contenders: list[Contender] = [Roundelay()]
+    contenders: list[Contender] = [Roundelay(), Pool()]
     if spec["peers"]:
         contenders += [Gloo(), Mpi()]
     stream = _stream(spec["address"])

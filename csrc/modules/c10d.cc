@@ -14,6 +14,7 @@
 #include "bootstrap/store/store_bootstrap.h"
 #include "collective/c10d/c10d_fabric.h"
 #include "platform/c10d/process_group.h"
+#include "platform/tcp/address.h"
 #include "platform/tcp/name.h"
 #include "runtime/backend.h"
 
@@ -96,6 +97,13 @@ class C10dBackend final : public Backend {
     const std::string name = std::to_string(group.id) + "/" + joined(group.ranks);
     place.prefix = root_ + "fabric/" + name + "/" + std::to_string(fabrics_made_[name]++);
     place.interface = config.interface;
+    // Gloo takes the name of an interface, or an address, but no prefix.
+    const std::string first = config.interface.substr(0, config.interface.find(','));
+    if (first.find('/') != std::string::npos) {
+      const auto addresses = platform::local_addresses(first);
+      if (!addresses.ok()) return addresses.status();
+      place.own_address = addresses->front().to_string();
+    }
     place.index = group.index;
     place.size = group.size();
     auto made = platform::ProcessGroup::create(place, Deadline::after(config.start_timeout));

@@ -66,4 +66,4 @@ class RackRig(Rig):
             self._text([*self._machine, *cable])
             for end, switch in zip(ends, (f"rack{rack}", _CORE), strict=True):
                 self._text([*self._machine, "ip", "link", "set", end, "master", switch, "up"])
-                self._shape(self._machine, end, Link(self.uplink_mbit * 1e6))
+                self._shape(self._machine, end, Link(self.uplink_mbit * 1e6), host=False)

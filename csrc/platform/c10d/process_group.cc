@@ -87,7 +87,9 @@ BackendPtr make_gloo(const GroupPlace& place, milliseconds limit) {
   const py::object options = gloo.attr("_Options")();
   options.attr("_timeout") = limit;
   py::object device;
-  if (!place.interface.empty()) {
+  if (!place.own_address.empty()) {
+    device = gloo.attr("create_device")(py::arg("hostname") = place.own_address);
+  } else if (!place.interface.empty()) {
     const std::string first = place.interface.substr(0, place.interface.find(','));
     device = gloo.attr("create_device")(py::arg("interface") = first);
   } else if (is_loopback(place.store_host)) {

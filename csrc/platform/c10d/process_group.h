@@ -32,7 +32,8 @@ struct GroupPlace {
   // Network interfaces, comma separated; Gloo uses the first one. "": the loopback if `store_host` is one,
   // otherwise PyTorch chooses.
   std::string interface;
-  int index = 0;  // this process's index in the group
+  std::string own_address;  // this host's address that Gloo uses, in place of `interface`; "": none
+  int index = 0;            // this process's index in the group
   int size = 1;
 };
 

@@ -13,15 +13,19 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "platform/fd.h"
+#include "platform/tcp/prefix.h"
 
 namespace roundelay::platform {
 namespace {
 
-std::set<std::string, std::less<>> split_names(std::string_view list) {
-  std::set<std::string, std::less<>> names;
+using Names = std::set<std::string, std::less<>>;
+
+Names split_names(std::string_view list) {
+  Names names;
   while (!list.empty()) {
     const std::size_t comma = std::min(list.find(','), list.size());
     std::string_view name = list.substr(0, comma);
@@ -56,11 +60,63 @@ bool from_native(const sockaddr* native, Address& address) {
   return false;
 }
 
-std::string join(const std::set<std::string, std::less<>>& names) {
+std::string join(const Names& names) {
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
   return list;
 }
+
+// The interfaces that a list names, or whose addresses are in a prefix of the list.
+class Wanted {
+ public:
+  // Errors: kInvalidArgument (an entry is meant as a prefix, but is none).
+  static Result<Wanted> parse(std::string_view list) {
+    Wanted wanted;
+    for (const std::string& entry : split_names(list)) {
+      const auto prefix = Prefix::parse(entry);
+      if (!prefix && entry.find('/') != std::string::npos) {
+        return Status::invalid("\"" + entry +
+                               "\" is no prefix of IP addresses; write them like 10.1.0.0/16 or fd00::/8");
+      }
+      wanted.entries_.push_back({entry, prefix, false});
+    }
+    return wanted;
+  }
+  // Looks at an address of an interface that is up. Returns whether the list has it.
+  bool take(const std::string& interface, const Address& address) {
+    interfaces_.insert(interface);
+    const bool usable = !link_local(address);
+    if (usable) shown_.insert(interface + " (" + address.to_string() + ")");
+    bool chosen = entries_.empty();
+    for (Entry& entry : entries_) {
+      if (entry.prefix ? !usable || !entry.prefix->contains(address) : entry.text != interface) continue;
+      chosen = entry.found = true;
+    }
+    return chosen;
+  }
+  // Returns an error if an entry has met no interface. Errors: kInvalidArgument.
+  [[nodiscard]] Status check() const {
+    for (const Entry& entry : entries_) {
+      if (entry.found) continue;
+      if (entry.prefix) {
+        return Status::invalid("no network interface that is up has an address in " + entry.text +
+                               "; there are: " + join(shown_));
+      }
+      return Status::invalid("network interface \"" + entry.text +
+                             "\" is not there or not up; there are: " + join(interfaces_));
+    }
+    return {};
+  }
+
+ private:
+  struct Entry {
+    std::string text;
+    std::optional<Prefix> prefix;
+    bool found;
+  };
+  std::vector<Entry> entries_;
+  Names interfaces_, shown_;  // that are up; the latter with their addresses
+};
 
 }  // namespace
 
@@ -98,24 +154,18 @@ Result<std::vector<Address>> local_addresses(std::string_view interfaces) {
   if (::getifaddrs(&list) != 0) return errno_status("cannot list the network interfaces", errno);
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
 
-  const auto wanted = split_names(interfaces);
-  std::set<std::string, std::less<>> present;
+  auto wanted = Wanted::parse(interfaces);
+  if (!wanted.ok()) return wanted.status();
   std::vector<Address> found;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     Address address;
     if (entry->ifa_addr == nullptr || !from_native(entry->ifa_addr, address)) continue;
     if ((entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_RUNNING) == 0) continue;
-    present.insert(entry->ifa_name);
     address.loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
-    const bool chosen = wanted.empty() || wanted.contains(entry->ifa_name);
+    const bool chosen = wanted->take(entry->ifa_name, address);
     if ((chosen || address.loopback) && !link_local(address)) found.push_back(address);
   }
-  for (const std::string& name : wanted) {
-    if (!present.contains(name)) {
-      return Status::invalid("network interface \"" + name +
-                             "\" is not there or not up; there are: " + join(present));
-    }
-  }
+  ROUNDELAY_RETURN_IF_ERROR(wanted->check());
   std::stable_sort(found.begin(), found.end(), [](const Address& a, const Address& b) {
     return std::pair(a.loopback, a.v6) < std::pair(b.loopback, b.v6);
   });

@@ -35,8 +35,9 @@ struct Endpoint {
 socklen_t to_native(const Endpoint& endpoint, sockaddr_storage& storage);
 
 // Returns the addresses of the interfaces that are up: IPv4 before IPv6, loopback last (it is always there).
-// `interfaces` limits them to these names, comma separated; "" means any. Errors: kInvalidArgument with the
-// known names, if there is no interface of that name.
+// `interfaces` limits them to the interfaces of these names and to the addresses in these prefixes
+// (10.1.0.0/16), comma separated; "" means any. Errors: kInvalidArgument, with the interfaces that there are,
+// if an entry fits none.
 Result<std::vector<Address>> local_addresses(std::string_view interfaces);
 
 // Returns a text of hostname, boot id and network namespace. Processes with the same text share a loopback.

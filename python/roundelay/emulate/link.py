@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_QUEUE = "20ms"  # so much a link holds while it is busy
+_QUEUE_S = 0.02  # so much a link holds while it is busy
+# The least that a host's own interface holds. TCP bounds what each connection has there, by two packets, and
+# tries again only after 200 ms if the interface drops one.
+_LEAST_HOST_QUEUE = 4 << 20
 _MOST_BURST = 128 << 10
 _LEAST_BURST = 16 << 10
 _BURST_S = 0.012  # less than the timer needs would make the link slower than its rate
@@ -40,8 +43,11 @@ class Link:
         assert self.rate is not None
         return min(_MOST_BURST, max(_LEAST_BURST, int(self.rate / 8 * _BURST_S)))
 
-    def commands(self, interface: str) -> Iterator[tuple[str, list[str]]]:
-        """Yields what shapes all that leaves by an interface: a key of LACKING, or "", and the command."""
+    def commands(self, interface: str, host: bool) -> Iterator[tuple[str, list[str]]]:
+        """Yields what shapes all that leaves by an interface: a key of LACKING, or "", and the command.
+
+        host: the interface is a host's, and not a switch's.
+        """
         add = ["tc", "qdisc", "add", "dev", interface]
         where = ["root"]
         if self.delay > 0:
@@ -52,5 +58,6 @@ class Link:
             burst = self.bytes_at_once()
             # To cut a packet that is larger than the burst would take the machine's own time.
             yield "", ["ip", "link", "set", "dev", interface, "gso_max_size", str(min(_UNCUT, burst // 2))]
-            speed = ["rate", f"{self.rate:.0f}bit", "burst", str(burst), "latency", _QUEUE]
+            queue = max(int(self.rate / 8 * _QUEUE_S), _LEAST_HOST_QUEUE if host else 0)
+            speed = ["rate", f"{self.rate:.0f}bit", "burst", str(burst), "limit", str(queue + burst)]
             yield "tbf", [*add, *where, "tbf", *speed]

@@ -182,7 +182,7 @@ class Network:
         pair = ["type", "veth", "peer", "name", "eth0", "netns", str(self._pids[node])]
         self._text([*self._machine, "ip", "link", "add", port, *pair])
         self._text([*self._machine, "ip", "link", "set", port, "master", self._switch_of(node), "up"])
-        self._shape(self._machine, port, self.link)
+        self._shape(self._machine, port, self.link, host=False)
         for command in (
             ["hostname", self.host(node)],
             ["mount", "--bind", str(self._path / "hosts"), "/etc/hosts"],
@@ -193,12 +193,12 @@ class Network:
             ["ip", "link", "set", "eth0", "up"],
         ):
             self._text([*self.on(node), *command])
-        self._shape(self.on(node), "eth0", self.link)
+        self._shape(self.on(node), "eth0", self.link, host=True)
         enter = shlex.join(self._enter(node))
         self._write_script(self._entrance(node), f'#!/bin/sh\nexec {enter} "$@"\n')
 
-    def _shape(self, where: list[str], interface: str, link: Link) -> None:
-        for needed, command in link.commands(interface):
+    def _shape(self, where: list[str], interface: str, link: Link, host: bool) -> None:
+        for needed, command in link.commands(interface, host):
             try:
                 self._text([*where, *command])
             except NetworkError as error:

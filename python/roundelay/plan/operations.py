@@ -50,9 +50,9 @@ def sizes(text: str) -> list[float]:
 
 
 def _usual(ranks: int, size: float) -> str:
-    """Return the default algorithm of an allreduce (csrc/base/algorithms.def)."""
+    """Return the default algorithm of an allreduce (csrc/collective/tuning/select.cc)."""
     if ranks <= _ONE_PLACE:
-        return "direct" if size <= 2 << 10 else "pairwise"
+        return "direct" if size <= (32 << 10 if ranks == 2 else 2 << 10) else "pairwise"
     return "recursive_doubling" if size <= 256 << 10 else "ring"
 
 

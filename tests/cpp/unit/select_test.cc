@@ -27,7 +27,8 @@ TEST_CASE("the table chooses by bytes and members", "[select]") {
   const Select select;
   for (const auto& [bytes, size, algorithm] :
        {Case{100, 1, "local"}, Case{0, 4, "local"}, Case{4, 2, "direct"}, Case{2 << 10, 64, "direct"},
-        Case{(2 << 10) + 4, 2, "pairwise"}, Case{1 << 30, 64, "pairwise"}, Case{4, 65, "recursive_doubling"},
+        Case{(2 << 10) + 4, 3, "pairwise"}, Case{32 << 10, 2, "direct"}, Case{(32 << 10) + 4, 2, "pairwise"},
+        Case{1 << 30, 64, "pairwise"}, Case{4, 65, "recursive_doubling"},
         Case{256 << 10, 1000, "recursive_doubling"}, Case{(256 << 10) + 4, 65, "ring"}}) {
     INFO(bytes << " bytes, " << size << " members");
     CHECK(select(allreduce_of(bytes), size).name == algorithm);

@@ -4,7 +4,9 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <utility>
 
+#include "platform/tcp/prefix.h"
 #include "tests/cpp/catch.h"
 
 namespace roundelay::connect {
@@ -84,6 +86,41 @@ TEST_CASE("tcp listener: it listens only where the job is") {
   const auto all = bound_at(*everywhere);
   CHECK((all == std::vector<std::string>{"::"} || all == std::vector<std::string>{"0.0.0.0"}));
   for (const std::string& at : bound_at(*chosen)) CHECK((at != "::" && at != "0.0.0.0"));
+}
+
+TEST_CASE("tcp listener: a prefix chooses the addresses in it, and an entry that fits nothing is named") {
+  const auto chosen = TcpListener::listen("127.0.0.0/8", false);
+  REQUIRE(chosen.ok());
+  for (const std::string& at : bound_at(*chosen)) CHECK((at == "127.0.0.1" || at == "::1"));
+  for (const auto& [entry, said] :
+       {std::pair("127.0.0.0/8,240.1.2.0/24", "has an address in 240.1.2.0/24; there are:"),
+        std::pair("2001:db8::/32", "has an address in 2001:db8::/32; there are:"),
+        std::pair("lo,eth77", "network interface \"eth77\" is not there or not up; there are:"),
+        std::pair("10.1/16", "\"10.1/16\" is no prefix of IP addresses")}) {
+    const auto listener = TcpListener::listen(entry, false);
+    REQUIRE_FALSE(listener.ok());
+    CHECK(listener.status().code() == StatusCode::kInvalidArgument);
+    CHECK_THAT(listener.status().message(), Contains(said));
+  }
+  CHECK_THAT(TcpListener::listen("240.1.2.0/24", false).status().message(), Contains("lo (127.0.0.1)"));
+}
+
+TEST_CASE("prefix: it contains the addresses that begin alike") {
+  const Address ours{false, {10, 1, 130, 7}, false}, v6{true, {0xfd, 0, 0, 1, 0x80}, false};
+  const auto contains = [](const char* text, const Address& address) {
+    const auto prefix = platform::Prefix::parse(text);
+    REQUIRE(prefix.has_value());
+    return prefix->contains(address);
+  };
+  for (const char* text : {"10.1.0.0/16", "10.1.130.7/32", "10.1.128.0/17", "10.1.2.3/16", "0.0.0.0/0"})
+    CHECK(contains(text, ours));
+  for (const char* text : {"10.2.0.0/16", "10.1.0.0/17", "10.1.130.6/32", "::/0"})
+    CHECK_FALSE(contains(text, ours));
+  for (const char* text : {"fd00:1::/32", "fd00::/8", "::/0", "fd00:1:8000::/33"}) CHECK(contains(text, v6));
+  for (const char* text : {"fd00:2::/32", "fd00:1::/33", "0.0.0.0/0"}) CHECK_FALSE(contains(text, v6));
+  for (const char* text :
+       {"10.1.0.0", "10.1.0.0/33", "10.1.0.0/", "10.1.0.0/1x", "/8", "fd00::/129", "eth0/8"})
+    CHECK_FALSE(platform::Prefix::parse(text).has_value());
 }
 
 }  // namespace

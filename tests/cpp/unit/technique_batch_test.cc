@@ -36,7 +36,9 @@ class Calls final : public compress::Technique {
     if (!memory.ok()) co_return memory.status();
     std::memset(*memory, 0, bucket.buffer.bytes);
     for (int i = 0; i < kCalls; ++i) {
-      collective::Call call = compress::allreduce_of({*memory, 0, bucket.buffer.bytes}, bucket, workspace);
+      auto allreduce = compress::allreduce_of({*memory, 0, bucket.buffer.bytes}, bucket, workspace);
+      allreduce.algorithm = "pairwise";  // it ends on no member before the other one has tested it
+      collective::Call call = allreduce;
       co_await collective::Calling(workspace.fabric(), call);
       ++ended_;
     }

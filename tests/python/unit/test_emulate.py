@@ -12,11 +12,11 @@ from roundelay.emulate import Link, cli, permission
 
 
 def kinds(link: Link) -> list[str]:
-    return [kind for kind, _ in link.commands("eth0")]
+    return [kind for kind, _ in link.commands("eth0", host=False)]
 
 
-def words(link: Link) -> str:
-    return "\n".join(" ".join(command) for _, command in link.commands("eth0"))
+def words(link: Link, host: bool = False) -> str:
+    return "\n".join(" ".join(command) for _, command in link.commands("eth0", host))
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,12 @@ def test_a_burst_suits_the_rate() -> None:
     assert "rate 1000000bit burst 16384 " in words(Link(1e6))
     assert "gso_max_size 8192" in words(Link(1e6))  # a packet fits into the burst
     assert "burst 1000 " in words(Link(1e6, burst=1000))
+
+
+def test_a_hosts_own_queue_is_long_enough_for_many_connections() -> None:
+    assert f"limit {250_000 + 131_072}" in words(Link(1e8))
+    assert f"limit {(4 << 20) + 131_072}" in words(Link(1e8), host=True)
+    assert f"limit {25_000_000 + 131_072}" in words(Link(1e10), host=True)
 
 
 def test_a_delayed_packet_is_then_sent_at_the_rate() -> None:
