@@ -33,6 +33,14 @@ void Messages::finish(MessageId id, Status error) {
   --open_;
 }
 
+void Messages::finish_all(int peer, const Status& error) {
+  for (MessageId id = 0; id < count_; ++id) {
+    const Message& message = slots_[id];
+    const bool open = message.state != Message::State::kFree && message.state != Message::State::kOver;
+    if (open && message.peer == peer) finish(id, error);
+  }
+}
+
 void Messages::finish_sends(int peer, const Status& error) {
   for (MessageId id = 0; id < count_; ++id) {
     const Message& message = slots_[id];

@@ -45,6 +45,8 @@ class Messages {
   [[nodiscard]] Message* offered(int peer, MessageId id);
   // Ends a message, well or with an error of its own.
   void finish(MessageId id, Status error = {});
+  // Ends all messages with this peer that are not over.
+  void finish_all(int peer, const Status& error);
   // Ends all sends to this peer that do not move.
   void finish_sends(int peer, const Status& error);
   // Returns the peer if the message is over, and frees its number. Nothing: it is not.

@@ -50,6 +50,13 @@ Result<bool> PeerLink::progress() {
   return true;
 }
 
+void PeerLink::lose(const Status& error) {
+  lost_ = error;
+  left_ = gone_ = true;
+  for (auto* const ids : {&to_offer_, &matched_, &moving_out_, &moving_in_}) ids->clear();
+  to_answer_.clear();
+}
+
 Status PeerLink::step() {
   ROUNDELAY_RETURN_IF_ERROR(hear());
   ROUNDELAY_RETURN_IF_ERROR(start_receives());

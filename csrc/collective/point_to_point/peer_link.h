@@ -39,7 +39,11 @@ class PeerLink {
   // Moves on what can move. Returns whether something did. Errors: those of the transport before the peer has
   // left, and kInternal if the peer does not follow the protocol.
   Result<bool> progress();
-  // Returns whether the peer's goodbye has come.
+  // Ends the link: the peer cannot be reached. The caller ends its messages.
+  void lose(const Status& error);
+  // Returns the error of lose(); ok: it was not called.
+  [[nodiscard]] const Status& lost() const { return lost_; }
+  // Returns whether the peer's goodbye has come, or never will.
   [[nodiscard]] bool left() const { return left_; }
   // Returns whether both sides have left, and no transfer is on its way.
   [[nodiscard]] bool closed() const { return left_ && (gone_ || (told_ && control_.idle())); }
@@ -73,6 +77,7 @@ class PeerLink {
   bool leaving_ = false, told_ = false;  // this member will say goodbye, has said it
   bool left_ = false, gone_ = false;     // the peer has said it, cannot be reached any more
   bool moved_ = false;
+  Status lost_;
 };
 
 }  // namespace roundelay::collective

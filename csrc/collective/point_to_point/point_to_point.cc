@@ -30,6 +30,7 @@ Status PointToPoint::check(int peer) {
                            std::to_string(group.size()));
   }
   if (peer == group.index) return Status::invalid("a rank cannot send to itself, nor receive from itself");
+  if (!link(peer)->lost().ok()) return link(peer)->lost();
   return link(peer)->left() ? messages_.has_left(peer) : Status();
 }
 
@@ -57,6 +58,11 @@ MessageId PointToPoint::post_receive(int peer, ByteSpan memory, MessageTag tag) 
   moved_ = true;
   if (const auto found = matcher_.take_offer(peer, tag)) {
     const auto& [from, offer] = *found;
+    const Status& lost = link(from)->lost();
+    if (!lost.ok() && !offer.with_payload) {
+      messages_.finish(id, lost);
+      return id;
+    }
     link(from)->match(id, offer, offer.payload);
   } else {
     matcher_.add_receive(peer, tag, id);
@@ -69,10 +75,24 @@ void PointToPoint::progress() {
     if (peer == messages_.group().index) continue;
     const bool had_left = link(peer)->left();
     const Result<bool> moved = link(peer)->progress();
-    if (!moved.ok()) return give_up(moved.status());
+    if (!moved.ok()) {
+      lose(peer, moved.status());
+      continue;
+    }
     moved_ = moved_ || *moved;
     if (link(peer)->left() && !had_left) end_messages_of(peer);
   }
+}
+
+// Nothing more can go to this peer or come from it. The other peers' messages go on: this one may have ended
+// in order, and whoever knows better gives up all.
+void PointToPoint::lose(int peer, const Status& error) {
+  link(peer)->lose(error);
+  for (const MessageId id : matcher_.take_receives(peer)) messages_.finish(id, error);
+  messages_.finish_all(peer, error);
+  moved_ = true;
+  if (!all_left()) return;
+  for (const MessageId id : matcher_.take_receives(kAnyPeer)) messages_.finish(id, error);
 }
 
 // The peer had nothing in flight when it left. So it has not matched what still waits for it, and never will.

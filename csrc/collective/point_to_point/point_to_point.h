@@ -44,7 +44,7 @@ class PointToPoint {
   PointToPoint& operator=(const PointToPoint&) = delete;
 
   // Post a message. Any bytes, none included. Errors: kInvalidArgument (no such peer, or this member),
-  // kAborted (the peer has left; the first cause after a fault).
+  // kAborted (the peer has left, or cannot be reached; the first cause after give_up()).
   Result<MessageId> send(int peer, ConstByteSpan data, MessageTag tag);
   Result<MessageId> receive(int peer, ByteSpan memory, MessageTag tag);
   Result<MessageId> receive_any(ByteSpan memory, MessageTag tag);
@@ -53,8 +53,9 @@ class PointToPoint {
   void progress();
   // Returns the peer if the message is over, nothing if it is not. Does not call progress(). Errors:
   // kMismatch (the sizes differ), kAborted (the peer has left); the message is over then, and the others go
-  // on. The first cause if the transport has failed, or after give_up(); see there. When a message is over,
-  // the first call that says so frees the id.
+  // on. kAborted with the cause if the connection to the peer has failed, which ends the messages with that
+  // peer alone. The first cause after give_up(); see there. When a message is over, the first call that says
+  // so frees the id.
   Result<std::optional<int>> look(MessageId id);
   // Does both.
   Result<std::optional<int>> test(MessageId id) {
@@ -81,6 +82,7 @@ class PointToPoint {
   [[nodiscard]] Status usable() const;
   Status check(int peer);
   MessageId post_receive(int peer, ByteSpan memory, MessageTag tag);
+  void lose(int peer, const Status& error);
   void end_messages_of(int peer);
   [[nodiscard]] bool all_left() const;
   std::unique_ptr<PeerLink>& link(int peer) { return links_[static_cast<std::size_t>(peer)]; }

@@ -111,19 +111,49 @@ void expect_cause(PointToPoint& messages, const std::vector<MessageId>& ids, con
   CHECK(messages.leave().status().message() == cause);
 }
 
-TEST_CASE("when a peer is lost, every message fails with the cause", "[messages]") {
+TEST_CASE("when a peer is lost, its messages fail with the cause, and the others go on", "[messages]") {
+  const std::string cause = "the connection to member 2 was lost";
   HubWorld world(3);
   const InFlight in_flight(world);
-  REQUIRE(world.members[1]->send(0, in_flight.memory, 2).ok());
-  world.members[1]->progress();
-  world.members[0]->progress();  // and not member 2, which has a message to send
+  PointToPoint& first = *world.members[0];
+  Bytes memory(100), unasked(100'000);
+  REQUIRE(world.members[2]->send(0, unasked, 9).ok());  // large: only its offer comes
+  const MessageId unmatched = *first.receive(2, memory, 8);
+  world.members[2]->progress();
+  first.progress();
   world.hub->fail(2);
-  world.members[0]->progress();
-  world.members[0]->give_up(Status::aborted("a later cause"));
-  std::vector<MessageId> open = in_flight.ids;
-  open.erase(open.begin() + 2);  // the receive of that send
-  expect_cause(*world.members[0], open, "the connection to member 2 was lost");
-  CHECK(*world.members[0]->look(in_flight.ids[2]) == 1);  // it was over before
+  first.progress();
+  CHECK(first.test(in_flight.ids[1]).status().message() == cause);  // offered
+  CHECK(first.test(unmatched).status().message() == cause);
+  CHECK(first.send(2, memory, 1).status().message() == cause);
+  CHECK(first.receive(2, memory, 1).status().message() == cause);
+  const Result<MessageId> late = first.receive_any(unasked, 9);
+  REQUIRE(late.ok());
+  CHECK(first.test(*late).status().message() == cause);
+
+  Bytes got(100);
+  const MessageId answer = *world.members[1]->receive(0, got, 1);
+  REQUIRE(world.members[1]->send(0, memory, 2).ok());
+  REQUIRE(world.members[1]->send(0, memory, 3).ok());
+  for (int i = 0; i < 20; ++i) {
+    first.progress();
+    world.members[1]->progress();
+  }
+  CHECK(*world.members[1]->look(answer) == 0);
+  CHECK(*first.look(in_flight.ids[2]) == 1);
+  CHECK(*first.look(in_flight.ids[3]) == 1);  // from any
+}
+
+TEST_CASE("a receive from any fails when every peer is lost", "[messages]") {
+  HubWorld world(3);
+  Bytes memory(1);
+  const MessageId any = *world.members[0]->receive_any(memory, 1);
+  for (const int peer : {1, 2}) {
+    CHECK_FALSE(world.members[0]->look(any)->has_value());
+    world.hub->fail(peer);
+    world.members[0]->progress();
+  }
+  CHECK(world.members[0]->look(any).status().code() == StatusCode::kAborted);
 }
 
 TEST_CASE("a member that gives up fails every message with its cause", "[messages]") {
