@@ -236,7 +236,9 @@ RoundelayBackend::WorkPtr RoundelayBackend::recvAnysource(Tensors& tensors, int 
 
 void RoundelayBackend::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
   check_usable();
-  if (messages_) monitored_barrier(*messages_, rank_, size_, time_for(options.timeout), wait_all_ranks);
+  const milliseconds timeout =
+      options.timeout == ::c10d::kUnsetTimeout ? options_->timeout : options.timeout;  // 0 is a time here
+  if (messages_) monitored_barrier(*messages_, rank_, size_, timeout, wait_all_ranks);
 }
 
 void stop_all() {
