@@ -41,8 +41,7 @@ Status C10dStore::set(const std::string& key, ConstByteSpan value, Deadline /*de
       .status();
 }
 
-// Asks again and again: a wait of a TCPStore's that comes to its end writes warnings, and holds up other
-// threads.
+// Asks again and again: a wait of a TCPStore's that comes to its end writes warnings, and holds up other threads.
 Result<bool> C10dStore::wait(const std::vector<std::string>& keys, Deadline until, Deadline /*deadline*/) {
   constexpr Duration kLongest = std::chrono::milliseconds(20);
   Duration pause = std::chrono::microseconds(200);
