@@ -31,6 +31,11 @@ auto ask(const Question& question) -> Result<decltype(question())> {
 
 }  // namespace
 
+Result<std::uint32_t> C10dStore::count_group(const std::string& name, int size) {
+  const std::string key = "roundelay/members of " + name + "/" + std::to_string(size);
+  return ask([&] { return static_cast<std::uint32_t>((store_->add(key, 1) - 1) / size + 1); });
+}
+
 Status C10dStore::set(const std::string& key, ConstByteSpan value, Deadline /*deadline*/) {
   std::vector<std::uint8_t> bytes(value.size());
   if (!value.empty()) std::memcpy(bytes.data(), value.data(), value.size());
@@ -41,7 +46,8 @@ Status C10dStore::set(const std::string& key, ConstByteSpan value, Deadline /*de
       .status();
 }
 
-// Asks again and again: a wait of a TCPStore's that comes to its end writes warnings, and holds up other threads.
+// Asks again and again: a wait of a TCPStore's that comes to its end writes warnings, and holds up other
+// threads.
 Result<bool> C10dStore::wait(const std::vector<std::string>& keys, Deadline until, Deadline /*deadline*/) {
   constexpr Duration kLongest = std::chrono::milliseconds(20);
   Duration pause = std::chrono::microseconds(200);
