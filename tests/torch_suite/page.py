@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,14 +65,15 @@ def _row(size: int, part: str, backends: Mapping[str, Outcomes]) -> str:
 
 def _alone(passing: Mapping[str, str], other: Mapping[str, str]) -> str:
     names = [name for name, kind in passing.items() if kind == "passed" and other.get(name) != "passed"]
-    return str(len(names)) if len(names) > 4 else ", ".join(sorted(names)) or "-"
+    some = ", ".join(f"`{name}`" for name in sorted(names))
+    return str(len(names)) if len(names) > 6 else some or "-"
 
 
 def _exceptions(files: Files) -> str:
     """Return why tests that gloo alone passes say nothing of roundelay, and what the harness puts aside."""
     text = "Exceptions, by the line of PyTorch's that makes them:\n\n"
     for name, one in {**EXEMPT, **PUT_ASIDE}.items():
-        text += f"- `{name}` ({one.line}) {one.why}.\n"
+        text += _wrapped(f"- `{name}` ({one.line}) {one.why}.", "  ")
     both = {
         name
         for backends in files.values()
@@ -79,4 +81,8 @@ def _exceptions(files: Files) -> str:
         if one.kind == "failed" and all(outcomes[name].kind == "failed" for outcomes in backends.values())
     }
     names = ", ".join(f"`{name}`" for name in sorted(both))
-    return f"{text}\nFailed for both backends on some number of ranks ({len(both)}): {names}.\n"
+    return text + "\n" + _wrapped(f"Failed for both backends on some number of ranks ({len(both)}): {names}.")
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 110, subsequent_indent=indent, break_long_words=False) + "\n"
