@@ -63,6 +63,7 @@ STEPS = {
         (make("test-python", "TESTS="),),
         busy_cores,
     ),
+    "torch": Step("PyTorch's own tests of backends", ((PYTHON, "-m", "tests.torch_suite"),)),
     "tsan": Step("ThreadSanitizer", (make("tsan"),)),
     "asan": Step("AddressSanitizer", (make("asan"),)),
     "ubsan": Step("UndefinedBehaviorSanitizer", (make("ubsan"),)),

@@ -43,7 +43,8 @@ Status LatePeers::look(Batch& batch) const {
 
 std::string LatePeers::past_its_time(const Batch& batch, int rank) {
   return "rank " + std::to_string(rank) + " has waited " + seconds_text(steady_now() - batch.started) +
-         " for " + name_of_peer(batch) + " in " + batch.describe() + ", which is longer than its timeout";
+         " for " + name_of_peer(batch) + " in " + batch.describe() +
+         ", which is longer than the timeout of this call";
 }
 
 }  // namespace roundelay::execute

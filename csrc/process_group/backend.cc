@@ -121,6 +121,7 @@ RoundelayBackend::WorkPtr RoundelayBackend::broadcast(Tensors& tensors,
 RoundelayBackend::WorkPtr RoundelayBackend::allreduce(Tensors& tensors,
                                                       const ::c10d::AllreduceOptions& options) {
   check_usable();
+  if (tensors.size() == 1 && tensors.front().is_sparse()) return allreduce_sparse(tensors.front(), options);
   return start(prepare_allreduce(place(), tensors, options.reduceOp), options.timeout, options.asyncOp);
 }
 
@@ -236,7 +237,9 @@ RoundelayBackend::WorkPtr RoundelayBackend::recvAnysource(Tensors& tensors, int 
 
 void RoundelayBackend::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
   check_usable();
-  if (messages_) monitored_barrier(*messages_, rank_, size_, time_for(options.timeout), wait_all_ranks);
+  const milliseconds timeout =
+      options.timeout == ::c10d::kUnsetTimeout ? options_->timeout : options.timeout;  // 0 is a time here
+  if (messages_) monitored_barrier(*messages_, rank_, size_, timeout, wait_all_ranks);
 }
 
 void stop_all() {

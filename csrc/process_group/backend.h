@@ -76,6 +76,8 @@ class RoundelayBackend final : public ::c10d::Backend {
   [[nodiscard]] Place place() const { return {rank_, size_}; }
   [[nodiscard]] milliseconds time_for(milliseconds asked) const;
   WorkPtr start(Prepared prepared, milliseconds timeout, bool async);
+  // Blocks until members know how many values each has.
+  WorkPtr allreduce_sparse(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options);
   WorkPtr message(MessageLane::Message::Kind kind, Tensors& tensors, int peer, int tag);
   [[nodiscard]] MessageLane& messages() const;
   void check_usable() const;

@@ -33,6 +33,8 @@ Prepared prepare_reduce_scatter(Place place, const at::Tensor& output, const at:
 Prepared prepare_broadcast(Place place, const Tensors& tensors, int root);
 Prepared prepare_allgather(Place place, const Tensors& outputs, const at::Tensor& input);
 Prepared prepare_allgather(Place place, const at::Tensor& output, const at::Tensor& input);
+// `outputs` has a list for each member, with a tensor for each input.
+Prepared prepare_allgather_coalesced(Place place, const TensorLists& outputs, const Tensors& inputs);
 // The root has a list of one tensor for each member, and the others have none.
 Prepared prepare_gather(Place place, const TensorLists& outputs, const Tensors& inputs, int root);
 Prepared prepare_scatter(Place place, const Tensors& outputs, const TensorLists& inputs, int root);

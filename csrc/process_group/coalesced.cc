@@ -1,9 +1,10 @@
-// The operations on several tensors that are several calls.
+// The operations on several tensors.
 #include <string>
 #include <utility>
 
 #include "process_group/backend.h"
 #include "process_group/errors.h"
+#include "process_group/tensors.h"
 
 namespace roundelay::process_group {
 namespace {
@@ -17,27 +18,42 @@ void check_pairs(std::size_t outputs, std::size_t inputs, const char* operation)
 
 }  // namespace
 
-// All but allreduces are carried out one after the other, so that all are over when the last one is.
-WorkPtr RoundelayBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
-                                              const ::c10d::AllgatherOptions& options) {
-  check_pairs(inputs.size(), inputs.size(), "all_gather_coalesced");
-  if (outputs.size() != static_cast<std::size_t>(size_)) {
-    refuse("all_gather_coalesced: needs a list of outputs for each rank");
+// One call, as its event in a profile is one: as bytes, since the inputs may be of several dtypes.
+Prepared prepare_allgather_coalesced(Place place, const TensorLists& outputs, const Tensors& inputs) {
+  const char* const name = "all_gather_coalesced";
+  if (outputs.size() != static_cast<std::size_t>(place.size)) {
+    refuse(std::string(name) + ": needs a list of outputs for each rank");
   }
-  WorkPtr last;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Tensors own;
-    for (const Tensors& of_rank : outputs) {
-      check_pairs(of_rank.size(), inputs.size(), "all_gather_coalesced");
-      own.push_back(of_rank[i]);
+  for (const Tensors& of_rank : outputs) {
+    check_pairs(of_rank.size(), inputs.size(), name);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      check_tensors({inputs[i], of_rank[i]}, name);
+      if (inputs[i].sizes() != of_rank[i].sizes()) refuse(std::string(name) + ": shapes differ");
     }
-    TensorLists lists{own};
-    Tensors input{inputs[i]};
-    last = allgather(lists, input, options);
   }
-  return last;
+  const at::Tensor packed = pack(inputs), gathered = at::empty({place.size * packed.numel()}, at::kByte);
+  Prepared prepared = prepare_allgather(place, gathered, packed);
+  prepared.type = ::c10d::OpType::ALLGATHER_COALESCED;
+  prepared.title = "roundelay:all_gather";
+  prepared.inputs = inputs;
+  prepared.results.clear();
+  for (const Tensors& of_rank : outputs) {
+    prepared.results.insert(prepared.results.end(), of_rank.begin(), of_rank.end());
+  }
+  prepared.finish = [gathered, outputs] {
+    const std::vector<at::Tensor> packs = gathered.chunk(static_cast<std::int64_t>(outputs.size()));
+    for (std::size_t rank = 0; rank < packs.size(); ++rank) unpack(packs[rank], outputs[rank]);
+  };
+  return prepared;
 }
 
+WorkPtr RoundelayBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                              const ::c10d::AllgatherOptions& options) {
+  check_usable();
+  return start(prepare_allgather_coalesced(place(), outputs, inputs), options.timeout, options.asyncOp);
+}
+
+// The others are carried out one after the other, so that all are over when the last one is.
 WorkPtr RoundelayBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                           const ::c10d::AllgatherOptions& options) {
   check_pairs(outputs.size(), inputs.size(), "all_gather_into_tensor_coalesced");

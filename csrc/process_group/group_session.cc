@@ -2,22 +2,10 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <map>
 #include <utility>
-
-#include "base/annotations.h"
 
 namespace roundelay::process_group {
 namespace {
-
-// Counts the groups of one name in this process: one that was destroyed may be made again in the same store.
-// All members count alike, as all of them make their common groups.
-std::uint32_t generation_of(const std::string& name) {
-  static Mutex mutex;
-  static std::map<std::string, std::uint32_t> made;
-  MutexLock lock(mutex);
-  return ++made[name];
-}
 
 // Returns what names a group and the job's restart: a launcher's store may live longer than its workers.
 std::string job_of(const std::string& name) {
@@ -37,17 +25,21 @@ std::string timeline_of(const std::string& path, const std::string& name) {
 
 }  // namespace
 
-Result<std::shared_ptr<GroupSession>> GroupSession::create(std::shared_ptr<bootstrap::KeyValueStore> store,
-                                                           Place place, Config config) {
+Result<std::shared_ptr<GroupSession>> GroupSession::create(std::shared_ptr<C10dStore> store, Place place,
+                                                           Config config) {
+  const std::string job = job_of(place.name);
+  // A group that was destroyed may be made again in the same store.
+  const Result<std::uint32_t> generation = store->count_group(job, place.size);
+  if (!generation.ok()) return generation.status();
   std::shared_ptr<GroupSession> group(new GroupSession(std::move(store)));
   config.bootstrap = "store";
   config.timeline = timeline_of(config.timeline, place.name);
   runtime::Start start;
-  start.generation = generation_of(place.name);
+  start.generation = *generation;
   start.rendezvous = bootstrap::Rendezvous{};
   start.rendezvous->rank = place.rank;
   start.rendezvous->size = place.size;
-  start.rendezvous->job = job_of(place.name);
+  start.rendezvous->job = job;
   start.secret = place.secret;
   start.call_order = true;
   auto context = runtime::Context::create(config, &group->backend_, start);

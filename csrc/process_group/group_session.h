@@ -7,8 +7,8 @@
 
 #include "base/config.h"
 #include "base/status.h"
-#include "bootstrap/key_value_store.h"
 #include "collective/point_to_point/point_to_point.h"
+#include "process_group/store.h"
 #include "process_group/store_backend.h"
 #include "runtime/context.h"
 #include "trust/trust.h"
@@ -26,8 +26,8 @@ class GroupSession {
     trust::Key secret;
   };
   // All members call it. Errors: as Context::create().
-  static Result<std::shared_ptr<GroupSession>> create(std::shared_ptr<bootstrap::KeyValueStore> store,
-                                                      Place place, Config config);
+  static Result<std::shared_ptr<GroupSession>> create(std::shared_ptr<C10dStore> store, Place place,
+                                                      Config config);
 
   [[nodiscard]] runtime::Context& context() { return *context_; }
   // Takes the messages between members; null if there is one member.
@@ -36,7 +36,7 @@ class GroupSession {
   }
 
  private:
-  explicit GroupSession(std::shared_ptr<bootstrap::KeyValueStore> store) : backend_(std::move(store)) {}
+  explicit GroupSession(std::shared_ptr<C10dStore> store) : backend_(std::move(store)) {}
 
   StoreBackend backend_;
   std::unique_ptr<runtime::Context> context_;

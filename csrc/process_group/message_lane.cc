@@ -45,7 +45,7 @@ Status MessageLane::look_for_fault() {
                            (peer < 0 ? "any rank" : "rank " + std::to_string(peer)) + " in a " +
                            (message.kind == Message::Kind::kSend ? "send" : "receive") + " of " +
                            std::to_string(message.memory.size()) + " bytes, tag " +
-                           std::to_string(message.tag) + ", longer than its timeout");
+                           std::to_string(message.tag) + ", longer than the timeout of the group");
   }
   return {};
 }

@@ -31,8 +31,7 @@ MessageWork::MessageWork(std::shared_ptr<MessageLane> lane, Kind kind, const at:
     : ::c10d::Work(-1, type_of(kind), title_of(kind), std::optional<std::vector<at::Tensor>>({tensor})),
       lane_(std::move(lane)),
       tensor_(tensor),
-      memory_(kind == Kind::kSend ? Memory::input(tensor) : Memory::output(tensor)),
-      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+      memory_(kind == Kind::kSend ? Memory::input(tensor) : Memory::output(tensor)) {}
 
 c10::intrusive_ptr<MessageWork> MessageWork::start(std::shared_ptr<MessageLane> lane,
                                                    MessageLane::Message message, const at::Tensor& tensor) {
@@ -55,11 +54,7 @@ void MessageWork::over(const Result<int>& peer) {
     c10::raw::intrusive_ptr::incref(this);  // the medium may still use the memory
   }
   finish(error);
-  if (error) {
-    future_->setError(error);
-  } else {
-    future_->markCompleted(c10::IValue(std::vector<at::Tensor>{tensor_}));
-  }
+  future_.complete(error, {tensor_});
 }
 
 bool MessageWork::wait(std::chrono::milliseconds timeout) {
@@ -71,6 +66,7 @@ bool MessageWork::wait(std::chrono::milliseconds timeout) {
         std::string(title_of(opType_ == ::c10d::OpType::SEND ? Kind::kSend : Kind::kReceive)) +
         " was not over after " + std::to_string(timeout.count()) + " ms, the timeout of this wait()"));
   }
+  future_.wait_if_given();
   if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
   return true;
 }

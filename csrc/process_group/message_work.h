@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "process_group/callbacks.h"
 #include "process_group/message_lane.h"
 #include "process_group/tensors.h"
 
@@ -23,7 +24,7 @@ class MessageWork final : public ::c10d::Work {
   // Returns the peer of a message that is over.
   [[nodiscard]] int sourceRank() const override { return peer_; }
   std::vector<at::Tensor> result() override { return {tensor_}; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_.get(); }
 
  private:
   void over(const Result<int>& peer);
@@ -31,7 +32,7 @@ class MessageWork final : public ::c10d::Work {
   const std::shared_ptr<MessageLane> lane_;
   const at::Tensor tensor_;
   const Memory memory_;
-  const c10::intrusive_ptr<c10::ivalue::Future> future_;
+  CallFuture future_;
   std::atomic<int> peer_{-1};
 };
 

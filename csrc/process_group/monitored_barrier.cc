@@ -56,6 +56,10 @@ std::string names(const std::vector<int>& ranks) {
 }
 
 void wait_for_all(MessageLane& lane, int size, std::chrono::milliseconds timeout, bool all) {
+  if (timeout.count() <= 0) {
+    check(Status::aborted("[Rank 0]: Rank 0 timed out in monitoredBarrier after " +
+                          std::to_string(timeout.count()) + " ms, before any rank could reach it"));
+  }
   std::vector<Signal> here;
   for (int peer = 1; peer < size; ++peer) here.emplace_back(lane, Kind::kReceive, peer, kHere);
   wait_for(lane, here, Deadline::after(timeout));
@@ -82,7 +86,8 @@ void monitored_barrier(MessageLane& lane, int rank, int size, std::chrono::milli
   const bool came = wait_for(lane, signals, Deadline::after(timeout));
   if (came && !signals[0].failed() && !signals[1].failed()) return;
   check(Status::aborted("[Rank " + std::to_string(rank) + "]: Rank " + std::to_string(rank) +
-                        " reached monitoredBarrier, and heard nothing from rank 0 for " +
+                        " successfully reached monitoredBarrier, but received errors while waiting for "
+                        "send/recv from rank 0: no answer for " +
                         std::to_string(timeout.count()) + " ms; rank 0 names the rank that is late"));
 }
 

@@ -31,6 +31,11 @@ auto ask(const Question& question) -> Result<decltype(question())> {
 
 }  // namespace
 
+Result<std::uint32_t> C10dStore::count_group(const std::string& name, int size) {
+  const std::string key = "roundelay/members of " + name + "/" + std::to_string(size);
+  return ask([&] { return static_cast<std::uint32_t>((store_->add(key, 1) - 1) / size + 1); });
+}
+
 Status C10dStore::set(const std::string& key, ConstByteSpan value, Deadline /*deadline*/) {
   std::vector<std::uint8_t> bytes(value.size());
   if (!value.empty()) std::memcpy(bytes.data(), value.data(), value.size());

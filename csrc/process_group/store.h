@@ -15,6 +15,10 @@ class C10dStore final : public bootstrap::KeyValueStore {
  public:
   explicit C10dStore(c10::intrusive_ptr<::c10d::Store> store) : store_(std::move(store)) {}
 
+  // Counts the groups of this name and size that have met in the store, with this one. All members get the
+  // same number: each asks once for a group, and none for the next one before all have met in this one.
+  Result<std::uint32_t> count_group(const std::string& name, int size);
+
   Status set(const std::string& key, ConstByteSpan value, Deadline deadline) override;
   Result<bool> wait(const std::vector<std::string>& keys, Deadline until, Deadline deadline) override;
   Result<bool> has(const std::string& key, Deadline deadline) override;

@@ -17,6 +17,18 @@ bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
+// Returns what a tensor takes of a pack: bytes that begin at such multiples can be seen as any dtype.
+std::int64_t room_of(const at::Tensor& tensor) {
+  constexpr std::int64_t kAlignment = 16;
+  return (static_cast<std::int64_t>(tensor.nbytes()) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Returns the place of a tensor in a pack, as a tensor of its dtype and shape.
+at::Tensor place_of(const at::Tensor& tensor, const at::Tensor& packed, std::int64_t begin) {
+  const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+  return packed.narrow(0, begin, bytes).view(tensor.scalar_type()).view(tensor.sizes());
+}
+
 }  // namespace
 
 void check_tensor(const at::Tensor& tensor, const char* operation) {
@@ -92,6 +104,26 @@ std::function<void()> Memory::finish() const {
       begin += tensor.numel();
     }
   };
+}
+
+at::Tensor pack(const std::vector<at::Tensor>& tensors) {
+  std::int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += room_of(tensor);
+  at::Tensor packed = at::zeros({bytes}, at::kByte);  // zeros: what lies between tensors travels, too
+  std::int64_t begin = 0;
+  for (const at::Tensor& tensor : tensors) {
+    place_of(tensor, packed, begin).copy_(tensor.detach());
+    begin += room_of(tensor);
+  }
+  return packed;
+}
+
+void unpack(const at::Tensor& packed, const std::vector<at::Tensor>& tensors) {
+  std::int64_t begin = 0;
+  for (const at::Tensor& tensor : tensors) {
+    tensor.detach().copy_(place_of(tensor, packed, begin));
+    begin += room_of(tensor);
+  }
 }
 
 std::vector<std::size_t> sizes_of(const std::vector<at::Tensor>& tensors) {

@@ -48,6 +48,11 @@ class Memory {
   bool copied_ = false;
 };
 
+// Returns a tensor of bytes with the values of tensors of any dtypes, one after the other.
+[[nodiscard]] at::Tensor pack(const std::vector<at::Tensor>& tensors);
+// Brings such bytes to tensors. Those that were packed have the same dtypes and shapes.
+void unpack(const at::Tensor& packed, const std::vector<at::Tensor>& tensors);
+
 // Returns the size of each tensor in bytes.
 [[nodiscard]] std::vector<std::size_t> sizes_of(const std::vector<at::Tensor>& tensors);
 

@@ -65,8 +65,7 @@ CallWork::CallWork(std::shared_ptr<GroupSession> group, Prepared prepared)
     : ::c10d::Work(group->context().rank_info().rank, prepared.type, prepared.title,
                    std::optional<std::vector<at::Tensor>>(prepared.inputs)),
       group_(std::move(group)),
-      prepared_(std::move(prepared)),
-      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+      prepared_(std::move(prepared)) {}
 
 CallWork::~CallWork() { forget(); }
 
@@ -102,6 +101,7 @@ bool CallWork::wait(std::chrono::milliseconds timeout) {
     check(Status::aborted(std::string(prepared_.title) + " was not over after " +
                           std::to_string(timeout.count()) + " ms, the timeout of this wait()"));
   }
+  future_.wait_if_given();
   if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
   return true;
 }
@@ -131,11 +131,7 @@ void CallWork::set_over(const Status& outcome) {
     prepared_.finish = nullptr;
   }
   finish(error);
-  if (error) {
-    future_->setError(error);
-  } else {
-    future_->markCompleted(c10::IValue(prepared_.results));
-  }
+  future_.complete(error, prepared_.results);
 }
 
 }  // namespace roundelay::process_group

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collective/call.h"
+#include "process_group/callbacks.h"
 #include "process_group/group_session.h"
 #include "submit/entry.h"
 
@@ -40,7 +41,7 @@ class CallWork final : public ::c10d::Work, public submit::Results {
   // error; c10::DistBackendError at the timeout, after which the call goes on.
   bool wait(std::chrono::milliseconds timeout) override;
   std::vector<at::Tensor> result() override { return prepared_.results; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_.get(); }
   void abort() override;
 
   Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override;
@@ -52,7 +53,7 @@ class CallWork final : public ::c10d::Work, public submit::Results {
 
   const std::shared_ptr<GroupSession> group_;
   Prepared prepared_;
-  const c10::intrusive_ptr<c10::ivalue::Future> future_;
+  CallFuture future_;
   std::atomic<complete::Handle> handle_{0};
 };
 
