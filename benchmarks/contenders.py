@@ -269,7 +269,9 @@ STEPS = {
         Training("ddp 100 MiB", "ddp", bucket_mib=100),
         Training("ddp fp16", "ddp", _FP16_HOOK, bucket_mib=25),
         Training("ddp on roundelay", "ddp", bucket_mib=25, backend="roundelay"),
+        Training("ddp on fake", "ddp", bucket_mib=25, backend="fake"),
         Training("plain ddp", "ddp", plain=True),
+        Training("plain ddp on fake", "ddp", plain=True, backend="fake"),
         Training("plain ddp on roundelay", "ddp", plain=True, backend="roundelay"),
     )
 }

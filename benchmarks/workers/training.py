@@ -79,6 +79,8 @@ def _wrapped(
         hvd.DistributedOptimizer(optimizer, model.named_parameters(), strategy=contender.setting)
     if contender.library not in ("ddp", "powersgd"):
         return model
+    if contender.backend == "fake":
+        from torch.testing._internal.distributed import fake_pg  # noqa: F401  registers it
     if contender.backend != "gloo":
         group = dist.new_group(backend=contender.backend)
     if contender.plain:

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "adapter/gil.h"
 #include "adapter/process.h"
@@ -36,15 +37,17 @@ c10::intrusive_ptr<::c10d::Backend> make_c10d_backend(const c10::intrusive_ptr<:
 
 }  // namespace
 
-// Lets MismatchError become this Python class. Later calls do nothing.
-void set_c10d_mismatch(const py::object& error) {
-  static const py::object& kind = *new py::object(error);
+// Lets the exceptions of process groups become these Python classes. Later calls do nothing.
+void set_c10d_errors(const py::object& error, const py::object& mismatch) {
+  static const auto& kinds = *new std::pair(error, mismatch);
   static const bool registered = [] {
     py::register_exception_translator([](std::exception_ptr thrown) {
       try {
         if (thrown) std::rethrow_exception(thrown);
-      } catch (const process_group::MismatchError& mismatch) {
-        PyErr_SetString(kind.ptr(), mismatch.what_without_backtrace());
+      } catch (const process_group::MismatchError& caught) {
+        PyErr_SetString(kinds.second.ptr(), caught.what_without_backtrace());
+      } catch (const process_group::GroupError& caught) {
+        PyErr_SetString(kinds.first.ptr(), caught.what_without_backtrace());
       }
     });
     return true;
@@ -55,7 +58,7 @@ void set_c10d_mismatch(const py::object& error) {
 void bind_c10d(py::module_& module) {
   module.def("make_c10d_backend", make_c10d_backend, py::arg("store"), py::arg("rank"), py::arg("size"),
              py::arg("name"), py::arg("timeout"), py::arg("secret"));
-  module.def("set_c10d_mismatch", set_c10d_mismatch, py::arg("error"));
+  module.def("set_c10d_errors", set_c10d_errors, py::arg("error"), py::arg("mismatch"));
   module.def("stop_c10d_backends", process_group::stop_all, py::call_guard<adapter::GilReleased>());
   module.def("fail_c10d_backends", process_group::fail_all, py::arg("what"),
              py::call_guard<adapter::GilReleased>());

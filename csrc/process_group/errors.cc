@@ -10,7 +10,7 @@ std::exception_ptr exception_of(const Status& status) {
   if (status.code() == StatusCode::kMismatch) {
     return std::make_exception_ptr(MismatchError(here, status.message()));
   }
-  return std::make_exception_ptr(c10::DistBackendError(here, status.message()));
+  return std::make_exception_ptr(GroupError(here, status.message()));
 }
 
 void check(const Status& status) {

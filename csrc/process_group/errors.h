@@ -12,12 +12,17 @@ namespace roundelay::process_group {
 
 // Throws ValueError for a call that makes no sense by itself.
 [[noreturn]] void refuse(const std::string& why);
-// Ranks have called different things. Python sees a class of its own, which is a DistBackendError, too.
-class MismatchError : public c10::DistBackendError {
+// An operation has failed. Python sees a class of its own, which is a DistBackendError, too.
+class GroupError : public c10::DistBackendError {
  public:
   using c10::DistBackendError::DistBackendError;
 };
-// Returns the exception of an operation that failed: c10::DistBackendError, or MismatchError.
+// Ranks have called different things; likewise.
+class MismatchError : public GroupError {
+ public:
+  using GroupError::GroupError;
+};
+// Returns the exception of an operation that failed.
 [[nodiscard]] std::exception_ptr exception_of(const Status& status);
 // Throws it, unless the status is ok.
 void check(const Status& status);

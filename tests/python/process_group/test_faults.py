@@ -29,7 +29,7 @@ def test_a_late_rank_is_named(core_job: CoreJob) -> None:
     end = core_job.conduct(2, program(grouped.comes_late))
     assert set(end.seen) == {0, 1}, end.err
     for seen in end.seen.values():
-        assert seen.type == "DistBackendError"
+        assert seen.type == "ProcessGroupError"
         assert "rank 0 has waited 2" in seen.text
         assert "for rank 1" in seen.text
 

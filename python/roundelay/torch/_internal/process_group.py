@@ -9,19 +9,20 @@ import torch.distributed as dist
 
 from roundelay import _core
 from roundelay._internal import error_report, trust
-from roundelay.errors import MismatchError
+from roundelay.errors import HorovodInternalError, MismatchError
 from roundelay.torch._internal import same_world
 from roundelay.torch._internal.global_state import watch_process
 
 
-class ProcessGroupMismatchError(MismatchError, dist.DistBackendError):
-    """Ranks of a process group have called different things: another operation, size, type or root.
-
-    The group cannot be used any more.
-    """
+class ProcessGroupError(HorovodInternalError, dist.DistBackendError):
+    """A process group has failed: a rank is gone or late. The group cannot be used any more."""
 
 
-_core.set_c10d_mismatch(ProcessGroupMismatchError)
+class ProcessGroupMismatchError(MismatchError, ProcessGroupError):
+    """Ranks of a process group have called different things: another operation, size, type or root."""
+
+
+_core.set_c10d_errors(ProcessGroupError, ProcessGroupMismatchError)
 
 
 def create(options: Any) -> dist.distributed_c10d.Backend:
