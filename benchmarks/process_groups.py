@@ -22,11 +22,12 @@ STORED, PART = (
     page.part(page.RESULTS / "process_groups.md", "process_groups"),
 )
 _WAYS = (
-    *("none", "roundelay", "ddp", "ddp on fake", "ddp on roundelay"),
-    *("plain ddp", "plain ddp on fake", "plain ddp on roundelay"),
+    *("none", "roundelay", "ddp", "silent ddp", "ddp on roundelay"),
+    *("plain ddp", "silent plain ddp", "plain ddp on roundelay"),
 )
-_MODELS, _SHARDED = ("resnet50", "gpt2"), ("cnn", "transformer")
-_MOST_RANKS = {"gpt2": 2}  # each way of each rank takes a gigabyte
+_MODELS, _SHARDED = ("resnet50", "transformer", "gpt2"), ("cnn", "transformer")
+# Each way of each rank takes a gigabyte there: two ranks, and one kind of DDP.
+_LARGE, _LARGE_RANKS, _LARGE_WAYS = "gpt2", 2, _WAYS[:5]
 _KINDS = ("ddp", "plain ddp")
 _DDP_COLUMNS = (
     *("ranks", "model", "DDP's options", "alone", "longer: no communication", "gloo", "roundelay"),
@@ -40,7 +41,9 @@ _LEAST_DDP, _MOST_OF_HVD, _LEAST_FSDP, _MORE_US = 3.0, 1.3, 2.0, 5.0
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.process_groups", description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="jobs to start (default: 2 4)")
-    parser.add_argument("--models", nargs="*", default=list(_MODELS), help="of DDP (default: resnet50 gpt2)")
+    parser.add_argument(
+        "--models", nargs="*", default=list(_MODELS), help="of DDP (default: resnet50 transformer gpt2)"
+    )
     parser.add_argument(
         "--sharded", nargs="*", default=list(_SHARDED), help="of FSDP2 (default: cnn transformer)"
     )
@@ -54,10 +57,18 @@ def _measured(ranks: int, arguments: argparse.Namespace) -> dict[str, Any]:
     mpirun = launch.find_launcher()
     spec = {"repetitions": arguments.repetitions, "sharded": arguments.sharded}
     found = launch.run_ranks(mpirun, "benchmarks.workers.process_groups", ranks, spec, 1800)[0]
-    models = [model for model in arguments.models if ranks <= _MOST_RANKS.get(model, ranks)]
+    large = _LARGE in arguments.models and ranks <= _LARGE_RANKS
+    models = [model for model in arguments.models if model != _LARGE]
     steps = {"ways": _WAYS, "models": models, "repetitions": arguments.repetitions, "bare": False}
-    trained = launch.run_ranks(mpirun, "benchmarks.workers.train_step", ranks, steps, 1800)[0]
-    return {"ranks": ranks, **found, "ddp": [summarised(cell) for cell in trained["cells"]]}
+    cells = []
+    for spec in (steps, {**steps, "ways": list(_LARGE_WAYS), "models": [_LARGE] * large}):
+        if spec["models"]:
+            cells += launch.run_ranks(mpirun, "benchmarks.workers.train_step", ranks, spec, 1800)[0]["cells"]
+    return {"ranks": ranks, **found, "ddp": [summarised(cell) for cell in cells]}
+
+
+def _kinds(cell: Mapping[str, Any]) -> list[str]:
+    return [kind for kind in _KINDS if kind in cell["exposed"]]
 
 
 def _communication(cell: Mapping[str, Any], way: str) -> float:
@@ -67,16 +78,16 @@ def _communication(cell: Mapping[str, Any], way: str) -> float:
 
 
 def _longer(cell: Mapping[str, Any], kind: str) -> tuple[float, float, float]:
-    """Return by how much a step is longer than alone: with the fake backend, gloo and roundelay."""
+    """Return by how much a step is longer than alone: silent, over gloo and over roundelay."""
     exposed = {way: found["median"] for way, found in cell["exposed"].items()}
-    return exposed[f"{kind} on fake"], exposed[kind], exposed[f"{kind} on roundelay"]
+    return exposed[f"silent {kind}"], exposed[kind], exposed[f"{kind} on roundelay"]
 
 
 def ddp_rows(job: Mapping[str, Any]) -> list[list[str]]:
     """Make the rows of DDP."""
     made = []
     for cell in job["ddp"]:
-        for kind in _KINDS:
+        for kind in _kinds(cell):
             own, gloo, ours = _longer(cell, kind)
             options = "its defaults" if kind == "plain ddp" else "as bucket views, static graph"
             times = [show.seconds_text(one) for one in (cell["seconds"]["none"]["median"], own, gloo, ours)]
@@ -112,7 +123,7 @@ def goals(job: Mapping[str, Any]) -> list[str]:
     """Say which goals a job misses."""
     missed, name = [], f"{job['ranks']} ranks"
     for cell in job["ddp"]:
-        for kind in _KINDS:
+        for kind in _kinds(cell):
             own, gloo, ours = _longer(cell, kind)
             what = f"{name}, {cell['model']}, {kind}"
             if gloo - own < _LEAST_DDP * (ours - own):
