@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/annotations.h"
+#include "base/leak.h"
 #include "process_group/errors.h"
 #include "process_group/message_work.h"
 #include "process_group/monitored_barrier.h"
@@ -66,8 +67,8 @@ c10::intrusive_ptr<RoundelayBackend> RoundelayBackend::create(std::shared_ptr<Gr
 RoundelayBackend::~RoundelayBackend() {
   if (::getpid() != process_) {
     // The threads that a destructor would join are not in a forked child.
-    static_cast<void>(new std::shared_ptr<GroupSession>(group_));
-    static_cast<void>(new std::shared_ptr<MessageLane>(messages_));
+    leak(std::shared_ptr<GroupSession>(group_));
+    leak(std::move(messages_));
     return;
   }
   std::optional<pybind11::gil_scoped_release> no_gil;

@@ -100,7 +100,7 @@ class Rounds {
   bool all_done();
   // A member for which the program waits in vain, and why.
   struct InVain {
-    int member = -1;     // its index in the whole group
+    int member = -1;      // its index in the whole group
     std::string calls{};  // what this member and that one have called, if it differs; empty: it has left
   };
   // Returns that member after an all_done() that said false. Then the call cannot go on.
