@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections import Counter
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.row_json import as_rows
 from tests.torch_suite.exceptions import EXEMPT, PUT_ASIDE
 from tests.torch_suite.listing import GLOO, PARTS
 from tests.torch_suite.results import Outcome
@@ -46,7 +46,7 @@ def write(files: Files, folder: Path) -> None:
         }
         for size, backends in files.items()
     }
-    (folder / "torch_suite.json").write_text(json.dumps(kinds, indent=1, sort_keys=True) + "\n")
+    (folder / "torch_suite.json").write_text(as_rows(dict(sorted(kinds.items()))) + "\n")
 
 
 def _row(size: int, part: str, backends: Mapping[str, Outcomes]) -> str:

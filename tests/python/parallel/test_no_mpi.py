@@ -57,6 +57,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     for entry in (ROOT / "python" / "roundelay").iterdir():
         if not entry.name.startswith("_mpi"):
             (package / entry.name).symlink_to(entry)
+    (package.parent / "roundelay_autoload").symlink_to(ROOT / "python" / "roundelay_autoload")
     python = folder / "venv" / "bin" / "python"
     assert shutil.which("mpirun", path=str(python.parent)) is None
     return Machine(python, package.parent)
