@@ -1,11 +1,11 @@
 #include "process_group/backend.h"
 
-#include <torch/csrc/utils/pybind.h>
 #include <unistd.h>
 
 #include <optional>
 #include <utility>
 
+#include "adapter/gil.h"
 #include "base/annotations.h"
 #include "base/leak.h"
 #include "process_group/errors.h"
@@ -71,7 +71,7 @@ RoundelayBackend::~RoundelayBackend() {
     leak(std::move(messages_));
     return;
   }
-  std::optional<pybind11::gil_scoped_release> no_gil;
+  std::optional<adapter::GilReleased> no_gil;
   if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) no_gil.emplace();
   stop();
 }

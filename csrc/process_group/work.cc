@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "adapter/gil.h"
 #include "collective/whole_call.h"
 #include "process_group/errors.h"
 
