@@ -33,9 +33,9 @@ MessageWork::MessageWork(std::shared_ptr<MessageLane> lane, Kind kind, const at:
       tensor_(tensor),
       memory_(kind == Kind::kSend ? Memory::input(tensor) : Memory::output(tensor)) {}
 
-c10::intrusive_ptr<MessageWork> MessageWork::start(std::shared_ptr<MessageLane> lane,
+c10::intrusive_ptr<MessageWork> MessageWork::start(const std::shared_ptr<MessageLane>& lane,
                                                    MessageLane::Message message, const at::Tensor& tensor) {
-  const auto work = c10::make_intrusive<MessageWork>(lane, message.kind, tensor);
+  auto work = c10::make_intrusive<MessageWork>(lane, message.kind, tensor);
   message.memory = work->memory_.bytes();
   message.over = [work](const Result<int>& peer) { work->over(peer); };
   check(lane->post(std::move(message)));

@@ -16,7 +16,7 @@ namespace roundelay::process_group {
 class MessageWork final : public ::c10d::Work {
  public:
   // Posts the message of one tensor. Throws c10::DistBackendError if the group has failed.
-  static c10::intrusive_ptr<MessageWork> start(std::shared_ptr<MessageLane> lane,
+  static c10::intrusive_ptr<MessageWork> start(const std::shared_ptr<MessageLane>& lane,
                                                MessageLane::Message message, const at::Tensor& tensor);
   MessageWork(std::shared_ptr<MessageLane> lane, MessageLane::Message::Kind kind, const at::Tensor& tensor);
 

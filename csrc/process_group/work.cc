@@ -28,11 +28,11 @@ struct OwnedCall : collective::WholeCall {
 
 submit::Arguments arguments_of(const Prepared& prepared, std::shared_ptr<OwnedCall> call) {
   submit::Arguments arguments;
-  const collective::CallMark& mark = collective::options_of(prepared.call).mark;
+  const collective::CallMark& mark = collective::options_of(call->call).mark;
   arguments.request.operation = mark.operation;
   arguments.request.reduce_op = mark.reduce_op;
   arguments.request.dtype = prepared.dtype;
-  const std::size_t bytes = std::max<std::size_t>(mark.bytes, collective::result_bytes(prepared.call));
+  const std::size_t bytes = std::max<std::size_t>(mark.bytes, collective::result_bytes(call->call));
   const std::size_t count = bytes / size_of(prepared.dtype);
   arguments.request.shape = {static_cast<std::int64_t>(count)};
   submit::Part part;
@@ -68,12 +68,12 @@ CallWork::CallWork(std::shared_ptr<GroupSession> group, Prepared prepared)
 
 CallWork::~CallWork() { forget(); }
 
-c10::intrusive_ptr<CallWork> CallWork::start(std::shared_ptr<GroupSession> group, Prepared prepared) {
+c10::intrusive_ptr<CallWork> CallWork::start(const std::shared_ptr<GroupSession>& group, Prepared prepared) {
   auto call = std::make_shared<OwnedCall>();
-  call->call = prepared.call;
+  call->call = std::move(prepared.call);
   call->timeout = prepared.timeout;
   const bool blocking = prepared.blocking;
-  const auto work = call->work = c10::make_intrusive<CallWork>(group, std::move(prepared));
+  auto work = call->work = c10::make_intrusive<CallWork>(group, std::move(prepared));
   const Result<complete::Handle> handle =
       group->context().call(arguments_of(work->prepared_, std::move(call)), blocking);
   check(handle.status());

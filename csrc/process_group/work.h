@@ -33,7 +33,7 @@ struct Prepared {
 class CallWork final : public ::c10d::Work, public submit::Results {
  public:
   // Starts the call. Throws c10::DistBackendError if the group has failed.
-  static c10::intrusive_ptr<CallWork> start(std::shared_ptr<GroupSession> group, Prepared prepared);
+  static c10::intrusive_ptr<CallWork> start(const std::shared_ptr<GroupSession>& group, Prepared prepared);
   CallWork(std::shared_ptr<GroupSession> group, Prepared prepared);
   ~CallWork() override;
 

@@ -62,7 +62,7 @@ Nap Rounds::nap(Duration most) {
   Doorbell& doorbell = history_.segment.doorbell(history_.index);
   const std::uint32_t seen = doorbell.rings.load(std::memory_order_acquire);
   doorbell.asleep.store(1, std::memory_order_seq_cst);
-  if (all_done()) return {};
+  if (all_done() || in_vain()) return {};
   FabricCounters::add(history_.counters->sleeps);
   return {doorbell.rings, seen, most};
 }
@@ -136,15 +136,15 @@ bool Rounds::all_done() {
   if (in_vain_) return false;
   // A member's mark is written before its first word.
   while (next_ < end_ && reached(next_) && (of_readers_ || agrees(in_group(next_)))) ++next_;
-  if (next_ == end_) {
-    waiting_for_ = -1;
-    return true;
-  }
-  waiting_for_ = of_readers_ ? next_ : in_group(next_);
-  if (in_vain_ || of_readers_ || !agrees(waiting_for_)) return false;
+  waiting_for_ = next_ == end_ ? -1 : of_readers_ ? next_ : in_group(next_);
+  return next_ == end_;
+}
+
+const std::optional<Rounds::InVain>& Rounds::in_vain() {
+  if (in_vain_ || next_ == end_ || of_readers_ || !agrees(waiting_for_)) return in_vain_;
   const bool left = history_.segment.progress(waiting_for_).left.load(std::memory_order_acquire) != 0;
   if (left && !reached(next_)) in_vain_ = InVain{waiting_for_};
-  return false;
+  return in_vain_;
 }
 
 }  // namespace roundelay::collective::shm

@@ -103,8 +103,9 @@ class Rounds {
     int member = -1;      // its index in the whole group
     std::string calls{};  // what this member and that one have called, if it differs; empty: it has left
   };
-  // Returns that member after an all_done() that said false. Then the call cannot go on.
-  [[nodiscard]] const std::optional<InVain>& in_vain() const { return in_vain_; }
+  // Looks, after an all_done() that said false, whether the member it waits for will ever come. Otherwise
+  // returns it, and the call cannot go on.
+  [[nodiscard]] const std::optional<InVain>& in_vain();
   // Makes the program wait in vain: a member's part has another size than this member expects.
   void refuse(int member, std::size_t sent, std::size_t expected);
   // Returns a sleep of up to `most` that ends when the counters have moved, or a thread rings this member's

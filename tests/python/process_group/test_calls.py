@@ -216,13 +216,13 @@ def check_many_at_once() -> None:
         works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
         future = works[-1].get_future()
         done: list[float] = []
-        future.then(lambda found: done.append(float(found.value()[0][0])))
+        noted = future.then(lambda found: done.append(float(found.value()[0][0])))
         for work in reversed(works):
             work.wait()
         assert all(work.is_completed() for work in works)
         for tensor in tensors:
             same(tensor, torch.full_like(tensor, float(size)))
-        future.wait()
+        noted.wait()
         dist.barrier()
         assert done == [float(size)]
 
