@@ -77,7 +77,7 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
   with.gpu = the.gpu;
   the.whereabouts = std::make_shared<PythonWhereabouts>();
   with.whereabouts = the.whereabouts;
-  with.generation = ++the.generation[{with.ranks, with.communicator.has_value()}];
+  if (with.generation == 0) with.generation = ++the.generation[{with.ranks, with.communicator.has_value()}];
   auto context = runtime::Context::create(loaded.config, backend, with);
   if (!context.ok()) return context.status();
   {
@@ -91,7 +91,7 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
 void init(const std::optional<std::string>& backend_path, const std::optional<Rendezvous>& rendezvous,
           const std::vector<int>& ranks, const std::optional<int>& communicator,
           const std::string& launcher_rack, const std::string& tuning, const std::string& tuning_error,
-          const py::bytes& secret) {
+          const py::bytes& secret, std::uint32_t generation) {
   check(adapter::refuse_in_child());
   LoadedConfig loaded = load_config_from_environment();
   runtime::Start with;
@@ -102,6 +102,7 @@ void init(const std::optional<std::string>& backend_path, const std::optional<Re
   with.tuning = tuning;
   with.tuning_error = tuning_error;
   with.secret = key_of(secret);
+  with.generation = generation;
   Status status;
   {
     const adapter::GilReleased no_gil;
@@ -212,7 +213,7 @@ void bind_global_state(py::module_& module) {
   module.def("init", init, py::arg("backend_path"), py::arg("rendezvous") = std::nullopt,
              py::arg("ranks") = std::vector<int>(), py::arg("communicator") = std::nullopt,
              py::arg("launcher_rack") = "", py::arg("tuning") = "", py::arg("tuning_error") = "",
-             py::arg("secret") = py::bytes(std::string(trust::kTrustBytes, '\0')));
+             py::arg("secret") = py::bytes(std::string(trust::kTrustBytes, '\0')), py::arg("generation") = 0);
   module.def("shutdown", shutdown);
   module.def("is_initialized", adapter::has_context);
   module.def("after_fork", in_forked_child);

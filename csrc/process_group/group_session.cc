@@ -25,8 +25,8 @@ std::string timeline_of(const std::string& path, const std::string& name) {
 
 }  // namespace
 
-Result<std::shared_ptr<GroupSession>> GroupSession::create(std::shared_ptr<C10dStore> store, Place place,
-                                                           Config config) {
+Result<std::shared_ptr<GroupSession>> GroupSession::create(std::shared_ptr<C10dStore> store,
+                                                           const Place& place, Config config) {
   const std::string job = job_of(place.name);
   // A group that was destroyed may be made again in the same store.
   const Result<std::uint32_t> generation = store->count_group(job, place.size);

@@ -26,7 +26,7 @@ class GroupSession {
     trust::Key secret;
   };
   // All members call it. Errors: as Context::create().
-  static Result<std::shared_ptr<GroupSession>> create(std::shared_ptr<C10dStore> store, Place place,
+  static Result<std::shared_ptr<GroupSession>> create(std::shared_ptr<C10dStore> store, const Place& place,
                                                       Config config);
 
   [[nodiscard]] runtime::Context& context() { return *context_; }

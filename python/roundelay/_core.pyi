@@ -95,6 +95,7 @@ class Rendezvous:
 # None for a single process. `ranks`: the launched ranks that are the job, in its order; empty: all. MPI only:
 # `communicator`, the Fortran handle of the job's communicator. `launcher_rack`: _launch.rack() returns it.
 # `tuning`: the text of this rank's tuning file (tuning_file.agreed_text()), `tuning_error`: why it has none.
+# `generation`: the number that an elastic job's launcher gave to these ranks; 0: it counts its inits.
 # RuntimeError if the ranks do not meet, or rank 0 has a tuning error; ValueError if the statements about the
 # topology are wrong, or the tuning is of another cluster.
 def init(
@@ -106,6 +107,7 @@ def init(
     tuning: str = ...,
     tuning_error: str = ...,
     secret: bytes = ...,
+    generation: int = ...,
 ) -> None: ...
 
 # Loads the module for GPUs, for all later inits; it serves torch's devices of `device_type`. An empty

@@ -230,8 +230,9 @@ bool ranks_may_share_gpu() {
 // Moves a value to where it belongs. Returns the error if there is none.
 template <typename T>
 Status keep(Result<T> made, T& where) {
-  if (made.ok()) where = std::move(made).value();
-  return made.status();
+  if (!made.ok()) return made.status();
+  where = std::move(made).value();
+  return {};
 }
 
 Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& ranks, const Start& start,

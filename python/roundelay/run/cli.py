@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from roundelay import __version__
 from roundelay._internal.closed_output import nobody_reads
 from roundelay.run.arguments import parser
+from roundelay.run.elastic import job as elastic
+from roundelay.run.elastic.driver import Driver
 from roundelay.run.errors import UsageError
 from roundelay.run.launcher import job
 from roundelay.run.launcher.launcher import Launcher, Settings
@@ -55,6 +57,8 @@ def _run(
     given: argparse.Namespace, prog: str, say: Callable[[str], None], result_pipe: ResultPipe | None
 ) -> int:
     program = given.program[1:] if given.program[:1] == ["--"] else given.program
+    if elastic.is_elastic(given):
+        return _run_elastic(given, program, prog, say)
     if given.num_proc is None:
         raise UsageError("the number of ranks is missing: give -np N")
     if not program:
@@ -92,6 +96,24 @@ def _run(
     if result == 0 and result_pipe is None and start.mode.is_ours and not launcher.ranks.initialised:
         _tell_of_no_init(program, start.num_proc, say)
     return result
+
+
+def _run_elastic(given: argparse.Namespace, program: list[str], prog: str, say: Callable[[str], None]) -> int:
+    if not program:
+        raise UsageError(f"the program is missing: give one, {prog} --min-np 2 python train.py")
+    settings, listener = elastic.prepare(given, program, os.environ, say)
+    output = Output(
+        0,
+        sys.stdout.buffer,
+        sys.stderr.buffer,
+        given.output_filename,
+        timestamps=given.prefix_output_with_timestamp,
+        word="worker",
+    )
+    result = Driver(settings, listener, output).run()
+    _last_word(result, output, say)
+    sys.stdout.flush()
+    return result.status
 
 
 def _launch(

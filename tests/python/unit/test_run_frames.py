@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from roundelay._internal import trust
-from roundelay.run.agent.frames import HEADER, ForgedError, Incoming, Seal, call
+from roundelay.run.agent.frames import ForgedError, Incoming, Seal, call
 
 
 def _connected() -> tuple[Seal, Incoming]:
@@ -20,12 +20,11 @@ def _connected() -> tuple[Seal, Incoming]:
         seal = agent.submit(call, there, secret)
         while not launcher.is_proven:
             here.sendall(launcher.add(here.recv(launcher.wanted)))
-        return seal.result(), launcher
+        return seal.result().to_launcher, launcher
 
 
 def _frame(seal: Seal, payload: bytes) -> bytes:
-    header = HEADER.pack(b"o", len(payload))
-    return header + payload + seal.next(header, payload)
+    return seal.sealed(b"o", payload)
 
 
 def test_frames_come_as_they_were_sent() -> None:

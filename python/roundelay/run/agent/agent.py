@@ -27,7 +27,7 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
 from roundelay._internal import error_report, trust
 from roundelay._internal.launcher_variables import TORCH, names
 from roundelay.run.agent import affinity, frames, horovod_variables, protocol, torch_variables
-from roundelay.run.agent.frames import HEADER, ForgedError, Seal, notice_death
+from roundelay.run.agent.frames import ForgedError, Seals, notice_death
 from roundelay.run.system import signals
 from roundelay.run.system.processes import (
     ORPHAN_GRACE_S,
@@ -79,7 +79,7 @@ def dial(address: str) -> socket.socket:
     raise OSError("; ".join(errors))
 
 
-def call(address: str, secret: bytes) -> tuple[socket.socket, Seal]:
+def call(address: str, secret: bytes) -> tuple[socket.socket, Seals]:
     """Connects to the launcher; each proves to the other that it has the secret. OSError, ForgedError.
 
     A launcher that many strangers call may drop an agent before it has proven itself: it calls again.
@@ -109,10 +109,10 @@ def bind() -> set[int] | None:
 class Agent:
     """One rank's program and its connection to the launcher."""
 
-    def __init__(self, command: list[str], rank: int, connection: socket.socket, seal: Seal) -> None:
+    def __init__(self, command: list[str], rank: int, connection: socket.socket, seals: Seals) -> None:
         self._command = command
         self._rank = rank
-        self._connection, self._seal = connection, seal
+        self._connection, self._seal = connection, seals.to_launcher
         self._program: subprocess.Popen[bytes] | None = None
         self._function = os.environ.get(protocol.FUNCTION)
         self._pipes: dict[int, bytes] = {}  # from the program, and the kind of frame for what comes
@@ -180,6 +180,8 @@ class Agent:
         """Returns the program's environment, and the OMP_NUM_THREADS chosen here (None: the user set it)."""
         environment = dict(os.environ)
         environment[trust.SECRET] = environment[protocol.SECRET]
+        if protocol.WORKER in environment:
+            environment[protocol.WORKER] += f" {environment[protocol.ADDRESS]}"
         for variable in (
             protocol.ADDRESS,
             protocol.SECRET,
@@ -199,8 +201,7 @@ class Agent:
     def _send(self, kind: bytes, payload: bytes) -> None:
         """Sends one frame. _obey notices if the launcher is gone."""
         with contextlib.suppress(OSError):
-            header = HEADER.pack(kind, len(payload))
-            self._connection.sendall(header + payload + self._seal.next(header, payload))
+            self._connection.sendall(self._seal.sealed(kind, payload))
 
     def _report(self, returncode: int) -> None:
         """Tells the launcher how the program ended: `returncode` as subprocess has it (minus the signal)."""

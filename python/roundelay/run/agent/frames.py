@@ -1,7 +1,8 @@
 """The agent's connection to the launcher: each proves that it has the job's secret; frames follow.
 
 roundelay/_internal/trust.py and csrc/trust/trust.h describe the proofs. A frame is kind, length, payload and
-a MAC over these and the frame's number: what comes from another host is an agent's, as it was sent.
+a MAC over these and the frame's number: what comes from another host is an agent's, as it was sent. The
+program of an elastic job has a connection of its own, on which the launcher sends frames, too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from roundelay._internal import trust
 
@@ -24,8 +26,8 @@ class ForgedError(Exception):
 class Seal:
     """Makes the MACs of one connection's frames, in their order."""
 
-    def __init__(self, secret: bytes, caller: bytes, answerer: bytes) -> None:
-        self._key = trust.mac(secret, "launcher key", caller, answerer)
+    def __init__(self, secret: bytes, caller: bytes, answerer: bytes, purpose: str = "launcher key") -> None:
+        self._key = trust.mac(secret, purpose, caller, answerer)
         self._frames = 0
 
     def next(self, header: bytes, payload: bytes | memoryview) -> bytes:
@@ -33,9 +35,41 @@ class Seal:
         self._frames += 1
         return trust.mac(self._key, "frame", self._frames.to_bytes(8, "little"), header, payload)
 
+    def sealed(self, kind: bytes, payload: bytes) -> bytes:
+        """Returns the next frame."""
+        header = HEADER.pack(kind, len(payload))
+        return header + payload + self.next(header, payload)
 
-def call(connection: socket.socket, secret: bytes) -> Seal:
-    """Proves this agent to the launcher, and makes it prove itself. Raises OSError, ForgedError."""
+    def opened(self, buffer: bytearray) -> Iterator[tuple[bytes, bytes]]:
+        """Takes the complete frames from the buffer's front, as (kind, payload). Raises ForgedError."""
+        while len(buffer) >= HEADER.size:
+            header = bytes(buffer[: HEADER.size])
+            kind, length = HEADER.unpack(header)
+            end = HEADER.size + length
+            if len(buffer) < end + trust.BYTES:
+                return
+            payload, mac = bytes(buffer[HEADER.size : end]), bytes(buffer[end : end + trust.BYTES])
+            if not trust.is_same(mac, self.next(header, payload)):
+                raise ForgedError("a frame is not the other end's")
+            del buffer[: end + trust.BYTES]
+            yield kind, payload
+
+
+class Seals(NamedTuple):
+    """The seals of the two directions."""
+
+    to_launcher: Seal
+    to_caller: Seal
+
+
+def _seals(secret: bytes, caller: bytes, answerer: bytes) -> Seals:
+    return Seals(
+        Seal(secret, caller, answerer), Seal(secret, caller, answerer, "key of the launcher's frames")
+    )
+
+
+def call(connection: socket.socket, secret: bytes) -> Seals:
+    """Proves this caller to the launcher, and makes it prove itself. Raises OSError, ForgedError."""
     connection.settimeout(_HANDSHAKE_S)
     mine = trust.new_secret()
     connection.sendall(mine)
@@ -50,7 +84,7 @@ def call(connection: socket.socket, secret: bytes) -> Seal:
         raise ForgedError("another program answers in its place")
     connection.sendall(trust.proof(secret, "call", _PURPOSE, mine, theirs))
     connection.settimeout(None)
-    return Seal(secret, mine, theirs)
+    return _seals(secret, mine, theirs)
 
 
 class Incoming:
@@ -60,23 +94,23 @@ class Incoming:
         self._secret = secret
         self._theirs = b""
         self._mine = b""
-        self._seal: Seal | None = None
+        self._seals: Seals | None = None
         self._buffer = bytearray()
 
     @property
     def is_proven(self) -> bool:
         """Whether the caller is an agent of this job."""
-        return self._seal is not None
+        return self._seals is not None
 
     @property
     def wanted(self) -> int:
         """The most bytes to read next: of a stranger no more than the handshake has."""
-        return 1 << 18 if self._seal is not None else trust.BYTES - len(self._buffer)
+        return 1 << 18 if self._seals is not None else trust.BYTES - len(self._buffer)
 
     def add(self, data: bytes) -> bytes:
         """Takes bytes and returns what to answer. Raises ForgedError for a stranger."""
         self._buffer += data
-        if self._seal is not None or len(self._buffer) < trust.BYTES:
+        if self._seals is not None or len(self._buffer) < trust.BYTES:
             return b""
         first, self._buffer = bytes(self._buffer), bytearray()
         if not self._theirs:
@@ -84,7 +118,7 @@ class Incoming:
             return self._mine + self._proof("answer")
         if not trust.is_same(first, self._proof("call")):
             raise ForgedError("it does not have the job's secret")
-        self._seal = Seal(self._secret, self._theirs, self._mine)
+        self._seals = _seals(self._secret, self._theirs, self._mine)
         return b""
 
     def _proof(self, role: trust.Role) -> bytes:
@@ -92,20 +126,13 @@ class Incoming:
 
     def frames(self) -> Iterator[tuple[bytes, bytes]]:
         """Yields the complete frames, as (kind, payload). Raises ForgedError."""
-        while self._seal is not None and len(self._buffer) >= HEADER.size:
-            header = bytes(self._buffer[: HEADER.size])
-            kind, length = HEADER.unpack(header)
-            end = HEADER.size + length
-            if len(self._buffer) < end + trust.BYTES:
-                return
-            payload, mac = (
-                bytes(self._buffer[HEADER.size : end]),
-                bytes(self._buffer[end : end + trust.BYTES]),
-            )
-            if not trust.is_same(mac, self._seal.next(header, payload)):
-                raise ForgedError("a frame is not the agent's")
-            del self._buffer[: end + trust.BYTES]
-            yield kind, payload
+        if self._seals is not None:
+            yield from self._seals.to_launcher.opened(self._buffer)
+
+    def frame(self, kind: bytes, payload: bytes) -> bytes:
+        """Returns a frame for the caller, who has proven itself."""
+        assert self._seals is not None
+        return self._seals.to_caller.sealed(kind, payload)
 
 
 def notice_death(connection: socket.socket) -> None:

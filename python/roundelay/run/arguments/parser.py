@@ -98,6 +98,7 @@ def make_parser(prog: str) -> Parser:
         "--tcp", action="store_true", help="use only TCP between hosts, even if there are other networks"
     )
     _add_hosts(parser)
+    _add_elastic(parser)
     knobs.add(parser)
     unsupported_flags.add(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, help="the program of every rank")
@@ -149,4 +150,57 @@ def _add_hosts(parser: Parser) -> None:
         type=lambda text: [name for name in text.split(",") if name],
         metavar="NAMES",
         help="the interfaces between hosts, comma separated (default: those that face the other hosts)",
+    )
+
+
+def _add_elastic(parser: Parser) -> None:
+    group = parser.add_argument_group("elastic jobs (ranks come and go while the program trains)")
+    ranks, seconds = number(int, 1, "a number of ranks"), number(float, 0, "a number of seconds")
+    group.add_argument(
+        "--min-np",
+        "--min-num-proc",
+        dest="min_np",
+        type=ranks,
+        metavar="N",
+        help="the fewest ranks to go on with",
+    )
+    group.add_argument(
+        "--max-np",
+        "--max-num-proc",
+        dest="max_np",
+        type=ranks,
+        metavar="N",
+        help="the most ranks (default: as many as the hosts have slots)",
+    )
+    group.add_argument(
+        "--host-discovery-script",
+        metavar="COMMAND",
+        help="prints the hosts of now, as 'name:slots' or 'name'",
+    )
+    group.add_argument(
+        "--slots-per-host",
+        type=ranks,
+        default=1,
+        metavar="N",
+        help="slots where the script prints none (default 1)",
+    )
+    group.add_argument(
+        "--elastic-timeout",
+        type=seconds,
+        metavar="S",
+        help="seconds to wait for --min-np ranks (default 600, or HOROVOD_ELASTIC_TIMEOUT)",
+    )
+    group.add_argument(
+        "--reset-limit",
+        type=number(int, 0, "a number of times"),
+        metavar="N",
+        help="how often the ranks may change (default: any number)",
+    )
+    group.add_argument(
+        "--blacklist-cooldown-range",
+        type=seconds,
+        nargs=2,
+        default=(60.0, 3600.0),
+        metavar=("MIN", "MAX"),
+        help="seconds in which a host gets no rank after three failures: MIN, then doubling up to MAX",
     )

@@ -8,16 +8,8 @@ from typing import Any
 
 from roundelay.run.errors import UsageError
 
-_ELASTIC = "the number of ranks is fixed while a job runs; elastic training comes with a later version"
 # Maps flags to the reason why a job that needs them cannot start.
 REFUSED = {
-    ("--min-np", "--min-num-proc"): _ELASTIC,
-    ("--max-np", "--max-num-proc"): _ELASTIC,
-    ("--slots-per-host",): _ELASTIC,
-    ("--elastic-timeout",): _ELASTIC,
-    ("--reset-limit",): _ELASTIC,
-    ("--blacklist-cooldown-range",): _ELASTIC,
-    ("--host-discovery-script",): _ELASTIC,
     ("--jsrun",): "there is no jsrun launcher; within an LSF allocation, --mpi lets mpirun find the hosts",
 }
 

@@ -173,6 +173,11 @@ class Peer:
         unacknowledged, last_ms = _TCP_INFO.unpack(info)
         return last_ms / 1000, unacknowledged > 0
 
+    def tell(self, kind: bytes, payload: bytes = b"") -> None:
+        """Sends a frame to a program, which reads all the time. Does nothing if it is gone."""
+        with contextlib.suppress(OSError):
+            self.socket.send(self._incoming.frame(kind, payload), socket.MSG_DONTWAIT)
+
     def order(self, order: bytes) -> None:
         """Sends an order. Does nothing if the agent is gone.
 

@@ -134,13 +134,22 @@ class Output:
         *,
         timestamps: bool = False,
         environment: Mapping[str, str] = os.environ,
+        word: str = "rank",
     ) -> None:
+        """word: what the numbers from 0 to num_proc - 1 count, and those that are opened later."""
         self.streams: dict[tuple[int, str], Stream] = {}
+        self._sinks = {"stdout": stdout, "stderr": stderr}
+        self._directory, self._environment, self._word = directory, environment, word
+        self._clock: Callable[[], bytes] = time_of_day if timestamps else bytes
         for rank in range(num_proc):
-            for name, sink in (("stdout", stdout), ("stderr", stderr)):
-                file = open_file(directory, rank, name) if directory is not None else None
-                prefix = prefix_of(rank, has_colours(sink, environment))
-                self.streams[rank, name] = Stream(prefix, sink, file, time_of_day if timestamps else bytes)
+            self.open(rank)
+
+    def open(self, rank: int) -> None:
+        """Begins the streams of a rank. Raises UsageError if its files cannot be written."""
+        for name, sink in self._sinks.items():
+            file = None if self._directory is None else open_file(self._directory, rank, name, self._word)
+            prefix = prefix_of(rank, has_colours(sink, self._environment), self._word)
+            self.streams[rank, name] = Stream(prefix, sink, file, self._clock)
 
     def tick(self, now: float) -> None:
         """Shows the progress bars that are due."""
@@ -166,9 +175,9 @@ def has_colours(sink: BinaryIO, environment: Mapping[str, str]) -> bool:
     return sink.isatty() and not environment.get("NO_COLOR") and environment.get("TERM", "dumb") != "dumb"
 
 
-def prefix_of(rank: int, coloured: bool) -> bytes:
+def prefix_of(rank: int, coloured: bool, word: str = "rank") -> bytes:
     """Returns the prefix of a rank's lines. Only the prefix is coloured."""
-    name = b"[rank %d]" % rank
+    name = f"[{word} {rank}]".encode()
     return b"\x1b[%sm%s\x1b[0m " % (_COLOURS[rank % len(_COLOURS)], name) if coloured else name + b" "
 
 
@@ -177,9 +186,9 @@ def time_of_day() -> bytes:
     return datetime.now().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3].encode() + b" "
 
 
-def open_file(directory: str, rank: int, name: str) -> BinaryIO:
+def open_file(directory: str, rank: int, name: str, word: str) -> BinaryIO:
     """Opens DIRECTORY/rank.N/NAME anew. Raises UsageError naming the path."""
-    path = Path(directory) / f"rank.{rank}" / name
+    path = Path(directory) / f"{word}.{rank}" / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("wb")

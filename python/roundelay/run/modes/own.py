@@ -49,14 +49,19 @@ def _command(job: Job) -> list[str]:
     local = [host.name for host in used if hosts.is_local(host.name)]
     if ssh is None and len(local) < len(used):
         raise UsageError("there is no ssh on PATH, and it starts the ranks on other hosts")
-    limit = max(1, int(job.timeout * _PART_FOR_HOSTS))
-    options = ["BatchMode=yes", f"ConnectTimeout={limit}", *_KEEP_ALIVE]
+    timeout = job.timeout * _PART_FOR_HOSTS
     plan = several_hosts.Job(
         hosts=[(host.name, host.slots) for host in used],
         local=local,
-        ssh=[ssh or "ssh", "-x", "-T", *(word for option in options for word in ("-o", option)), *job.ssh],
+        ssh=ssh_words(ssh or "ssh", timeout, job.ssh),
         exports=job.exports,
         interfaces=job.interfaces,
-        timeout=job.timeout * _PART_FOR_HOSTS,
+        timeout=timeout,
     )
     return [*PYTHON, several_hosts.__file__, plan.to_argument(), "--", *job.program]
+
+
+def ssh_words(ssh: str, timeout: float, more: list[str]) -> list[str]:
+    """Returns the first words of ssh's command. timeout: seconds to connect in."""
+    options = ["BatchMode=yes", f"ConnectTimeout={max(1, int(timeout))}", *_KEEP_ALIVE]
+    return [ssh, "-x", "-T", *(word for option in options for word in ("-o", option)), *more]

@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from roundelay._internal.launcher_variables import TORCH, names
 from roundelay.run.agent import agent, horovod_variables, torch_variables
@@ -54,6 +55,21 @@ def without_outer_job(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name.startswith(_OF_AN_MPI) or not (name in _OUTER or name.startswith(_OUTER_PREFIXES))
     }
+
+
+class Numbered(Protocol):
+    """The numbers of the ranks that this host starts, and the variables that tell each of them."""
+
+    @property
+    def first_rank(self) -> int:
+        """The number of the first one."""
+
+    @property
+    def local_size(self) -> int:
+        """How many there are."""
+
+    def environment(self, local_rank: int) -> dict[str, str]:
+        """Returns the variables of one."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +139,7 @@ class LocalRanks:
         self._ending = False
 
     def start(
-        self, program: list[str], ranks: HostRanks, environment: Mapping[str, str], listener: int | None
+        self, program: list[str], ranks: Numbered, environment: Mapping[str, str], listener: int | None
     ) -> None:
         """Starts the agents. Rank 0 inherits `listener`, the socket to which all ranks connect."""
         environment = without_outer_job(environment)

@@ -122,11 +122,12 @@ def main() -> int:
         ranks.start(plan.program, own, environment, ports.listener if ports is not None else None)
     if ports is not None:
         ports.release()
-    threading.Thread(target=_end_with_input, args=(orders, ranks), daemon=True).start()
+    threading.Thread(target=end_with_input, args=(orders, ranks), daemon=True).start()
     return ranks.wait()
 
 
-def _end_with_input(orders: int, ranks: LocalRanks) -> None:
+def end_with_input(orders: int, ranks: LocalRanks) -> None:
+    """Ends the ranks when the descriptor, this process's input, has ended."""
     with contextlib.suppress(OSError):
         while os.read(orders, 1024):
             pass

@@ -13,11 +13,13 @@ from typing import Any
 
 from roundelay import _core
 from roundelay._internal import backend, error_report, exits, gpu, launch_detection, subset, trust
+from roundelay._internal.launch_detection import Rendezvous
 from roundelay.errors import HorovodInternalError
-from roundelay.torch._internal import same_world
+from roundelay.run.agent import member
+from roundelay.torch._internal import generations, same_world
 from roundelay.torch._internal.operations.handles import forget_handles
 from roundelay.torch._internal.optimizer.arguments import check_variable
-from roundelay.torch._internal.optimizer.distributed import restart_scopes
+from roundelay.torch._internal.optimizer.distributed import restart_scopes, wrapped
 from roundelay.torch._internal.tuning import calibration
 from roundelay.torch._internal.unreduced import unreduced
 from roundelay.torch.process_sets import ProcessSet, add_process_set, forget_process_sets
@@ -52,25 +54,34 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
             raise ValueError(f"init was called before: use hvd.add_process_set({outside[0].ranks})")
         return
     config = _core.load_config()
-    path, store = subset.choose(chosen, config.bootstrap)
     check_variable()
     gpu.load()
-    rendezvous = None if store is None else _core.Rendezvous(**dataclasses.asdict(store))
     tuning, tuning_error = _tuning(config.tuning)
-    _core.init(
-        path,
-        rendezvous,
-        list(chosen.ranks),
-        chosen.communicator,
-        launch_detection.rack(os.environ),
-        tuning,
-        tuning_error,
-        trust.secret(),
-    )
+
+    def join(path: str | None, store: Rendezvous | None, generation: int = 0) -> None:
+        _core.init(
+            path,
+            None if store is None else _core.Rendezvous(**dataclasses.asdict(store)),
+            list(chosen.ranks),
+            chosen.communicator,
+            launch_detection.rack(os.environ),
+            tuning,
+            tuning_error,
+            trust.secret(),
+            generation,
+        )
+
+    worker = member.of_this_process()
+    if worker is None:
+        join(*subset.choose(chosen, config.bootstrap))
+    elif comm is not None:
+        raise ValueError("init: the ranks of an elastic job come and go, so comm= cannot name some of them")
+    else:
+        generations.join_next(worker, join)
     error_report.tell_init()
     restart_scopes()
     watch_process()
-    if _core.rank() == 0 and _core.size() > 1:
+    if _core.rank() == 0 and _core.size() > 1 and not wrapped():
         unreduced.begin()
     try:
         if comm is None:

@@ -1,19 +1,145 @@
-"""The states of elastic training, which is not in this version."""
+"""The state of models, optimizers and samplers."""
 
 from __future__ import annotations
 
-from roundelay.torch.elastic.absent import Absent
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+
+from roundelay.torch.elastic.copies import copied
+from roundelay.torch.elastic.sampler import ElasticSampler
+from roundelay.torch.elastic.objects import ObjectState, State
+from roundelay.torch.functions import (
+    allgather_object,
+    broadcast_object,
+    broadcast_optimizer_state,
+    broadcast_parameters,
+)
 
 __all__ = ["ObjectState", "State", "TorchState"]
 
 
-class State(Absent):
-    """State that elastic training keeps and restores: making one raises NotInThisVersionError."""
+class Handler(ABC):
+    """Keeps commits of one object with a ``state_dict``."""
+
+    def __init__(self, name: str, value: Any) -> None:
+        self.name, self.value = name, value
+        self._saved: Any = None
+        self.save()
+
+    def save(self) -> None:
+        """Copies the state, into the memory of the last copy where that fits."""
+        self._saved = copied(self.value.state_dict(), self._saved)
+
+    def restore(self) -> None:
+        """Goes back to the last save(). The object keeps its copy: a training step may change it in place."""
+        self.value.load_state_dict(copied(self._saved))
+
+    @abstractmethod
+    def sync(self, root: int) -> None:
+        """Gives every rank the root's state; collective."""
 
 
-class ObjectState(State):
-    """State of Python objects: making one raises NotInThisVersionError."""
+class _Model(Handler):
+    def sync(self, root: int) -> None:
+        broadcast_parameters(self.value.state_dict(), root_rank=root)
+
+
+class _Optimizer(Handler):
+    def sync(self, root: int) -> None:
+        broadcast_optimizer_state(self.value, root_rank=root)
+
+
+class _Sampler(Handler):
+    """What any rank has seen of the epoch is seen."""
+
+    def sync(self, root: int) -> None:
+        states = allgather_object(self.value.state_dict(), name=f"elastic.sampler.{self.name}")
+        epoch = states[root]["epoch"]
+        seen = {index for state in states if state["epoch"] == epoch for index in state["processed_indices"]}
+        self.value.load_state_dict({"epoch": epoch, "processed_indices": sorted(seen)})
+
+
+class _Stateful(Handler):
+    """Anything else with state_dict() and load_state_dict()."""
+
+    def sync(self, root: int) -> None:
+        found = broadcast_object(self.value.state_dict(), root_rank=root, name=f"elastic.state.{self.name}")
+        self.value.load_state_dict(found)
+
+
+_HANDLERS: list[tuple[type, type[Handler]]] = [
+    (torch.nn.Module, _Model),
+    (torch.optim.Optimizer, _Optimizer),
+    (ElasticSampler, _Sampler),
+]
+
+
+def _handler(name: str, value: Any) -> Handler | None:
+    for kind, handler in _HANDLERS:
+        if isinstance(value, kind):
+            return handler(name, value)
+    stateful = callable(getattr(value, "state_dict", None)) and callable(
+        getattr(value, "load_state_dict", None)
+    )
+    return _Stateful(name, value) if stateful else None
 
 
 class TorchState(ObjectState):
-    """State of models and optimizers: making one raises NotInThisVersionError."""
+    """State of models, optimizers, ElasticSamplers, and whatever else has a ``state_dict``; and of objects.
+
+    Each argument becomes an attribute. model, optimizer: the common case; others come by keyword, in the same
+    order on all ranks. Models keep their parameters' memory when they are restored.
+    """
+
+    _handlers: dict[str, Handler]
+
+    def __init__(
+        self,
+        model: torch.nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        **kwargs: Any,
+    ) -> None:
+        named = {"model": model, "optimizer": optimizer, **kwargs}
+        handlers = {name: handler for name, value in named.items() if (handler := _handler(name, value))}
+        object.__setattr__(self, "_handlers", handlers)
+        super().__init__(**{name: value for name, value in named.items() if name not in handlers})
+
+    def __getattr__(self, name: str) -> Any:
+        handlers = self.__dict__.get("_handlers", {})
+        if name in handlers:
+            return handlers[name].value
+        raise AttributeError(f"this state has no {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._handlers:
+            self._handlers[name].value = value
+            self._handlers[name].save()
+        else:
+            super().__setattr__(name, value)
+
+    def save(self) -> None:
+        """Copies everything."""
+        for handler in self._handlers.values():
+            handler.save()
+        super().save()
+
+    def restore(self) -> None:
+        """Goes back to the last save()."""
+        for handler in self._handlers.values():
+            handler.restore()
+        super().restore()
+
+    def sync_from(self, root: int) -> None:
+        """Gives every rank the root's state; of samplers, what all ranks have seen."""
+        for handler in self._handlers.values():
+            handler.sync(root)
+            handler.save()
+        super().sync_from(root)
+
+    def reset(self) -> None:
+        """Divides what samplers have left over the ranks of now."""
+        for handler in self._handlers.values():
+            if isinstance(handler.value, ElasticSampler):
+                handler.value.reset()

@@ -1,0 +1,77 @@
+"""Asks the user's script for the hosts of an elastic job, now and then."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+
+from roundelay.run.errors import UsageError
+from roundelay.run.system.hosts import parse_hosts
+
+INTERVAL_S = 1.0  # between two runs of the script
+_SCRIPT_S = 30.0  # a run that takes longer counts as failed
+
+
+class Discovery:
+    """Runs the user's script on a thread of its own: a script that hangs holds nothing up.
+
+    A run that fails changes nothing; the first one in a row is told of.
+    """
+
+    def __init__(self, script: str, slots: int, say: Callable[[str], None]) -> None:
+        """slots: of a host for which the script prints none. Raises UsageError if its first run fails."""
+        self._script, self._slots, self._say = script, slots, say
+        self._hosts = self._ask()
+        self._failed = False
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def hosts(self) -> Mapping[str, int]:
+        """Returns the slots by host, as the script's last good run printed them."""
+        return self._hosts
+
+    def close(self) -> None:
+        """Runs the script no more."""
+        self._ended.set()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(INTERVAL_S):
+            try:
+                self._hosts, self._failed = self._ask(), False
+            except UsageError as error:
+                if not self._failed:
+                    self._say(f"{error}; going on with the hosts that are known")
+                self._failed = True
+
+    def _ask(self) -> Mapping[str, int]:
+        try:
+            run = subprocess.run(
+                self._script,
+                shell=True,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_SCRIPT_S,
+                check=False,
+            )
+        except (subprocess.TimeoutExpired, OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--host-discovery-script {self._script!r} failed: {error}") from error
+        if run.returncode != 0:
+            said = run.stderr.strip().splitlines()[-1:] or [f"exit code {run.returncode}"]
+            raise UsageError(f"--host-discovery-script {self._script!r} failed: {said[0]}")
+        return parse(run.stdout, self._slots)
+
+
+def parse(text: str, slots: int) -> Mapping[str, int]:
+    """Reads lines like "host:4" or "host", as Horovod's scripts print them. Raises UsageError."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    try:
+        hosts = (
+            parse_hosts(",".join(line if ":" in line else f"{line}:{slots}" for line in lines))
+            if lines
+            else []
+        )
+    except UsageError as error:
+        raise UsageError(f"--host-discovery-script printed a {error}") from error
+    return {host.name: host.slots for host in hosts}

@@ -1,0 +1,74 @@
+"""The loop of elastic training: sync, train, and begin again when the ranks change."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+
+from roundelay.errors import HorovodInternalError
+from roundelay.run.agent import member
+from roundelay.torch._internal.global_state import init, shutdown
+
+if TYPE_CHECKING:
+    from roundelay.torch.elastic.objects import State
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S", bound="State")
+
+
+class HostsUpdatedInterrupt(RuntimeError):  # noqa: N818  Horovod's name
+    """The workers of the job have changed. ``skip_sync``: nobody has joined, so all have the same state."""
+
+    def __init__(self, skip_sync: bool = False) -> None:
+        super().__init__(skip_sync)
+        self.skip_sync = skip_sync
+
+
+def run(func: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Decorates an elastic training function, whose first argument is its ``State``.
+
+    Before each call it gives every rank the same state (``state.sync()``). When a rank is lost
+    (HorovodInternalError) the others go back to their last ``state.commit()``; when ranks have come or are to
+    leave (HostsUpdatedInterrupt, out of ``commit()``) they go on from there. Then the ranks are counted anew,
+    the state's reset callbacks run, and the function is called again, in the same process.
+
+    Raises what the function raises, and HorovodInternalError when the job cannot go on. Without an elastic
+    launcher the errors of a lost rank are raised at once.
+    """
+
+    @functools.wraps(func)
+    def wrapper(state: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        skip_sync = False
+        while True:
+            try:
+                if not skip_sync:
+                    state.sync()
+                return func(state, *args, **kwargs)
+            except HorovodInternalError:
+                if member.of_this_process() is None:
+                    raise
+                state.restore()
+                skip_sync = False
+            except HostsUpdatedInterrupt as interrupt:
+                skip_sync = interrupt.skip_sync
+            shutdown()
+            init()
+            state.on_reset()
+
+    return cast(Callable[Concatenate[S, P], T], wrapper)  # which takes the state by name, too
+
+
+def change_of_workers() -> int:
+    """Returns what the launcher says of this rank's generation: 0, or a run/elastic/membership.Change."""
+    worker = member.of_this_process()
+    return 0 if worker is None else worker.change
+
+
+def is_elastic() -> bool:
+    """Returns whether a launcher lets this job's ranks come and go."""
+    return member.of_this_process() is not None
+
+
+__all__: list[Any] = ["HostsUpdatedInterrupt", "change_of_workers", "is_elastic", "run"]
