@@ -64,14 +64,15 @@ class Discovery:
 
 
 def parse(text: str, slots: int) -> Mapping[str, int]:
-    """Reads lines like "host:4" or "host", as Horovod's scripts print them. Raises UsageError."""
+    """Reads lines like "host:4" or "host", as Horovod's scripts print them. Raises UsageError.
+
+    No line at all is no answer: a script that reads a file may see it while it is written.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise UsageError("--host-discovery-script printed no host")
     try:
-        hosts = (
-            parse_hosts(",".join(line if ":" in line else f"{line}:{slots}" for line in lines))
-            if lines
-            else []
-        )
+        hosts = parse_hosts(",".join(line if ":" in line else f"{line}:{slots}" for line in lines))
     except UsageError as error:
         raise UsageError(f"--host-discovery-script printed a {error}") from error
     return {host.name: host.slots for host in hosts}

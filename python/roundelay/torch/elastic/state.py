@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from roundelay.torch.elastic.copies import copied
-from roundelay.torch.elastic.sampler import ElasticSampler
 from roundelay.torch.elastic.objects import ObjectState, State
+from roundelay.torch.elastic.sampler import ElasticSampler
 from roundelay.torch.functions import (
     allgather_object,
     broadcast_object,

@@ -130,6 +130,8 @@ class GradientSync:
 
     def restart(self) -> None:
         """Begins a new job, without the last one's pool, and with groups that count from the beginning."""
+        if self.outstanding():  # a backward of the last job raised in its middle
+            self._reducer.abandon()
         self._reducer.set_rule(self._rule.for_core())
         self._table.begin_anew()
         self.techniques.restart()

@@ -1,0 +1,149 @@
+"""Elastic jobs of real processes: ranks die, come and leave, and each step counts exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from in_time import wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+TRAINING = str(ROOT / "tests" / "python" / "programs" / "elastic_training.py")
+MOST_S = 120.0
+
+
+@contextmanager
+def job(*flags: str, program: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """Run an elastic job; it is killed at the end of the block if it still runs."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "roundelay.run.cli", *flags, sys.executable, *program]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run(*flags: str, program: list[str]) -> tuple[int, list[dict[str, Any]], str]:
+    """Run a job to its end: its status, what its ranks said, and the launcher's lines."""
+    with job(*flags, program=program) as process:
+        out, err = process.communicate(timeout=MOST_S)
+        return process.returncode, said(out), err
+
+
+def said(out: str) -> list[dict[str, Any]]:
+    """Read the ranks' lines of JSON."""
+    return [json.loads(line.partition("] ")[2]) for line in out.splitlines() if "] {" in line]
+
+
+def check_ended(lines: list[dict[str, Any]], ranks: int) -> None:
+    """Each rank of the last generation has checked its weights, and survivors have kept their memory."""
+    done = [line for line in lines if "done" in line]
+    assert sorted(line["rank"] for line in done) == list(range(ranks)), lines
+    assert len({line["step"] for line in done}) == 1
+    assert all(line["kept"] for line in lines if "kept" in line)
+
+
+@pytest.mark.parametrize("lost", ["0", "1", "0,2"])
+def test_lost_ranks_are_replaced(lost: str, tmp_path: Path) -> None:
+    flags = ("-np", "4", "--min-np", "2", "--max-np", "4")
+    # The replacements may join one after the other.
+    status, lines, err = run(*flags, program=[TRAINING, str(tmp_path), "2", f"kill:{lost}"])
+    assert status == 0, err
+    assert err.count("killed by SIGKILL") == len(lost.split(","))
+    last = max(line["size"] for line in lines if "done" in line)
+    check_ended(lines, last)
+    first = {line["pid"] for line in lines if line.get("generation") == 0}
+    ended = {line["pid"] for line in lines if "done" in line}
+    assert len(first & ended) == 4 - len(lost.split(","))  # the same processes
+
+
+def test_too_few_ranks_wait_for_a_replacement(tmp_path: Path) -> None:
+    status, lines, err = run("-np", "2", "--min-np", "2", program=[TRAINING, str(tmp_path), "1", "kill:0"])
+    assert status == 0, err
+    check_ended(lines, 2)
+    assert all(line["size"] == 2 for line in lines)
+
+
+def test_hosts_that_a_script_prints_come_and_leave(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("localhost:2\n")
+    flags = ("--min-np", "1", "-np", "2", "--max-np", "3", "--host-discovery-script", f"cat {hosts}")
+    with job(*flags, program=[TRAINING, str(tmp_path), "2"]) as process:
+        wait_until(lambda: (tmp_path / "generation0").exists(), MOST_S, "it did not begin")
+        hosts.write_text("localhost:3\n")
+        wait_until(lambda: (tmp_path / "generation1").exists(), MOST_S, "it did not begin")
+        hosts.write_text("localhost:1\n")
+        out, err = process.communicate(timeout=MOST_S)
+    assert process.returncode == 0, err
+    check_ended(said(out), 1)
+    assert {line["size"] for line in said(out)} == {1, 2, 3}
+    assert "has failed" not in err  # who leaves ends well
+
+
+def test_a_bug_on_all_ranks_ends_the_job(tmp_path: Path) -> None:
+    status, _, err = run("-np", "2", "--min-np", "1", program=[TRAINING, str(tmp_path), "1", "raise"])
+    assert status == 1
+    assert "ValueError: a bug in the program" in err
+    assert "no worker is left that has the state of the training" in err.splitlines()[-1]
+
+
+def test_a_rank_that_ends_early_ends_the_job(tmp_path: Path) -> None:
+    status, _, err = run("-np", "2", "--min-np", "1", program=[TRAINING, str(tmp_path), "1", "leave"])
+    assert status == 1
+    assert "another rank's program has ended" in err
+
+
+def test_the_ranks_change_so_often_at_most(tmp_path: Path) -> None:
+    flags = ("-np", "3", "--min-np", "2", "--reset-limit", "0")
+    status, _, err = run(*flags, program=[TRAINING, str(tmp_path), "1", "kill:1"])
+    assert status != 0
+    assert "--reset-limit 0" in err.splitlines()[-1]
+
+
+def test_a_program_that_never_joins_ends_the_job() -> None:
+    status, _, err = run("--min-np", "1", program=["-c", "raise SystemExit(3)"])
+    assert status == 3
+    assert "no host is left on which a worker could start" in err.splitlines()[-1]
+
+
+def test_a_signal_ends_all(tmp_path: Path) -> None:
+    with job("--min-np", "2", program=[TRAINING, str(tmp_path), "1"]) as process:
+        wait_until(lambda: (tmp_path / "generation0").exists(), MOST_S, "it did not begin")
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=MOST_S)
+    assert process.returncode == 128 + signal.SIGTERM, err
+    pids = {line["pid"] for line in said(out)}
+    assert len(pids) == 2
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), MOST_S, "a rank is left")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--max-np", "2"], "give --min-np N"),
+        (["--min-np", "3", "-np", "2"], "none may be less"),
+        (["--min-np", "2", "--mpi"], "an MPI's job ends when it loses a rank"),
+        (["--min-np", "2", "-H", "localhost:1"], "the hosts have 1 slots"),
+        (["--min-np", "1", "--host-discovery-script", "false"], "'false' failed: exit code 1"),
+        (["--min-np", "1", "--host-discovery-script", "echo a:b"], "printed a bad host"),
+        (["--min-np", "1", "--host-discovery-script", "echo a", "-H", "a"], "leave out -H"),
+        (["--min-np", "0"], "at least 1"),
+    ],
+)
+def test_wrong_flags_are_one_line(flags: list[str], words: str) -> None:
+    status, _, err = run(*flags, program=["-c", "pass"])
+    assert status == 2
+    assert words in err
+    assert len(err.splitlines()) == 1
