@@ -1,7 +1,7 @@
 """Trains a small model elastically, and checks at its end that each step counted exactly once.
 
 Arguments: FOLDER RESETS [EVENT]. It ends 10 steps after its ranks have changed RESETS times. EVENT, once in
-the job: `kill:RANKS` (these ranks kill themselves at step 25), `raise` (all ranks raise), `leave` (rank 1 exits).
+the job: `kill:RANKS` (these kill themselves at step 23), `raise` (all ranks raise), `leave` (rank 1 exits).
 """
 
 from __future__ import annotations
