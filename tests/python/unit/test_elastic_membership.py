@@ -141,7 +141,9 @@ class _Simulation:
             job.forgets(number)
             self.trained.discard(number)
         before = list(job.ranks)
+        runs = any(job.workers[number].state is State.MEMBER for number in before)
         ranks = job.next_generation(patient=True)
+        assert not (runs and ranks), "two generations at a time"
         if ranks is not None:
             self.check(before, ranks)
 
