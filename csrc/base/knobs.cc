@@ -32,8 +32,7 @@ constexpr std::string_view kGpuAsItIs =
     "on GPUs packing is batched, completion is asynchronous, a process set has one stream; no NVTX ranges";
 constexpr std::string_view kNoGloo =
     "ranks find each other through the launcher, without a rendezvous server";
-constexpr std::string_view kNoElastic =
-    "the number of ranks is fixed while a job runs; elastic training comes with a later version";
+constexpr std::string_view kByElasticJobs = "roundelayrun's --min-np makes a job elastic, and reads it";
 constexpr std::string_view kByLauncher = "the bootstrap numbers the ranks, the environment does not";
 constexpr std::string_view kOtherFramework = "only PyTorch is supported";
 constexpr std::string_view kNoSpark = "Spark is not supported";
@@ -69,8 +68,8 @@ constexpr auto kWithoutEffect = std::to_array<NoEffect>({
     {"CROSS_RANK", kByLauncher, kLaunchers},
     {"CROSS_SIZE", kByLauncher, kLaunchers},
     {"SECRET_KEY", "the launcher has no services to protect"},
-    {"ELASTIC", kNoElastic},
-    {"ELASTIC_TIMEOUT", kNoElastic},
+    {"ELASTIC", kByElasticJobs, kLaunchers},
+    {"ELASTIC_TIMEOUT", kByElasticJobs, kLaunchers},
     {"ENABLE_XLA_OPS", kOtherFramework},
     {"SPARK_START_TIMEOUT", kNoSpark},
     {"SPARK_USE_LOCAL_RANK_GPU_INDEX", kNoSpark},

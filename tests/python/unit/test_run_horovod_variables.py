@@ -83,7 +83,7 @@ def test_ranks_have_them_also_within_another_job(way: str, tmp_path: Path) -> No
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("ROUNDELAY_")},
         **outer,
-        "HOROVOD_ELASTIC": "0",
+        "HOROVOD_CCL_CACHE": "0",
         "PYTHONPATH": str(ROOT / "python"),
     }
     command = [sys.executable, "-m", "roundelay.run.cli", "-np", "2", *way.split()]
@@ -102,6 +102,6 @@ def test_ranks_have_them_also_within_another_job(way: str, tmp_path: Path) -> No
         numbers = [rank, 2, rank, 2, 0, 1, socket.gethostname(), backend, backend]
         assert said["set"] == {
             **dict(zip(NAMES, map(str, numbers), strict=True)),
-            "HOROVOD_ELASTIC": "0",
+            "HOROVOD_CCL_CACHE": "0",
         }
-        assert [text.partition(" ")[0] for text in said["no effect"]] == ["HOROVOD_ELASTIC"]
+        assert [text.partition(" ")[0] for text in said["no effect"]] == ["HOROVOD_CCL_CACHE"]

@@ -186,7 +186,11 @@ class Driver:
             worker = self._members.started(host)
             self._output.open(worker.number)
             self._processes[worker.number] = WorkerProcess(
-                worker.number, host, self._settings.launch, lambda *end: self._unstarted.put(end)
+                worker.number,
+                host,
+                self._members.hosts[host],
+                self._settings.launch,
+                lambda *end: self._unstarted.put(end),
             )
 
     def _hand_out(self, now: float) -> None:
@@ -213,9 +217,7 @@ class Driver:
         self._told = Change.NONE
         if resets > 0:
             workers = ", ".join(map(str, ranks))
-            settings.say(
-                f"going on with {len(ranks)} ranks: workers {workers} (generation {members.generation})"
-            )
+            settings.say(f"going on with workers {workers} as ranks (generation {members.generation})")
 
     def _tell_of_change(self) -> None:
         change = self._members.change()

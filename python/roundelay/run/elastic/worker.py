@@ -32,8 +32,10 @@ class Launch:
 class WorkerProcess:
     """Starts a worker's agent, and ends it when it is closed: the agent's starter reads its input's end."""
 
-    def __init__(self, number: int, host: str, launch: Launch, on_end: Callable[[int, str], None]) -> None:
-        """on_end: gets the worker and why it could not start ("" if it could), on another thread."""
+    def __init__(
+        self, number: int, host: str, slots: int, launch: Launch, on_end: Callable[[int, str], None]
+    ) -> None:
+        """slots: of the host. on_end: gets, on a thread, the worker and why it did not start ("": it did)."""
         self.number, self.host = number, host
         start = [*PYTHON, one_worker.__file__]
         command = start if is_local(host) else [*launch.ssh, host, shlex.join(start)]
@@ -49,7 +51,7 @@ class WorkerProcess:
             environment=launch.environment,
             folder=os.getcwd(),
             program=launch.program,
-            ranks=1,
+            ranks=slots,
             interfaces=launch.interfaces,
             facing=launch.facing or [one_worker.LOOPBACK],
             serves=False,

@@ -55,6 +55,8 @@ def main() -> int:
     os.set_inheritable(orders, False)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)  # the program reads nothing
+    threads = max(1, len(os.sched_getaffinity(0)) // plan.ranks)  # the agent knows only its own worker
+    environment.setdefault("OMP_NUM_THREADS", str(threads))
     ranks = LocalRanks()
     on_signals(ranks.signal)
     ranks.start(plan.program, OneWorker(int(number), address), environment, None)

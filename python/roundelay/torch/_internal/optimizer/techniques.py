@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from roundelay import _core
 from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.gradients.round_values import LONGEST_PROPOSAL, Round, TechniqueValues
 from roundelay.torch._internal.optimizer.bucket_techniques import BucketTechniques
@@ -59,6 +60,11 @@ class Techniques:
 
     def restart(self) -> None:
         """Begins a new job, which has no buckets yet. A loaded state was for the last one."""
+        if self.table.keeps_something():
+            _core.log_warning(
+                f"strategy {self.strategy.text}: what this rank has kept back of its gradients is forgotten, "
+                "as the ranks have changed"
+            )
         self.loaded.forget()
         self.table.use(())
         self._flushing = self._empty_everywhere = self._flush_this_step = self._some_joined = False

@@ -1,4 +1,4 @@
-"""Elastic training, under Horovod's name for its module: not there yet, as its entry points say."""
+"""Elastic training, under Horovod's name for its module."""
 
 from roundelay.torch.elastic import HorovodInternalError, HostsUpdatedInterrupt, ObjectState, State
 from roundelay.torch.elastic import run as run_fn
