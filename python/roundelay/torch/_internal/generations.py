@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+import torch
+
 from roundelay import _core
 from roundelay._internal import backend
 from roundelay._internal.launch_detection import Rendezvous
@@ -32,6 +34,8 @@ def join_next(worker: Member, join: Join) -> None:
 
     Raises HorovodInternalError if there is no place, RuntimeError or ValueError as `join` does.
     """
+    # The first optimizer of a process makes torch import for a second. The others wait from place() on.
+    torch.optim.SGD([torch.empty(0)], lr=0.0)
     for left in reversed(range(_ATTEMPTS)):
         place = _place(worker)
         try:
