@@ -62,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         for name, thousands in _MODELS.items()
     ]
     show.console().print(show.table(_COLUMNS, rows(cells), texts=1))
-    found: dict[str, Any] = {"machine": launch.machine(launch.find_launcher()), "ranks": given.ranks, "cells": cells}
+    machine = launch.machine(launch.find_launcher())
+    found: dict[str, Any] = {"machine": machine, "ranks": given.ranks, "cells": cells}
     show.save(STORED if given.docs else given.output / "elastic.json", found)
     if given.docs:
         head = f"{page.host(found['machine'])}, {given.ranks} ranks, medians of {given.repetitions} jobs."

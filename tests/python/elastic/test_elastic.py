@@ -14,11 +14,37 @@ from typing import Any
 
 import pytest
 
+from hosts_here import local_ssh
 from in_time import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 TRAINING = str(ROOT / "tests" / "python" / "programs" / "elastic_training.py")
 MOST_S = 120.0
+HOROVODS_SCRIPT = """
+import json
+import torch
+import horovod.torch as hvd
+from horovod.torch.elastic import ElasticSampler, TorchState
+
+hvd.init()
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())
+optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+
+@hvd.elastic.run
+def train(state):
+    for state.batch in range(state.batch, 4):
+        optimizer.zero_grad()
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        state.commit()
+    state.batch += 1
+
+state = TorchState(model, optimizer, batch=0, sampler=ElasticSampler(range(8)))
+state.register_reset_callbacks([lambda: None])
+train(state)
+print(json.dumps({"batch": state.batch}), flush=True)
+"""
 
 
 @contextmanager
@@ -55,7 +81,7 @@ def check_ended(lines: list[dict[str, Any]], ranks: int) -> None:
     assert all(line["kept"] for line in lines if "kept" in line)
 
 
-@pytest.mark.parametrize("lost", ["0", "1", "0,2"])
+@pytest.mark.parametrize("lost", ["0", "1,2"])
 def test_lost_ranks_are_replaced(lost: str, tmp_path: Path) -> None:
     flags = ("-np", "4", "--min-np", "2", "--max-np", "4")
     # The replacements may join one after the other.
@@ -90,6 +116,49 @@ def test_hosts_that_a_script_prints_come_and_leave(tmp_path: Path) -> None:
     check_ended(said(out), 1)
     assert {line["size"] for line in said(out)} == {1, 2, 3}
     assert "has failed" not in err  # who leaves ends well
+
+
+def test_a_rank_that_dies_before_it_has_met_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROUNDELAY_START_TIMEOUT", "5")
+    status, lines, err = run("-np", "3", "--min-np", "2", program=[TRAINING, str(tmp_path), "0", "meet"])
+    assert status == 0, err
+    check_ended(lines, max(line["size"] for line in lines))
+    assert "killed by SIGKILL" in err
+
+
+def test_several_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{local_ssh(tmp_path)}:{os.environ['PATH']}")
+    flags = ("-np", "3", "--min-np", "2", "-H", "localhost:2,127.0.2.2:1")
+    status, lines, err = run(*flags, program=[TRAINING, str(tmp_path), "2", "kill:2"])
+    assert status == 0, err
+    check_ended(lines, 3)
+
+
+def test_hosts_that_cannot_be_reached_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{local_ssh(tmp_path)}:{os.environ['PATH']}")
+    flags = ("--min-np", "2", "--elastic-timeout", "1", "-H", "localhost:1,127.0.9.2:1")
+    status, _, err = run(*flags, program=[TRAINING, str(tmp_path), "0"])
+    assert status == 1
+    assert "127.0.9.2 cannot start a rank: ssh: connect to host 127.0.9.2 port 22: No route to host" in err
+    assert "of at least 2 ranks (--min-np) were there within 1 s" in err.splitlines()[-1]
+
+
+def test_horovods_script_runs_unchanged() -> None:
+    status, lines, err = run("-np", "2", "--min-np", "2", "--as-horovod", program=["-c", HOROVODS_SCRIPT])
+    assert status == 0, err
+    assert [line["batch"] for line in lines] == [4, 4]
+
+
+def test_nothing_is_left_when_the_launcher_is_killed(tmp_path: Path) -> None:
+    with job("--min-np", "2", program=[TRAINING, str(tmp_path), "1"]) as process:
+        wait_until(lambda: (tmp_path / "generation0").exists(), MOST_S, "it did not begin")
+        process.kill()
+        out, _ = process.communicate(timeout=MOST_S)
+    pids = {line["pid"] for line in said(out)}
+    assert pids
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), MOST_S, "a rank is left")
 
 
 def test_a_bug_on_all_ranks_ends_the_job(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Trains a small model elastically, and checks at its end that each step counted exactly once.
 
 Arguments: FOLDER RESETS [EVENT]. It ends 10 steps after its ranks have changed RESETS times. EVENT, once in
-the job: `kill:RANKS` (these kill themselves at step 23), `raise` (all ranks raise), `leave` (rank 1 exits).
+the job: `kill:RANKS` (these kill themselves at step 23), `raise` (all ranks raise), `leave` (rank 1 exits),
+`meet` (rank 1 of the first generation kills itself before it meets the others).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 
 import roundelay.torch as hvd
+from roundelay.torch._internal import generations
 
 FOLDER, RESETS = Path(sys.argv[1]), int(sys.argv[2])
 EVENT, _, WHO = (sys.argv[3] if len(sys.argv) > 3 else "").partition(":")
@@ -58,6 +60,18 @@ def happen(state: Any) -> None:
         os._exit(0)
 
 
+def die_when_ranks_meet() -> None:
+    """Let rank 1 of the first generation die when it has a place, and has met nobody."""
+    store = generations._store
+
+    def deadly(place: Any) -> Any:
+        if place.generation == 1 and place.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return store(place)
+
+    generations._store = deadly
+
+
 def say(**what: Any) -> None:
     """Print one line of JSON, in one write: ranks share the terminal."""
     sys.stdout.write(json.dumps({"pid": os.getpid(), "rank": hvd.rank(), "size": hvd.size(), **what}) + "\n")
@@ -66,6 +80,8 @@ def say(**what: Any) -> None:
 
 def main() -> None:
     """Train to the end."""
+    if EVENT == "meet":
+        die_when_ranks_meet()
     hvd.init()
     model, optimizer = make()
     hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())

@@ -99,6 +99,11 @@ def test_nothing_begins_after_a_rank_has_ended_well() -> None:
     assert job.next_generation(patient=True) is None
     assert _start(job) == []
     assert job.change() is Change.NONE
+    job.started("one")  # a replacement that is not ready yet holds nothing up
+    assert not job.is_over()
+    for number in (1, 2):
+        job.gone(number, well=True, now=2.0)
+    assert job.is_over()
 
 
 class _Simulation:

@@ -322,7 +322,10 @@ def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("HOROVOD_", "ROUNDELAY_")):
             monkeypatch.delenv(name)
-    of_elastic_jobs = {"HOROVOD_ELASTIC", "HOROVOD_ELASTIC_TIMEOUT"}  # roundelayrun's: unit/test_elastic_state.py
+    of_elastic_jobs = {
+        "HOROVOD_ELASTIC",
+        "HOROVOD_ELASTIC_TIMEOUT",
+    }  # roundelayrun's: unit/test_elastic_state.py
     there = names_of(("works", "differs"), "Variables") - {*horovod_variables.NAMES} - of_elastic_jobs
     for name in VARIABLES:
         variable = f"HOROVOD_{name}"

@@ -133,7 +133,9 @@ class Driver:
     def _on_wanted(self, number: int, wanted: dict[str, Any]) -> None:
         self._stores[number] = (wanted["host"], wanted["port"])
         self._members.asks(number, has_state=wanted["has_state"])
-        if self._members.finished:
+        if self._members.finished and number not in self._members.ranks:
+            self._programs[number].tell(protocol.DISMISSED)  # it came too late
+        elif self._members.finished:
             why = "another rank's program has ended, and this one still wants to train"
             self._programs[number].tell(protocol.REFUSED, why.encode())
 
@@ -163,7 +165,7 @@ class Driver:
     def _decide(self, now: float) -> None:
         members, settings = self._members, self._settings
         members.hosts = settings.hosts()
-        if members.finished and members.all_gone():
+        if members.is_over():
             self._end(self._last_result())
         elif members.state_is_lost():
             self._end(self._failure("no worker is left that has the state of the training"))

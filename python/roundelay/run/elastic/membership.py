@@ -164,6 +164,11 @@ class Membership:
         """A worker was dismissed: it is to end, and its slot is free."""
         self.workers[number].state = State.GONE
 
+    def is_over(self) -> bool:
+        """Returns whether the training has ended: a rank's program has ended well, and none runs any more."""
+        gone = [self.workers[number].state is State.GONE for number in self.ranks]
+        return self.finished and all(gone)
+
     def all_gone(self) -> bool:
         """Returns whether no process is left."""
         return not self._living()
