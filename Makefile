@@ -180,4 +180,4 @@ mpi-check: build  ## the module _mpi with apt's Open MPI, in a root of its own, 
 	@tools/check_mpi.sh openmpi _mpi
 
 clean:  ## all that was built, not .venv
-	rm -rf build/* out dist python/roundelay/*.so python/*.egg-info
+	rm -rf build/* out dist python/roundelay/*.so python/roundelay/for_torch python/*.egg-info

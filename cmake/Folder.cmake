@@ -93,15 +93,16 @@ function(roundelay_compiled folder result)
   endif()
 endfunction()
 
-# roundelay_module(name symbol): makes a module of the Python package that exports one symbol.
+# roundelay_module(name symbol [folder]): makes a module of the Python package, or of a folder in it, that exports one
+# symbol.
 function(roundelay_module name symbol)
   set(script ${CMAKE_CURRENT_BINARY_DIR}/${name}.version)
   file(WRITE ${script} "{ global: ${symbol}; local: *; };\n")
   target_link_options(${name} PRIVATE -Wl,--version-script=${script} -Wl,-z,defs)
   set_target_properties(${name} PROPERTIES PREFIX "" LINK_DEPENDS ${script})
   if(ROUNDELAY_IN_TREE)
-    set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_SOURCE_DIR}/python/roundelay)
+    set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_SOURCE_DIR}/python/roundelay/${ARGN})
   endif()
   add_dependencies(modules ${name})
-  install(TARGETS ${name} LIBRARY DESTINATION roundelay)
+  install(TARGETS ${name} LIBRARY DESTINATION roundelay/${ARGN})
 endfunction()

@@ -17,7 +17,9 @@ COMMANDS = ("run", "tune", "timeline", "plan", "emulate", "doctor")
 @pytest.fixture
 def no_torch(tmp_path: Path) -> Path:
     """A folder whose torch cannot be imported, as if there were none."""
-    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n")
+    (tmp_path / "torch.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n"
+    )
     return tmp_path
 
 
