@@ -24,7 +24,7 @@ execute_process(
   OUTPUT_VARIABLE torch_folder OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(NOT torch_folder)
   if(ROUNDELAY_WITH_TORCH STREQUAL ON)
-    message(FATAL_ERROR "PyTorch is not installed for ${Python3_EXECUTABLE}; install it: ${Python3_EXECUTABLE} -m pip install torch==2.13.0")
+    message(FATAL_ERROR "PyTorch is not installed for ${Python3_EXECUTABLE}; install it: ${Python3_EXECUTABLE} -m pip install torch")
   endif()
   message(STATUS "Roundelay: no torch for ${Python3_EXECUTABLE}: without the Python module")
   return()
