@@ -29,6 +29,7 @@ WORK = ROOT / "build" / "wheels"
 DIST = ROOT / "dist"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 TORCHES = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
+PYTHON_OF_ALL = "3.12"  # each of TORCHES has a wheel for it
 LARGEST_MB = 12.0
 # What compiling and linking takes of a PyTorch.
 OF_TORCH = re.compile(
@@ -52,8 +53,11 @@ def torch_to_build_with(version: str) -> Path:
     folder = WORK / "torch" / version
     if not folder.exists():
         download, part = WORK / "download", WORK / "torch" / f"{version}.part"
-        call(sys.executable, *PIP, "download", "--no-deps", "--only-binary=:all:", "--dest", str(download),
-             f"torch=={version}")  # fmt: skip
+        call(
+            sys.executable, *PIP, "download", "--no-deps", "--only-binary=:all:", "--dest", str(download),
+            "--python-version", PYTHON_OF_ALL, f"torch=={version}",
+            PIP_CONSTRAINT=os.devnull,  # the exact version is what it is
+        )  # fmt: skip
         (wheel,) = download.glob("torch-*.whl")
         with zipfile.ZipFile(wheel) as archive:
             names = [name for name in archive.namelist() if OF_TORCH.match(name)]
