@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CMAKE_FLAGS := -DPython3_EXECUTABLE=$(CURDIR)/$(PY)
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan coverage docs nightly wheel-check mpi-check clean
+.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan coverage docs nightly wheel-check wheels mpi-check clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -176,8 +176,13 @@ docs: build $(STAMPS)/docs-packages  ## the site of the documentation: out/site/
 wheel-check: $(STAMPS)/train-packages  ## the wheel, installed into a bare folder, imports and runs alone
 	@tools/check_wheel.sh $(PY)
 
+# All of WHEELS takes an hour on 2 cores, and 3 GB of downloads; --python 3.11 --torch 2.13.0 takes minutes.
+WHEELS ?=
+wheels: $(STAMPS)/train-packages  ## wheels for each Python here and several PyTorchs, and the source distribution: dist
+	@$(PY) tools/build_wheels.py $(WHEELS)
+
 mpi-check: build  ## the module _mpi with apt's Open MPI, in a root of its own, and two ranks
 	@tools/check_mpi.sh openmpi _mpi
 
 clean:  ## all that was built, not .venv
-	rm -rf build/* out dist python/roundelay/*.so python/*.egg-info
+	rm -rf build/* out dist python/roundelay/*.so python/roundelay/for_torch python/*.egg-info

@@ -40,6 +40,7 @@ endfunction()
 # sources (an interface library if there are none). It links the targets of its row, and these libraries.
 # With ROUNDELAY_CHECK_EDGES the same objects are also linked as a shared library without undefined symbols, against the shared
 # libraries of the row only: a call over a forbidden edge does not link.
+# rl_ of a folder in ROUNDELAY_SHARED_FOLDERS is a shared library.
 function(roundelay_folder folder)
   string(REPLACE "/" "_" name ${folder})
   roundelay_sources(${folder} sources)
@@ -72,7 +73,11 @@ function(roundelay_folder folder)
   if(ROUNDELAY_PRECOMPILE AND NOT "MPI::MPI_CXX" IN_LIST ARGN)  # MPI's own flags do not fit the headers
     target_precompile_headers(obj_${name} REUSE_FROM often)
   endif()
-  add_library(rl_${name} STATIC $<TARGET_OBJECTS:obj_${name}>)
+  set(kind STATIC)
+  if(folder IN_LIST ROUNDELAY_SHARED_FOLDERS)
+    set(kind SHARED)
+  endif()
+  add_library(rl_${name} ${kind} $<TARGET_OBJECTS:obj_${name}>)
   target_link_libraries(rl_${name} PUBLIC roundelay_flags ${links})
   if(ROUNDELAY_CHECK_EDGES)
     add_library(edge_${name} SHARED $<TARGET_OBJECTS:obj_${name}>)
@@ -93,15 +98,19 @@ function(roundelay_compiled folder result)
   endif()
 endfunction()
 
-# roundelay_module(name symbol): makes a module of the Python package that exports one symbol.
+# roundelay_module(name symbols [folder]): makes a module of the Python package, or of a folder in it, that exports
+# these symbols.
 function(roundelay_module name symbol)
   set(script ${CMAKE_CURRENT_BINARY_DIR}/${name}.version)
   file(WRITE ${script} "{ global: ${symbol}; local: *; };\n")
-  target_link_options(${name} PRIVATE -Wl,--version-script=${script} -Wl,-z,defs)
-  set_target_properties(${name} PROPERTIES PREFIX "" LINK_DEPENDS ${script})
+  target_link_options(${name} PRIVATE -Wl,--version-script=${script})
+  if(NOT ROUNDELAY_SANITIZE)  # clang has a sanitizer's functions in the programs
+    target_link_options(${name} PRIVATE -Wl,-z,defs)
+  endif()
+  set_target_properties(${name} PROPERTIES PREFIX "" LINK_DEPENDS ${script} INSTALL_RPATH "$ORIGIN")
   if(ROUNDELAY_IN_TREE)
-    set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_SOURCE_DIR}/python/roundelay)
+    set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_SOURCE_DIR}/python/roundelay/${ARGN})
   endif()
   add_dependencies(modules ${name})
-  install(TARGETS ${name} LIBRARY DESTINATION roundelay)
+  install(TARGETS ${name} LIBRARY DESTINATION roundelay/${ARGN})
 endfunction()

@@ -1,5 +1,5 @@
-# Finds Python and torch. Sets ROUNDELAY_HAS_TORCH and then the targets Python3::Module and roundelay_torch, and
-# ROUNDELAY_TORCH_HAS_CUDA if that PyTorch is one for GPUs.
+# Finds Python and torch. Sets ROUNDELAY_HAS_TORCH and then the targets Python3::Module and roundelay_torch,
+# ROUNDELAY_TORCH_SET, and ROUNDELAY_TORCH_HAS_CUDA if that PyTorch is one for GPUs.
 set(ROUNDELAY_HAS_TORCH OFF)
 if(NOT Python3_EXECUTABLE AND NOT SKBUILD AND EXISTS ${PROJECT_SOURCE_DIR}/.venv/bin/python)
   set(Python3_EXECUTABLE ${PROJECT_SOURCE_DIR}/.venv/bin/python)
@@ -24,7 +24,7 @@ execute_process(
   OUTPUT_VARIABLE torch_folder OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(NOT torch_folder)
   if(ROUNDELAY_WITH_TORCH STREQUAL ON)
-    message(FATAL_ERROR "PyTorch is not installed for ${Python3_EXECUTABLE}; install it: ${Python3_EXECUTABLE} -m pip install torch==2.13.0")
+    message(FATAL_ERROR "PyTorch is not installed for ${Python3_EXECUTABLE}; install it: ${Python3_EXECUTABLE} -m pip install torch")
   endif()
   message(STATUS "Roundelay: no torch for ${Python3_EXECUTABLE}: without the Python module")
   return()
@@ -47,4 +47,7 @@ set(ROUNDELAY_HAS_TORCH ON)
 file(STRINGS ${torch_folder}/version.py ROUNDELAY_TORCH_HAS_CUDA REGEX "^cuda.*= *'")
 file(STRINGS ${torch_folder}/version.py torch_version REGEX "^__version__")
 string(REGEX REPLACE ".*'(.*)'.*" "\\1" torch_version "${torch_version}")
+# The modules' folder (python/roundelay/_internal/torch_modules.py): a release's minor, or a nightly's whole version.
+string(REGEX REPLACE "[+].*" "" ROUNDELAY_TORCH_SET "${torch_version}")
+string(REGEX REPLACE "^([0-9]+[.][0-9]+)[.][0-9]+$" "\\1" ROUNDELAY_TORCH_SET "${ROUNDELAY_TORCH_SET}")
 message(STATUS "Roundelay: torch ${torch_version} in ${torch_folder}")

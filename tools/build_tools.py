@@ -31,12 +31,13 @@ def is_here(requirement: str) -> bool:
     if name in PROGRAMS and shutil.which(name):
         return True
     try:
-        return _numbers(version(name)) >= _numbers(least)
+        return numbers(version(name)) >= numbers(least)
     except PackageNotFoundError:
         return False
 
 
-def _numbers(text: str) -> list[int]:
+def numbers(text: str) -> list[int]:
+    """Return the numbers of a version, for comparisons."""
     return [int(number) for number in re.findall(r"\d+", text)]
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
 
-from build_tools import requirements
+from build_tools import numbers, requirements
 
 OURS = {"roundelay", "roundelay-autoload", "horovod"}  # roundelay.horovod_shim installs the last one
 # Packages whose name differs from their module's.
@@ -144,8 +144,15 @@ def wrong_in_train(declared: Iterable[str], build: Iterable[str], train: Iterabl
     for package in sorted(there - set(wanted)):
         yield f"tools/requirements-train.txt has {package}, which nothing needs"
     for line in sorted(set(build) - lines):
-        if name_of(line) in there:
+        if name_of(line) in there and not any(_pins(other, line) for other in lines):
             yield f"pyproject.toml builds with {line}, tools/requirements-train.txt has another version"
+
+
+def _pins(line: str, wanted: str) -> bool:
+    """Tell whether a line with == names a version that another one with >= allows."""
+    name, _, version = line.partition("==")
+    wanted_name, _, least = wanted.partition(">=")
+    return name == wanted_name and numbers(version) >= numbers(least) > []
 
 
 def of_extra(extra: str, declared: Iterable[str]) -> set[str]:

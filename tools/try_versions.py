@@ -49,16 +49,17 @@ class Version:
     def __str__(self) -> str:
         return f"Python {self.python}, PyTorch {self.torch}"
 
-    def interpreter(self) -> str:
-        """Find the interpreter on PATH or among pyenv's. Raises NotHereError."""
-        name = f"python{self.python}"
-        pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-        places = [os.environ.get("PATH", ""), *(str(one.parent) for one in pyenv.glob(f"*/bin/{name}"))]
-        for place in places:
-            found = shutil.which(name, path=place)
-            if found is not None and _runs(found):
-                return found
-        raise NotHereError(f"no {name} here")
+
+def interpreter(python: str) -> str:
+    """Find Python, a version like 3.12, on PATH or among pyenv's. Raises NotHereError."""
+    name = f"python{python}"
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    places = [os.environ.get("PATH", ""), *(str(one.parent) for one in pyenv.glob(f"*/bin/{name}"))]
+    for place in places:
+        found = shutil.which(name, path=place)
+        if found is not None and _runs(found):
+            return found
+    raise NotHereError(f"no {name} here")
 
 
 def _runs(python: str) -> bool:
@@ -67,16 +68,15 @@ def _runs(python: str) -> bool:
 
 
 def clone(version: Version, folder: Path) -> None:
-    """Clone HEAD, and replace the version of PyTorch in its files."""
+    """Clone HEAD, and replace the version of PyTorch in it."""
     if folder.exists():
         shutil.rmtree(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)], check=True)
-    for name in ("tools/requirements-train.txt", "pyproject.toml"):
-        file = folder / name
-        text, count = re.subn(r"torch==[\d.]+", f"torch=={version.torch}", file.read_text())
-        assert count == 1, name
-        file.write_text(text)
+    file = folder / "tools" / "requirements-train.txt"
+    text, count = re.subn(r"torch==[\d.]+", f"torch=={version.torch}", file.read_text())
+    assert count == 1, file
+    file.write_text(text)
 
 
 def run(folder: Path, log: Path, *words: str) -> bool:
@@ -90,7 +90,7 @@ def run(folder: Path, log: Path, *words: str) -> bool:
 
 def attempt(version: Version) -> None:
     """Build and test one version. Raises NotHereError, BrokenError."""
-    python = version.interpreter()
+    python = interpreter(version.python)
     folder = ROOT / "build" / "versions" / f"python{version.python}-torch{version.torch}"
     free = shutil.disk_usage(ROOT).free / 1e9
     if free < FREE_GB:

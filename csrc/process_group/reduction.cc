@@ -15,7 +15,8 @@ using ::c10d::ReduceOp;
 
 // Returns the factor by which members scale their parts.
 double premultiplier(const ReduceOp& op) {
-  const auto* const supplement = dynamic_cast<const ::c10d::PreMulSumSupplement*>(op.supplement_.get());
+  // The name before PyTorch 2.13, which later ones have, too.
+  const auto* const supplement = dynamic_cast<const ::c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   if (supplement == nullptr) refuse("PREMUL_SUM has no factor");
   return supplement->tensor_factor.defined() ? supplement->tensor_factor.item<double>()
                                              : supplement->double_factor;

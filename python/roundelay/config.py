@@ -11,8 +11,6 @@ import sys
 from types import ModuleType
 from typing import Any
 
-import torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
-
 from roundelay import _core
 
 

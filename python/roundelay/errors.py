@@ -10,8 +10,6 @@
 
 from __future__ import annotations
 
-import torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
-
 from roundelay._core import HorovodInternalError, MismatchError
 
 __all__ = ["HorovodInternalError", "MismatchError", "NotInThisVersionError"]

@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from roundelay._internal import launch_detection
+from roundelay._internal import launch_detection, torch_modules
 from roundelay._internal.launch_detection import Launch
 
 _PACKAGE = Path(__file__).parent.parent  # the modules lie beside `roundelay/__init__.py`
 
 
-def _module(name: str) -> str | None:
-    return next((str(path) for path in sorted(_PACKAGE.glob(f"{name}*.so"))), None)
+def _module(name: str, folder: Path = _PACKAGE) -> str | None:
+    return next((str(path) for path in sorted(folder.glob(f"{name}*.so"))), None)
 
 
 def mpi_module() -> str | None:
@@ -22,8 +22,9 @@ def mpi_module() -> str | None:
 
 
 def c10d_module() -> str | None:
-    """Returns the path of the module over PyTorch's store and Gloo; None only if the build is broken."""
-    return _module("_c10d")
+    """Returns the path of the module over PyTorch's store and Gloo; None if none fits the PyTorch here."""
+    folder = torch_modules.folder()
+    return None if folder is None else _module("_c10d", folder)
 
 
 def cuda_module() -> str | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 from roundelay import __version__
-from roundelay._internal import backend
+from roundelay._internal import backend, torch_modules
 
 
 def check_build() -> str:
@@ -16,7 +14,7 @@ def check_build() -> str:
         lines = [f"    [{'X' if on else ' '}] {name}" for name, on in rows.items()]
         return "\n".join([f"Available {title}:", *lines])
 
-    torch_built = importlib.util.find_spec("roundelay._core") is not None
+    torch_built = torch_modules.folder() is not None
     return "\n\n".join(
         [
             f"Roundelay v{__version__}:",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import roundelay
-from roundelay._internal import backend
+from roundelay._internal import backend, torch_modules
 from roundelay.doctor.check import REBUILD, Check, State, first_line
 from roundelay.doctor.two_ranks import check_launch, check_levels, check_topology, launch
 from roundelay.run.errors import UsageError
@@ -52,17 +52,16 @@ def check_core() -> list[Check]:
     try:
         import torch
     except ImportError as error:
-        return [Check("PyTorch", State.BROKEN, str(error), "pip install torch==2.13.0")]
+        newest = torch_modules.sets()[-1:]
+        cure = f"pip install 'torch=={newest[0]}.*'" if newest else REBUILD
+        return [Check("PyTorch", State.BROKEN, str(error), cure)]
     found = Check("PyTorch", State.OK, torch.__version__)
     try:
         from roundelay import _core
     except ImportError as error:
         return [found, Check("C++ core", State.BROKEN, first_line(str(error)), REBUILD)]
-    built = _core.torch_build_version()
-    if built.split("+")[0] != torch.__version__.split("+")[0]:
-        text = f"built against torch {built}, but torch {torch.__version__} is installed"
-        return [found, Check("C++ core", State.BROKEN, text, REBUILD)]
-    return [found, Check("C++ core", State.OK, f"{_core.__version__}, built against torch {built}")]
+    text = f"{_core.__version__}, built against torch {_core.torch_build_version()}"
+    return [found, Check("C++ core", State.OK, text)]
 
 
 def check_strategies(core: Sequence[Check]) -> Iterator[Check]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-import torch as _torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
-
 from roundelay.errors import HorovodInternalError, NotInThisVersionError
 from roundelay.torch import elastic, mpi_ops, strategies
 from roundelay.torch._internal.global_state import (

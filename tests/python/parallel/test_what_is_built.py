@@ -58,10 +58,13 @@ def answers(package: Path, *more: Path) -> dict[str, Any]:
 
 def package_without(folder: Path, *modules: str) -> Path:
     """The package as a build without these modules leaves it; the one for CUDA is there otherwise."""
-    (folder / "roundelay").mkdir()
-    for entry in (ROOT / "python" / "roundelay").iterdir():
-        if not entry.name.startswith((*modules, "_cuda")):
-            (folder / "roundelay" / entry.name).symlink_to(entry)
+    whole = ROOT / "python"
+    for_torch = [path.relative_to(whole) for path in whole.glob("roundelay/for_torch/*")]
+    for part in (Path("roundelay"), *for_torch):
+        (folder / part).mkdir(parents=True)
+        for entry in (whole / part).iterdir():
+            if not entry.name.startswith((*modules, "_cuda", "for_torch")):
+                (folder / part / entry.name).symlink_to(entry)
     if "_cuda" not in modules:
         (folder / "roundelay" / "_cuda.so").touch()
     return folder

@@ -43,7 +43,7 @@ def test_all_is_here(installed: dict[str, str]) -> None:
         ("setuptools", "setuptools>=77"),
         ("cmake", "cmake>=3.22"),
         ("ninja", "ninja"),
-        ("torch", "torch==2.13.0"),
+        ("torch", "torch>=2.11"),
     ],
 )
 def test_a_package_is_missing(installed: dict[str, str], name: str, requirement: str) -> None:
@@ -85,6 +85,6 @@ def test_pip_shows_the_line(tmp_path: Path) -> None:
     said = run.stdout + run.stderr
     assert run.returncode == 1
     assert "roundelay: No C++ compiler found: apt-get install g++" in said
-    needed = "scikit-build-core>=0.11, setuptools>=77, cmake>=3.22, ninja, torch==2.13.0, numpy"
+    needed = "scikit-build-core>=0.11, setuptools>=77, cmake>=3.22, ninja, torch>=2.11, numpy"
     assert f"roundelay: the build needs {needed}: {python} -m pip install 'scikit-build-core>=0.11' " in said
     assert "Traceback" not in said

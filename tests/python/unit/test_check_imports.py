@@ -73,7 +73,7 @@ def test_an_unused_declaration_is_named(tmp_path: Path, unused: str) -> None:
 
 EXAMPLE = {"digits.py": "import torch\nfrom sklearn import datasets\nimport data\n", "data.py": ""}
 EXTRAS = ['roundelay[plan,timeline]; extra == "examples"', 'scikit-learn; extra == "plan"']
-BUILD = ["ninja", "torch==2.13.0"]
+BUILD = ["ninja", "torch>=2.12"]
 TRAIN = ["torch==2.13.0", "numpy", "pyyaml", "rich>=13", "ninja"]
 
 
@@ -84,7 +84,7 @@ TRAIN = ["torch==2.13.0", "numpy", "pyyaml", "rich>=13", "ninja"]
         ([one for one in TRAIN if one != "pyyaml"], ["the package needs pyyaml, which"]),
         ([one for one in TRAIN if one != "ninja"], ["the build needs ninja, which"]),
         ([*TRAIN, "flask"], ["tools/requirements-train.txt has flask, which nothing needs"]),
-        (["torch==2.12.0", *TRAIN[1:]], ["pyproject.toml builds with torch==2.13.0, tools/requirements-tr"]),
+        (["torch==2.11.9", *TRAIN[1:]], ["pyproject.toml builds with torch>=2.12, tools/requirements-tr"]),
     ],
 )
 def test_the_list_for_training_has_what_is_imported(train: list[str], wrong: list[str]) -> None:

@@ -7,10 +7,12 @@ import signal
 import threading
 import warnings
 from collections.abc import Iterator
+from importlib.metadata import version
 
 import pytest
 import torch
 
+import roundelay
 from roundelay import _core
 
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
@@ -390,7 +392,7 @@ def test_a_forked_child_leaves_quietly(core: None) -> None:
 
 
 def test_versions_and_classes_of_errors() -> None:
-    assert _core.__version__ == "0.1.0"
+    assert _core.__version__ == roundelay.__version__ == version("roundelay")
     assert torch.__version__.startswith(_core.torch_build_version())
     assert issubclass(_core.HorovodInternalError, RuntimeError)
     assert issubclass(_core.MismatchError, _core.HorovodInternalError)
