@@ -60,7 +60,10 @@ class Digest {
 
 TechniqueBucket::TechniqueBucket(c10::intrusive_ptr<RoundelayBackend> group, at::ScalarType type,
                                  const std::vector<std::int64_t>& sizes)
-    : group_(std::move(group)), elements_(elements_of(type, sizes)), levels_(group_->level_sizes()) {}
+    : group_(std::move(group)),
+      type_(type),
+      elements_(elements_of(type, sizes)),
+      levels_(group_->level_sizes()) {}
 
 void TechniqueBucket::choose(const std::string& text) {
   end_last();
@@ -86,8 +89,7 @@ std::int32_t TechniqueBucket::digest() const {
 RoundelayBackend::WorkPtr TechniqueBucket::average(const at::Tensor& elements) {
   end_last();
   check_tensor(elements, "all_reduce");
-  if (static_cast<std::size_t>(elements.numel()) != elements_.count ||
-      adapter::reducible_dtype_of(elements.scalar_type()) != elements_.dtype)
+  if (static_cast<std::size_t>(elements.numel()) != elements_.count || elements.scalar_type() != type_)
     refuse("a bucket has changed its elements");
   const std::int32_t number = digest();
   const gradients::TechniqueUse use = choice_.next();

@@ -40,6 +40,7 @@ class TechniqueBucket {
   [[nodiscard]] std::int32_t digest() const;
 
   const c10::intrusive_ptr<RoundelayBackend> group_;
+  const at::ScalarType type_;
   gradients::BucketElements elements_;
   const std::vector<int> levels_;
   gradients::TechniqueChoice choice_;

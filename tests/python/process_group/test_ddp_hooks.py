@@ -224,6 +224,28 @@ def check_what_a_hook_refuses() -> None:
         ddp.hook("dense")
 
 
+class Turned(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(300, dtype=torch.complex64))
+
+    def forward(self) -> torch.Tensor:
+        return (self.weight * (1 + dist.get_rank())).abs().sum()
+
+
+def check_complex_gradients() -> None:
+    with world():
+        net = DistributedDataParallel(Turned())
+        net.register_comm_hook(*ddp.hook("dense"))
+        net().backward()
+        mean = (1 + dist.get_world_size()) / 2
+        assert torch.equal(net.module.weight.grad, torch.full((300,), mean, dtype=torch.complex64))
+        net = DistributedDataParallel(Turned())
+        net.register_comm_hook(*ddp.hook("dense:wire=bf16"))
+        with pytest.raises(ValueError, match="takes no complex gradients"):
+            net().backward()
+
+
 def check_states_that_do_not_fit() -> None:
     with world():
         ledger = run(Ledger(TOPK), 5)

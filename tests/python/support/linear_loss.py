@@ -16,12 +16,19 @@ Loss = Callable[[torch.Tensor], torch.Tensor]
 SHAPES = [(16, 64), (512,), (32, 32), (128,)]
 
 
+def zeros() -> list[torch.Tensor]:
+    """Returns zeros of all shapes; one tensor lies transposed in memory."""
+    every = [torch.zeros(shape) for shape in SHAPES]
+    every[2] = every[2].t()
+    return every
+
+
 class Linear(nn.Module):
     """A loss whose gradients are the coefficients. Parameters without any are not used."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.weights = nn.ParameterList(nn.Parameter(torch.zeros(shape)) for shape in SHAPES)
+        self.weights = nn.ParameterList(nn.Parameter(one) for one in zeros())
 
     def forward(self, coefficients: Sequence[torch.Tensor | None]) -> torch.Tensor:
         """Returns the loss."""

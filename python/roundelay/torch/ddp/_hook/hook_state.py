@@ -163,7 +163,11 @@ class HookState:
         elements = bucket.buffer()
         if elements.layout != torch.strided:
             raise ValueError(f"strategy {self._strategy.text} takes no sparse gradients in a hook of DDP")
-        sizes = [parameter.numel() for parameter in parameters]
+        complex_ones = any(parameter.is_complex() for parameter in parameters)
+        if complex_ones and not self._is_plain:
+            raise ValueError(f"strategy {self._strategy.text} takes no complex gradients in a hook of DDP")
+        # DDP gives the real and the imaginary parts.
+        sizes = [parameter.numel() * (2 if parameter.is_complex() else 1) for parameter in parameters]
         ends = [sum(sizes[: place + 1]) for place in range(len(sizes))]
         number = bucket.index()
         view = Bucket(
@@ -187,6 +191,11 @@ class HookState:
             self._carried.update(bucket.kept())
             core.forget()
             core.choose(text)
+
+    @property
+    def _is_plain(self) -> bool:
+        """True if gradients travel as they are."""
+        return "technique" not in self._strategy.overrides and self._strategy.wire is None
 
     def _technique(self, bucket: Bucket) -> str:
         strategy = self._strategy
