@@ -39,10 +39,16 @@ class _HookedBucket:
     def kept(self) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:
         """Returns what is kept back of each parameter; nothing, if nothing is. Alike on all ranks."""
         kept = self.core.kept()
-        if kept is None:
-            return
-        for parameter, place, shape in zip(self.parameters, self.view.ranges, self.view.shapes, strict=True):
-            yield parameter, kept[place.start : place.stop].as_strided(shape.sizes, shape.strides)
+        return () if kept is None else self.parts_of(kept)
+
+    def parts_of(self, elements: torch.Tensor) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:
+        """Returns each parameter with its part of the bucket's elements, which lie as the parameter's do.
+
+        GradBucket.gradients() has them in another order, if the parameter is not contiguous.
+        """
+        places = zip(self.parameters, self.view.ranges, self.view.shapes, strict=True)
+        for parameter, place, shape in places:
+            yield parameter, elements[place.start : place.stop].as_strided(shape.sizes, shape.strides)
 
 
 class HookState:
@@ -122,7 +128,7 @@ class HookState:
             self._begin_step()
         hooked = self._hooked(bucket)
         self._choose(hooked)
-        self._add_carried(bucket)
+        self._add_carried(hooked.parts_of(bucket.buffer()))
         return hooked.core.average(bucket.buffer()).get_future().then(_only_tensor)
 
     def has_any(self, parameters: set[torch.Tensor]) -> bool:
@@ -213,10 +219,11 @@ class HookState:
             )
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
-    def _add_carried(self, bucket: GradBucket) -> None:
+    def _add_carried(self, parts: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
         """Adds what was carried to parameters of which some rank has a gradient: DDP drops other results."""
-        pairs = zip(bucket.parameters(), bucket.gradients(), strict=True)
-        waiting = [(parameter, gradient) for parameter, gradient in pairs if parameter in self._carried]
+        if not self._carried:
+            return
+        waiting = [(parameter, gradient) for parameter, gradient in parts if parameter in self._carried]
         if not waiting:
             return
         present = torch.tensor([bool(gradient.any()) for _, gradient in waiting], dtype=torch.uint8)
