@@ -2,6 +2,7 @@
 
 torchrun --nproc-per-node 2 examples/ddp.py                      # over Roundelay
 torchrun --nproc-per-node 2 examples/ddp.py --backend gloo       # over Gloo: nothing else differs
+torchrun --nproc-per-node 2 examples/ddp.py --hook bf16          # gradients travel in a half type
 roundelayrun -np 2 python examples/ddp.py                        # any launcher will do
 """
 
@@ -16,11 +17,14 @@ from digits import digits, make_model
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from roundelay.torch.ddp import hook
+
 
 def main() -> None:
     """Trains, and prints what rank 0 saw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--backend", default="roundelay", help="of torch.distributed (default: roundelay)")
+    parser.add_argument("--hook", help="a strategy for DDP's gradients, such as topk:density=0.05")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch", type=int, default=64, help="images of a step, over all processes")
     arguments = parser.parse_args()
@@ -31,6 +35,8 @@ def main() -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     images, labels, test_images, test_labels = digits()
     model = DistributedDataParallel(make_model(16), gradient_as_bucket_view=True)
+    if arguments.hook:
+        model.register_comm_hook(*hook(arguments.hook))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
     begin, steps = time.perf_counter(), 0

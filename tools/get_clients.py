@@ -1,4 +1,4 @@
-"""Installs programs that use Horovod under build/clients, for nightly tests: `python tools/get_clients.py`.
+"""Installs programs that use Horovod or DDP under build/clients, for nightly tests: `tools/get_clients.py`.
 
 Each set has fixed versions in a folder of its own, for PYTHONPATH. PyTorch is the environment's.
 """
@@ -16,6 +16,23 @@ CLIENTS = {
     "lightning1": ("pytorch-lightning==1.9.5", *_COMMON),
     "lightning2": ("pytorch-lightning==2.0.9", "lightning-horovod==0.1.0.dev0", *_COMMON),
     "ludwig": ("ludwig==0.9",),
+    "lightning": (
+        "lightning==2.6.6",
+        "pytorch-lightning==2.6.6",
+        "fsspec==2026.9.0",
+        "pyyaml==6.0.4",
+        *_COMMON,
+    ),
+    "transformers": (
+        *("transformers==5.24.0", "accelerate==1.15.0", "huggingface-hub==2.4.0", "tokenizers==0.23.3"),
+        *("safetensors==0.8.0", "regex==2026.11.19", "pyyaml==6.0.4", "psutil==7.2.2", "tqdm==4.70.1"),
+        *("click==8.5.1", "hf-xet==1.8.0", "httpx2==2.16.2", "httpcore2==2.16.2", "anyio==4.16.0"),
+        *("idna==3.20", "h11==0.16.0", "truststore==0.10.5", "typer==0.29.2", "pydantic==2.14.4"),
+        *("annotated-types==0.8.0", "pydantic-core==2.50.5", "typing-inspection==0.4.5", "rich==15.0.0"),
+        *("shellingham==1.5.4", "markdown-it-py==4.3.0", "mdurl==0.1.2", "pygments==2.21.0"),
+        *("annotated-doc==0.0.7", "fsspec==2026.9.0", "packaging==26.4", "filelock==4.3.1"),
+    ),
+    "ignite": ("pytorch-ignite==0.5.3", "packaging==26.4"),
 }
 
 

@@ -1,10 +1,14 @@
 // The backend of torch.distributed (c10d/backend.h).
+#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "adapter/gil.h"
 #include "adapter/process.h"
@@ -15,6 +19,7 @@
 #include "process_group/backend.h"
 #include "process_group/errors.h"
 #include "process_group/store.h"
+#include "process_group/technique_bucket.h"
 
 namespace roundelay::bindings {
 namespace {
@@ -33,6 +38,33 @@ c10::intrusive_ptr<::c10d::Backend> make_c10d_backend(const c10::intrusive_ptr<:
                                                    std::move(loaded.config));
   if (!group.ok()) throw std::runtime_error(group.status().message());
   return RoundelayBackend::create(std::move(group).value(), timeout);
+}
+
+using process_group::TechniqueBucket;
+
+std::unique_ptr<TechniqueBucket> make_technique_bucket(const c10::intrusive_ptr<::c10d::Backend>& group,
+                                                       at::ScalarType type,
+                                                       const std::vector<std::int64_t>& sizes) {
+  auto* const own = dynamic_cast<RoundelayBackend*>(group.get());
+  if (own == nullptr) process_group::refuse("the group's backend is not roundelay");
+  return std::make_unique<TechniqueBucket>(c10::intrusive_ptr<RoundelayBackend>::reclaim_copy(own), type,
+                                           sizes);
+}
+
+void bind_technique_bucket(py::module_& module) {
+  py::class_<TechniqueBucket>(module, "TechniqueBucket")
+      .def(py::init(&make_technique_bucket), py::arg("group"), py::arg("dtype"), py::arg("sizes"))
+      .def("choose", &TechniqueBucket::choose, py::arg("text"))
+      .def("forget", &TechniqueBucket::forget)
+      .def_property_readonly("text", &TechniqueBucket::text)
+      .def("average", &TechniqueBucket::average, py::arg("elements"))
+      .def("applied", &TechniqueBucket::applied)
+      .def("kept",
+           [](TechniqueBucket& self) {
+             const at::Tensor kept = self.kept();
+             return kept.defined() ? std::optional(kept) : std::nullopt;
+           })
+      .def("rescale", &TechniqueBucket::rescale, py::arg("factor"));
 }
 
 }  // namespace
@@ -58,6 +90,7 @@ void set_c10d_errors(const py::object& error, const py::object& mismatch) {
 void bind_c10d(py::module_& module) {
   module.def("make_c10d_backend", make_c10d_backend, py::arg("store"), py::arg("rank"), py::arg("size"),
              py::arg("name"), py::arg("timeout"), py::arg("secret"));
+  bind_technique_bucket(module);
   module.def("set_c10d_errors", set_c10d_errors, py::arg("error"), py::arg("mismatch"));
   module.def("stop_c10d_backends", process_group::stop_all, py::call_guard<adapter::GilReleased>());
   module.def("fail_c10d_backends", process_group::fail_all, py::arg("what"),

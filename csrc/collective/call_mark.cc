@@ -17,6 +17,8 @@ std::string_view name_of_form(const CallMark& mark) {
       return "reduction BOR";
     case CallMark::Form::kXor:
       return "reduction BXOR";
+    case CallMark::Form::kTechnique:
+      return "reduction by a technique";
     case CallMark::Form::kItself:
       break;
   }
@@ -36,7 +38,10 @@ std::string describe(const CallMark& mark) {
   if (traits.reduces) text += " " + std::string(name_of(mark.reduce_op));
   if (mark.bytes > 0) text += " of " + std::to_string(mark.bytes) + " bytes";
   if (traits.has_tensors) text += " " + std::string(name_of(mark.dtype));
-  if (mark.root >= 0) text += ", root " + std::to_string(mark.root);
+  if (mark.detail >= 0) {
+    const bool technique = mark.form == CallMark::Form::kTechnique;
+    text += (technique ? ", technique and run " : ", root ") + std::to_string(mark.detail);
+  }
   return text;
 }
 

@@ -15,14 +15,14 @@ namespace roundelay::collective {
 struct CallMark {
   std::uint64_t sequence = 0;  // counts the calls of a group from 1; 0: the call has no mark
   std::uint64_t bytes = 0;     // those that members agree on
-  std::int32_t root = -1;      // a member; -1: the operation has none
+  std::int32_t detail = -1;    // the root; of a technique a digest, with its run; -1: nothing
   Operation operation = Operation::kBarrier;
   ReduceOp reduce_op = ReduceOp::kSum;
   DType dtype = DType::kUInt8;
   // What the user has called, if it is no operation of its own: a reduce is a reducescatter in which one
-  // member has the only shard, a gather and a scatter are alltoalls, and operators on bits fold what a call
-  // that moves has brought together.
-  enum class Form : std::uint8_t { kItself, kReduce, kGather, kScatter, kAnd, kOr, kXor };
+  // member has the only shard, a gather and a scatter are alltoalls, operators on bits fold what a call that
+  // moves has brought together, and a technique makes several calls, which all have its mark.
+  enum class Form : std::uint8_t { kItself, kReduce, kGather, kScatter, kAnd, kOr, kXor, kTechnique };
   Form form = Form::kItself;
 
   [[nodiscard]] bool set() const { return sequence != 0; }

@@ -10,6 +10,9 @@ struct WholeCall {
   Call call;  // the lane sets the deadline, the abort token and the mark's sequence
   // The time that it may take besides its transfer, waiting for late members included.
   Duration timeout{};
+  // No member calls the fabric: the entry's technique gives back what it keeps. Such an entry is this
+  // member's alone, and counts among no calls.
+  bool local = false;
 };
 
 }  // namespace roundelay::collective

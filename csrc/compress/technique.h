@@ -156,6 +156,10 @@ struct BucketTechnique {
   ByteSpan state;      // Bucket's field of this name, as are the next two
   std::uint64_t run = 0;
   std::vector<Slice> parameters;
+  // For each parameter 1 if this rank has a gradient of it, else 0. The members take the largest ones, and
+  // reduce densely if no member has one of some parameter: what a technique sent of it then, nobody would
+  // take. Null: they know that all have one.
+  std::shared_ptr<std::vector<std::uint8_t>> present{};
   // The lane sets it before the operation is done, if the technique has carried it out. Null: nobody reads
   // it.
   TechniqueOutcome* outcome = nullptr;

@@ -76,6 +76,7 @@ Status BatchExecutor::call(Batch& batch) {
   collective::CallOptions& options = collective::options_of(*awaited.call);
   const collective::WholeCall* const whole = batch.whole_call();
   const Duration timeout = whole ? whole->timeout : options_.call_timeout(batch.on_gpu());
+  if (whole != nullptr) options.mark = collective::options_of(whole->call).mark;
   options.deadline = progress_deadline(batch.called, timeout, bytes * options_.calls_at_once);
   options.abort = &abort_;
   options.observer = batch.observer;

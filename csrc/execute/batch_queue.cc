@@ -68,7 +68,8 @@ void BatchQueue::append(std::shared_ptr<submit::Entry> entry) {
   own.unfinished = 1;
   own.times.ordered = steady_now();
   MutexLock lock(mutex_);
-  batch->sequence = ++sequence_;
+  if (!own.call->local) ++sequence_;
+  batch->sequence = sequence_;
   collective::options_of(own.call->call).mark.sequence = sequence_;
   own.request.name = "call " + std::to_string(sequence_);
   work_.fetch_add(1, std::memory_order_release);

@@ -94,6 +94,7 @@ Result<std::shared_ptr<TechniqueChoice::Chosen>> TechniqueChoice::prepare(compre
   chosen->run.technique = std::move(technique);
   chosen->run.state = {data, bytes};
   chosen->run.parameters = elements.parameters;
+  chosen->run.present = elements.present;
   chosen->run.outcome = &chosen->outcome;
   chosen->flush = chosen->run;
   chosen->flush.flush = true;

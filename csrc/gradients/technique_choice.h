@@ -24,8 +24,9 @@ namespace roundelay::gradients {
 struct BucketElements {
   c10::Device device = at::kCPU;
   DType dtype = DType::kFloat32;
-  std::size_t count = 0;                    // padding included
-  std::vector<compress::Slice> parameters;  // ascending
+  std::size_t count = 0;                                 // padding included
+  std::vector<compress::Slice> parameters;               // ascending
+  std::shared_ptr<std::vector<std::uint8_t>> present{};  // compress::BucketTechnique's
 };
 
 // The technique that one operation takes.

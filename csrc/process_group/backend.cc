@@ -126,6 +126,31 @@ RoundelayBackend::WorkPtr RoundelayBackend::allreduce(Tensors& tensors,
   return start(prepare_allreduce(place(), tensors, options.reduceOp), options.timeout, options.asyncOp);
 }
 
+RoundelayBackend::WorkPtr RoundelayBackend::average(
+    const at::Tensor& bucket, std::shared_ptr<const compress::BucketTechnique> technique,
+    std::int32_t digest) {
+  check_usable();
+  Prepared prepared = technique ? prepare_average(place(), bucket, std::move(technique), digest)
+                                : prepare_allreduce(place(), {bucket}, ::c10d::ReduceOp::AVG);
+  return start(std::move(prepared), kNoTimeout, true);
+}
+
+void RoundelayBackend::give_back(const at::Tensor& bucket,
+                                 std::shared_ptr<const compress::BucketTechnique> flush) {
+  check_usable();
+  Prepared prepared = prepare_average(place(), bucket, std::move(flush), 0);
+  prepared.timeout = options_->timeout;
+  prepared.blocking = prepared.local = true;
+  CallWork::start(group_, std::move(prepared))->wait(kNoTimeout);
+}
+
+std::vector<int> RoundelayBackend::level_sizes() const {
+  check_usable();
+  Result<std::vector<int>> sizes = group_->context().level_sizes(0, DeviceType::kCpu);
+  check(sizes.status());
+  return std::move(sizes).value();
+}
+
 RoundelayBackend::WorkPtr RoundelayBackend::allreduce_coalesced(
     Tensors& tensors, const ::c10d::AllreduceCoalescedOptions& options) {
   return allreduce(tensors, options);

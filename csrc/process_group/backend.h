@@ -66,6 +66,14 @@ class RoundelayBackend final : public ::c10d::Backend {
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
+  // Averages a bucket by a technique, as another collective; null: densely. calls.h describes `digest`.
+  WorkPtr average(const at::Tensor& bucket, std::shared_ptr<const compress::BucketTechnique> technique,
+                  std::int32_t digest);
+  // Adds to the bucket what a technique keeps back, by its flush. It calls no peer. Blocks.
+  void give_back(const at::Tensor& bucket, std::shared_ptr<const compress::BucketTechnique> flush);
+  // Returns the sizes of the group's levels, as in compress::Technique::state_bytes().
+  [[nodiscard]] std::vector<int> level_sizes() const;
+
   [[nodiscard]] bool stopped() const { return stopped_; }
   // Leaves the group. Later calls do nothing; calls of other functions throw. Call it without the GIL.
   void stop();

@@ -21,6 +21,9 @@ struct Place {
 
 // Reductions.
 Prepared prepare_allreduce(Place place, const Tensors& tensors, const ::c10d::ReduceOp& op);
+// Averages a bucket by a technique. `digest`: tells it and its run apart from others; not negative.
+Prepared prepare_average(Place place, const at::Tensor& bucket,
+                         std::shared_ptr<const compress::BucketTechnique> technique, std::int32_t digest);
 Prepared prepare_reduce(Place place, const Tensors& tensors, int root, const ::c10d::ReduceOp& op);
 // `outputs` gets this member's shard of `inputs`, which have one tensor for each member.
 Prepared prepare_reduce_scatter(Place place, const at::Tensor& output, const Tensors& inputs,

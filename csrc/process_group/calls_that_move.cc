@@ -141,7 +141,7 @@ Prepared prepare_broadcast(Place place, const Tensors& tensors, int root) {
   Prepared prepared;
   BroadcastCall call;
   call.mark = {.bytes = memory.bytes().size(),
-               .root = root,
+               .detail = root,
                .operation = call.kOperation,
                .dtype = moved_dtype(tensor)};
   call.buffer = memory.bytes();
@@ -176,7 +176,7 @@ Prepared prepare_gather(Place place, const TensorLists& outputs, const Tensors& 
   Sizes sends(static_cast<std::size_t>(place.size), 0), receives = sends;
   sends[static_cast<std::size_t>(root)] = bytes;
   const CallMark mark{
-      .bytes = bytes, .root = root, .dtype = moved_dtype(own), .form = CallMark::Form::kGather};
+      .bytes = bytes, .detail = root, .dtype = moved_dtype(own), .form = CallMark::Form::kGather};
   if (place.rank != root) {
     return described(alltoall(nullptr, &input, std::move(sends), std::move(receives), mark), OpType::GATHER,
                      "roundelay:gather", inputs, {});
@@ -195,7 +195,7 @@ Prepared prepare_scatter(Place place, const Tensors& outputs, const TensorLists&
   Sizes sends(static_cast<std::size_t>(place.size), 0), receives = sends;
   receives[static_cast<std::size_t>(root)] = bytes;
   const CallMark mark{
-      .bytes = bytes, .root = root, .dtype = moved_dtype(own), .form = CallMark::Form::kScatter};
+      .bytes = bytes, .detail = root, .dtype = moved_dtype(own), .form = CallMark::Form::kScatter};
   if (place.rank != root) {
     return described(alltoall(&output, nullptr, std::move(sends), std::move(receives), mark), OpType::SCATTER,
                      "roundelay:scatter", outputs, outputs);

@@ -134,6 +134,17 @@ Prepared prepare_allreduce(Place place, const Tensors& tensors, const ::c10d::Re
   return finished(std::move(prepared), OpType::ALLREDUCE, "roundelay:all_reduce", tensors);
 }
 
+Prepared prepare_average(Place place, const at::Tensor& bucket,
+                         std::shared_ptr<const compress::BucketTechnique> technique, std::int32_t digest) {
+  if (!bucket.is_contiguous()) refuse("all_reduce: a bucket has to be contiguous");
+  Prepared prepared = prepare_allreduce(place, {bucket}, ::c10d::ReduceOp::AVG);
+  CallMark& mark = collective::options_of(prepared.call).mark;
+  mark.form = CallMark::Form::kTechnique;
+  mark.detail = digest;
+  prepared.technique = std::move(technique);
+  return prepared;
+}
+
 Prepared prepare_reduce(Place place, const Tensors& tensors, int root, const ::c10d::ReduceOp& op) {
   const char* const name = "reduce";
   const at::Tensor& tensor = only_tensor(tensors, name);
@@ -142,11 +153,12 @@ Prepared prepare_reduce(Place place, const Tensors& tensors, int root, const ::c
   if (is_bitwise(op)) {
     check_bitwise(tensor, name);
     prepared = gather_and_fold(place, memory, place.rank == root ? &memory : nullptr, op);
-    collective::options_of(prepared.call).mark.root = root;
+    collective::options_of(prepared.call).mark.detail = root;
   } else {
     const std::size_t bytes = memory.bytes().size();
     ReducescatterCall call;
-    call.mark = {.bytes = bytes, .root = root, .operation = call.kOperation, .form = CallMark::Form::kReduce};
+    call.mark = {
+        .bytes = bytes, .detail = root, .operation = call.kOperation, .form = CallMark::Form::kReduce};
     set_reduction(call, call.mark, op, tensor.scalar_type(), place.size, name);
     call.input = memory.bytes().data();
     call.shard_bytes.assign(static_cast<std::size_t>(place.size), 0);

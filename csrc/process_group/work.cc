@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "collective/whole_call.h"
 #include "process_group/errors.h"
@@ -38,6 +39,11 @@ submit::Arguments arguments_of(const Prepared& prepared, std::shared_ptr<OwnedCa
   submit::Part part;
   part.dtype = prepared.dtype;
   part.count = count;
+  if (prepared.technique) {
+    part.output = std::get<collective::AllreduceCall>(call->call).buffer.data();
+    part.input = part.output;
+    arguments.technique = prepared.technique;
+  }
   arguments.parts.push_back(std::move(part));
   arguments.results = call->work.get();
   arguments.call = std::move(call);
@@ -72,6 +78,7 @@ c10::intrusive_ptr<CallWork> CallWork::start(const std::shared_ptr<GroupSession>
   auto call = std::make_shared<OwnedCall>();
   call->call = std::move(prepared.call);
   call->timeout = prepared.timeout;
+  call->local = prepared.local;
   const bool blocking = prepared.blocking;
   auto work = call->work = c10::make_intrusive<CallWork>(group, std::move(prepared));
   const Result<complete::Handle> handle =

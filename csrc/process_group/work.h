@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collective/call.h"
+#include "compress/technique.h"
 #include "process_group/callbacks.h"
 #include "process_group/group_session.h"
 #include "submit/entry.h"
@@ -28,6 +29,9 @@ struct Prepared {
   std::function<void()> finish;     // brings the results to the caller's tensors; empty: they are there
   std::chrono::milliseconds timeout{};
   bool blocking = false;  // the caller waits next
+  // Carries the allreduce out; null: the call itself does.
+  std::shared_ptr<const compress::BucketTechnique> technique{};
+  bool local = false;  // WholeCall's
 };
 
 class CallWork final : public ::c10d::Work, public submit::Results {

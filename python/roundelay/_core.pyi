@@ -5,12 +5,14 @@ _core_gradients.pyi has the classes of gradients.
 Calls before init() raise ValueError, in a forked child RuntimeError.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import Final
 
 import torch
-from torch.distributed.distributed_c10d import Backend, Store
+from torch._C._distributed_c10d import Backend as GroupBackend
+from torch.distributed.distributed_c10d import Backend, Store, Work
 
 from roundelay._core_gradients import *
 
@@ -159,6 +161,20 @@ def make_c10d_backend(
     timeout: timedelta,
     secret: bytes,
 ) -> Backend: ...
+
+class TechniqueBucket:
+    """A bucket of DDP's that takes techniques (csrc/process_group/technique_bucket.h)."""
+
+    # ValueError: the group has another backend, or the core cannot reduce the type.
+    def __init__(self, group: GroupBackend, dtype: torch.dtype, sizes: Sequence[int]) -> None: ...
+    def choose(self, text: str) -> None: ...
+    def forget(self) -> None: ...
+    @property
+    def text(self) -> str: ...  # empty: dense
+    def average(self, elements: torch.Tensor) -> Work: ...
+    def applied(self) -> bool: ...
+    def kept(self) -> torch.Tensor | None: ...
+    def rescale(self, factor: float) -> None: ...
 
 # Sets the classes of their exceptions, once: `mismatch` is for calls that differ between ranks.
 def set_c10d_errors(error: type[Exception], mismatch: type[Exception]) -> None: ...

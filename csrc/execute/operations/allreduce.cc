@@ -107,7 +107,7 @@ collective::Task run_allreduce(DeviceBuffers& buffers, Batch& batch) {
 bool goes_over_levels(const Batch& batch, int members) {
   if (const collective::WholeCall* whole = batch.whole_call()) {
     const auto* const allreduce = std::get_if<AllreduceCall>(&whole->call);
-    return allreduce != nullptr && !batch.on_gpu() && collective::levels::fits(*allreduce);
+    return allreduce != nullptr && !whole->local && !batch.on_gpu() && collective::levels::fits(*allreduce);
   }
   if (batch.steps != &kAllreduceSteps || batch.on_gpu() || !batch.absent.empty()) return false;
   AllreduceCall call;

@@ -1,6 +1,9 @@
 // An allreduce whose bucket takes a technique.
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "execute/lane_recorder.h"
 #include "execute/operations/operations.h"
@@ -41,20 +44,33 @@ compress::Bucket bucket_of(const Batch& batch, int members) {
   return bucket;
 }
 
+// Makes the call that brings each member's flags to the largest of all members'.
+collective::Call largest_of(std::vector<std::uint8_t>& flags) {
+  collective::AllreduceCall call;
+  call.dtype = DType::kUInt8;
+  call.reduce_op = ReduceOp::kMax;
+  call.buffer = {reinterpret_cast<std::byte*>(flags.data()), 0, flags.size()};
+  return call;
+}
+
 }  // namespace
 
 collective::Task run_technique(DeviceBuffers& buffers, Batch& batch) {
   const compress::BucketTechnique& taken = *batch.entries.front()->technique;
   const WorkspaceUse use(buffers);
   const compress::Bucket bucket = bucket_of(batch, buffers.fabric().group().size());
+  bool applies = true;
   Task inner;
   if (taken.flush) {
     Status given = taken.technique->give_back(use.workspace(), bucket);
     if (!given.ok()) co_return given;
-    inner = batch.steps->run(buffers, batch);
-  } else {
-    inner = taken.technique->run(use.workspace(), bucket);
+  } else if (taken.present) {
+    collective::Call call = largest_of(*taken.present);
+    co_await collective::Calling(buffers.fabric(), call);
+    applies = std::ranges::all_of(*taken.present, [](std::uint8_t one) { return one != 0; });
   }
+  inner = taken.flush || !applies ? batch.steps->run(buffers, batch)
+                                  : taken.technique->run(use.workspace(), bucket);
   use.workspace().record_to(batch.recorder);
   for (inner.resume(); !inner.done(); inner.resume()) {
     const Task::Awaited awaited = inner.awaited();
@@ -63,7 +79,7 @@ collective::Task run_technique(DeviceBuffers& buffers, Batch& batch) {
     if (batch.recorder != nullptr && !awaited.name.empty()) batch.recorder->record_call(batch, awaited.name);
   }
   use.workspace().end_span();
-  if (inner.status().ok() && taken.outcome != nullptr) *taken.outcome = {true, batch.called_bytes};
+  if (inner.status().ok() && applies && taken.outcome != nullptr) *taken.outcome = {true, batch.called_bytes};
   co_return inner.status();
 }
 

@@ -6,7 +6,8 @@ namespace roundelay::execute {
 namespace {
 
 collective::Task run_whole_call(DeviceBuffers& buffers, Batch& batch) {
-  co_await collective::Calling(buffers.fabric(), batch.whole_call()->call);
+  collective::WholeCall& whole = *batch.whole_call();
+  if (!whole.local) co_await collective::Calling(buffers.fabric(), whole.call);
   co_return Status();
 }
 

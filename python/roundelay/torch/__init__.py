@@ -83,7 +83,7 @@ from roundelay.torch.process_sets import ProcessSet, add_process_set, global_pro
 from roundelay.torch.sync_batch_norm import SyncBatchNorm
 
 if TYPE_CHECKING:
-    from roundelay.torch import optim
+    from roundelay.torch import ddp, optim
 
 __all__ = [
     "Adasum",
@@ -121,6 +121,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "ddp",
     "elastic",
     "global_process_set",
     "gloo_built",
@@ -167,6 +168,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name == "optim":
-        return importlib.import_module("roundelay.torch.optim")
+    if name in ("ddp", "optim"):
+        return importlib.import_module(f"roundelay.torch.{name}")
     raise AttributeError(f"module 'roundelay.torch' has no attribute {name!r}")

@@ -34,7 +34,7 @@ class Caller {
     BroadcastCall call;
     call.buffer = std::as_writable_bytes(std::span(values_));
     call.root = root;
-    return make(call, {.bytes = 4 * count, .root = root, .operation = Operation::kBroadcast});
+    return make(call, {.bytes = 4 * count, .detail = root, .operation = Operation::kBroadcast});
   }
   Status alltoall(std::vector<std::size_t> send, std::vector<std::size_t> receive) {
     AlltoallCall call;

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -135,13 +135,19 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
         master_weights,
     )
     options, settings = _checked(optimizer, given)
-    watch(wrapper_of)
+    watch(_scaled)
     unreduced.end()
     _leave(optimizer)
     _wrap(optimizer, options)
     show(optimizer, settings, job_number())
     horovod_name.put_on(optimizer)
     return optimizer
+
+
+def _scaled(optimizer: torch.optim.Optimizer) -> Sequence[Wrapper]:
+    """Returns what GradScaler is to tell of this optimizer."""
+    wrapper = wrapper_of(optimizer)
+    return () if wrapper is None else (wrapper,)
 
 
 def _checked(optimizer: torch.optim.Optimizer, given: Arguments) -> tuple[Options, Settings]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -39,7 +39,7 @@ class Scaled(Protocol):
         """Multiplies what is kept back."""
 
 
-Find = Callable[[torch.optim.Optimizer], Scaled | None]
+Find = Callable[[torch.optim.Optimizer], Sequence[Scaled]]
 
 _unscaled: weakref.WeakKeyDictionary[torch.amp.GradScaler, weakref.WeakSet[torch.optim.Optimizer]]
 _unscaled = weakref.WeakKeyDictionary()  # the optimizers of each scaler
@@ -63,14 +63,15 @@ def _agreeing(original: Any, find: Find) -> Any:
         found_inf: torch.Tensor,
         allow_fp16: bool,
     ) -> dict[torch.device, torch.Tensor]:
-        wrapped = find(optimizer)
-        if wrapped is not None:
+        every = find(optimizer)
+        if every:
             _unscaled.setdefault(scaler, weakref.WeakSet()).add(optimizer)
+        for wrapped in every:
             wrapped.synchronize()
         found: dict[torch.device, torch.Tensor] = original(
             scaler, optimizer, inv_scale, found_inf, allow_fp16
         )
-        if wrapped is not None:
+        for wrapped in every:
             wrapped.note_unscaled()
             if not found:  # this rank has no gradients
                 found[found_inf.device] = found_inf
@@ -83,8 +84,8 @@ def _agreeing(original: Any, find: Find) -> Any:
 def _rescaling(original: Any, find: Find) -> Any:
     @functools.wraps(original)
     def update(scaler: torch.amp.GradScaler, *args: Any, **kwargs: Any) -> None:
-        every = [find(optimizer) for optimizer in _unscaled.get(scaler, ())]
-        keeping = [one for one in every if one is not None and one.keeps_back]
+        every = {id(one): one for optimizer in _unscaled.get(scaler, ()) for one in find(optimizer)}
+        keeping = [one for one in every.values() if one.keeps_back]
         before = scaler.get_scale() if keeping else 1.0  # on a GPU the host waits for it
         original(scaler, *args, **kwargs)
         after = scaler.get_scale() if keeping else 1.0

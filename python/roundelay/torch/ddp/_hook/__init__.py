@@ -1,0 +1,1 @@
+"""The parts of roundelay.torch.ddp: strategies as communication hooks of DistributedDataParallel."""

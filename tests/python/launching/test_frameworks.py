@@ -1,0 +1,36 @@
+"""Frameworks over DDP, in published versions: they train over the backend roundelay, with hooks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import get_clients
+from ranks import ROOT
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
+
+HERE = Path(__file__).parent
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+ROUNDELAYRUN = ["roundelay.run.cli", "-np", "2", sys.executable]
+
+
+@pytest.mark.parametrize("launcher", [TORCHRUN, ROUNDELAYRUN], ids=lambda words: words[0].split(".")[0])
+@pytest.mark.parametrize("framework", ["lightning", "transformers", "ignite"])
+def test_a_framework_trains(framework: str, launcher: list[str], tmp_path: Path) -> None:
+    path = os.pathsep.join([str(get_clients.get(framework)), str(ROOT / "python")])
+    done = subprocess.run(
+        [sys.executable, "-m", *launcher, str(HERE / f"{framework}_ddp.py"), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for rank in range(2):
+        assert f"trained {rank}" in done.stdout
