@@ -30,3 +30,4 @@ assert sums == [[dist.get_world_size()] * 3] * 2, sums
 assert (hvd.rank(), hvd.size()) == (dist.get_rank(), dist.get_world_size())
 hvd.barrier()
 print("both work")
+dist.destroy_process_group()  # a thread of Gloo's that frees a sum while Python ends aborts the process
