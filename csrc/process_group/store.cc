@@ -52,7 +52,7 @@ Result<bool> C10dStore::wait(const std::vector<std::string>& keys, Deadline unti
   constexpr Duration kLongest = std::chrono::milliseconds(20);
   Duration pause = std::chrono::microseconds(200);
   while (true) {
-    const Result<bool> came = ask([&] { return store_->check(keys); });
+    Result<bool> came = ask([&] { return store_->check(keys); });
     if (!came.ok() || *came || until.passed()) return came;
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, kLongest);
