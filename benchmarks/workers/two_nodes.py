@@ -88,16 +88,11 @@ def _measure(
     stream: Stream | None,
     ranks: measure.Ranks,
     repetitions: int,
-    from_memory: bool,
 ) -> dict[str, Any]:
     nodes = hvd.cross_size()
     least = 2 * (nodes - 1) * size // nodes  # the least that each node must send
     turns: dict[str, _Turn] = {one.name: _Allreduce(one, size, ranks) for one in contenders}
     turns["stream"] = _Turn(partial(_exchange, stream, least), ranks)
-    if from_memory:
-        turns["stream from memory"] = _Turn(
-            partial(_exchange, stream and stream.through(least), least), ranks
-        )
     found = measure.take_turns(dict[str, measure.Turn](turns), repetitions)
     sent = {name: turn.sent_bytes(repetitions) for name, turn in turns.items()}
     return {
@@ -117,8 +112,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     if spec["peers"]:
         contenders += [Gloo(), Mpi()]
     stream = _stream(spec["address"])
-    repetitions, from_memory = spec["repetitions"], spec.get("from_memory", False)
-    cells = [_measure(size, contenders, stream, ranks, repetitions, from_memory) for size in spec["sizes"]]
+    cells = [_measure(size, contenders, stream, ranks, spec["repetitions"]) for size in spec["sizes"]]
     ranks.leave()
     return {"fabric": _core.transports()["fabric"], "cells": cells}
 

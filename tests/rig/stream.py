@@ -12,16 +12,11 @@ _PIECE = 1 << 20
 class Stream:
     """One end of a connection between two processes."""
 
-    def __init__(self, connection: socket.socket, memory: int = _PIECE) -> None:
-        """memory: bytes that it sends from, and as many that it receives to, again and again."""
+    def __init__(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection = connection
-        self._incoming = memoryview(bytearray(memory))
-        self._outgoing = memoryview(bytearray(b"\1") * memory)
-
-    def through(self, memory: int) -> Stream:
-        """Returns the same connection with so much memory: a piece of one MiB stays in a core's cache."""
-        return Stream(self._connection, memory)
+        self._incoming = bytearray(_PIECE)
+        self._outgoing = memoryview(bytes(_PIECE))
 
     @classmethod
     def listen(cls, address: str, port: int) -> Stream:
@@ -45,14 +40,12 @@ class Stream:
         """Send so many bytes while as many come in. The other end does the same at the same time."""
         sender = threading.Thread(target=self._send, args=(size,))
         sender.start()
-        came = 0
-        while came < size:
-            place = came % len(self._incoming)
-            most = min(size - came, _PIECE, len(self._incoming) - place)
-            got = self._connection.recv_into(self._incoming[place:], most)
+        left = size
+        while left > 0:
+            got = self._connection.recv_into(self._incoming, min(left, _PIECE))
             if got == 0:
                 raise ConnectionError("the other end of the stream is gone")
-            came += got
+            left -= got
         sender.join()
 
     def close(self) -> None:
@@ -60,9 +53,8 @@ class Stream:
         self._connection.close()
 
     def _send(self, size: int) -> None:
-        sent = 0
-        while sent < size:
-            place = sent % len(self._outgoing)
-            piece = min(size - sent, _PIECE, len(self._outgoing) - place)
-            self._connection.sendall(self._outgoing[place : place + piece])
-            sent += piece
+        left = size
+        while left > 0:
+            piece = min(left, _PIECE)
+            self._connection.sendall(self._outgoing[:piece])
+            left -= piece
