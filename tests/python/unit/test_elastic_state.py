@@ -70,6 +70,7 @@ def test_an_attribute_is_the_object_and_can_be_replaced() -> None:
     other = torch.nn.Linear(2, 2)
     state.model = other
     assert state.model is other
+    optimizer.step()
     scheduler.step()
     state.restore()
     assert scheduler.last_epoch == 0
