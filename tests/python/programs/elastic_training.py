@@ -50,10 +50,10 @@ def expected(steps: int) -> torch.Tensor:
 
 def happen(state: Any) -> None:
     """Let the event happen, if this is its time."""
+    if EVENT == "raise" and state.step >= EVENT_AT:
+        raise ValueError("a bug in the program")
     if state.step != EVENT_AT or state.resets > 0:
         return
-    if EVENT == "raise":
-        raise ValueError("a bug in the program")
     if EVENT == "kill" and str(hvd.rank()) in WHO.split(","):
         os.kill(os.getpid(), signal.SIGKILL)
     if EVENT == "leave" and hvd.rank() == 1:

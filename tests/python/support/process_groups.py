@@ -14,6 +14,9 @@ import torch.distributed as dist
 import roundelay.torch as hvd
 
 PATIENCE = timedelta(seconds=60)
+# A thread of Gloo's may hold the last reference to its group for a moment, after a callback on a future. Who
+# destroys a group on that thread aborts the process (c10d::ProcessGroupGloo's destructor joins it).
+_groups_of_gloo: list[dist.ProcessGroup | None] = []
 
 
 @contextlib.contextmanager
@@ -24,6 +27,8 @@ def world(backend: str = "roundelay", timeout: timedelta = PATIENCE) -> Iterator
     dist.init_process_group(
         backend, init_method=f"file://{store}", rank=hvd.rank(), world_size=hvd.size(), timeout=timeout
     )
+    if backend == "gloo":
+        _groups_of_gloo.append(dist.group.WORLD)
     try:
         yield
     finally:
