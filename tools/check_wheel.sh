@@ -19,6 +19,7 @@ else
   SKBUILD_CMAKE_DEFINE=ROUNDELAY_CUDA_ARCHITECTURES=90
   if command -v nvcc >/dev/null; then SKBUILD_CMAKE_DEFINE="$SKBUILD_CMAKE_DEFINE;ROUNDELAY_WITH_CUDA=ON"; fi
   export SKBUILD_CMAKE_DEFINE
+  rm -rf build/lib.*  # setuptools keeps modules of earlier builds there, and packs them too
   "$python" -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$folder" .
   wheel=$(ls "$folder"/roundelay-*.whl)
   "$python" -m pip install --quiet --no-deps --target "$folder/site" "$wheel"
