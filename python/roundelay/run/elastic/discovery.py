@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 from roundelay.run.errors import UsageError
 from roundelay.run.system.hosts import parse_hosts
+from roundelay.run.system.processes import die_with_parent
 
 INTERVAL_S = 1.0  # between two runs of the script
 _SCRIPT_S = 30.0  # a run that takes longer counts as failed
@@ -16,7 +19,8 @@ _SCRIPT_S = 30.0  # a run that takes longer counts as failed
 class Discovery:
     """Runs the user's script on a thread of its own: a script that hangs holds nothing up.
 
-    A run that fails changes nothing; the first one in a row is told of.
+    A run that fails changes nothing; the first one in a row is told of. The thread ends with the launcher, and
+    so does the script.
     """
 
     def __init__(self, script: str, slots: int, say: Callable[[str], None]) -> None:
@@ -24,19 +28,15 @@ class Discovery:
         self._script, self._slots, self._say = script, slots, say
         self._hosts = self._ask()
         self._failed = False
-        self._ended = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def hosts(self) -> Mapping[str, int]:
         """Returns the slots by host, as the script's last good run printed them."""
         return self._hosts
 
-    def close(self) -> None:
-        """Runs the script no more."""
-        self._ended.set()
-
     def _watch(self) -> None:
-        while not self._ended.wait(INTERVAL_S):
+        while True:
+            time.sleep(INTERVAL_S)
             try:
                 self._hosts, self._failed = self._ask(), False
             except UsageError as error:
@@ -53,6 +53,7 @@ class Discovery:
                 capture_output=True,
                 text=True,
                 timeout=_SCRIPT_S,
+                preexec_fn=lambda: die_with_parent(signal.SIGKILL),
                 check=False,
             )
         except (subprocess.TimeoutExpired, OSError, UnicodeDecodeError) as error:
