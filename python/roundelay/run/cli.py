@@ -64,8 +64,7 @@ def _run(
     if not program:
         raise UsageError(f"the program is missing: give one, {prog} -np {given.num_proc} python train.py")
     start = job.prepare(given, program, os.environ, result_pipe)
-    for flag, why in given.no_effect.items():
-        say(f"{flag} has no effect: {why}")
+    _tell_of_no_effect(given, say)
     if start.listener is None:
         print(
             shlex.join(["env", *(f"{name}={value}" for name, value in start.added.items()), *start.command])
@@ -98,10 +97,16 @@ def _run(
     return result
 
 
+def _tell_of_no_effect(given: argparse.Namespace, say: Callable[[str], None]) -> None:
+    for flag, why in given.no_effect.items():
+        say(f"{flag} has no effect: {why}")
+
+
 def _run_elastic(given: argparse.Namespace, program: list[str], prog: str, say: Callable[[str], None]) -> int:
     if not program:
         raise UsageError(f"the program is missing: give one, {prog} --min-np 2 python train.py")
     settings, listener = elastic.prepare(given, program, os.environ, say)
+    _tell_of_no_effect(given, say)
     output = Output(
         0,
         sys.stdout.buffer,
@@ -139,7 +144,7 @@ def _last_word(result: JobResult, output: Output, say: Callable[[str], None]) ->
         return
     lines = output.last_lines(result.rank) if result.rank is not None else []
     if lines:
-        say(f"the last lines of rank {result.rank} on stderr:")
+        say(f"the last lines of {output.word} {result.rank} on stderr:")
         sys.stderr.buffer.write(b"".join(b"  " + line + b"\n" for line in lines))
         sys.stderr.flush()
     say(result.text + _said(result, output))

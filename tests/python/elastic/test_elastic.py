@@ -205,6 +205,8 @@ def test_a_signal_ends_all(tmp_path: Path) -> None:
         (["--max-np", "2"], "give --min-np N"),
         (["--min-np", "3", "-np", "2"], "none may be less"),
         (["--min-np", "2", "--mpi"], "an MPI's job ends when it loses a rank"),
+        (["--min-np", "2", "--mpi-args=-v"], "--mpi-args: an MPI's job ends when it loses a rank"),
+        (["--min-np", "2", "--dry-run"], "--dry-run: no one line starts the ranks"),
         (["--min-np", "2", "-H", "localhost:1"], "the hosts have 1 slots"),
         (["--min-np", "1", "--host-discovery-script", "false"], "'false' failed: exit code 1"),
         (["--min-np", "1", "--host-discovery-script", "echo a:b"], "printed a bad host"),

@@ -19,8 +19,7 @@ _SCRIPT_S = 30.0  # a run that takes longer counts as failed
 class Discovery:
     """Runs the user's script on a thread of its own: a script that hangs holds nothing up.
 
-    A run that fails changes nothing; the first one in a row is told of. The thread ends with the launcher, and
-    so does the script.
+    A run that fails changes nothing; the first one in a row is told of. Both end with the launcher.
     """
 
     def __init__(self, script: str, slots: int, say: Callable[[str], None]) -> None:

@@ -15,7 +15,7 @@ from roundelay.run.elastic.worker import Launch
 from roundelay.run.errors import UsageError
 from roundelay.run.launcher import job
 from roundelay.run.launcher.connections import Listener, own_addresses
-from roundelay.run.modes import mpi
+from roundelay.run.modes import MODES, mpi
 from roundelay.run.modes.own import OwnMode, ssh_words
 from roundelay.run.starter import local_ranks
 from roundelay.run.system import hosts
@@ -36,8 +36,7 @@ def prepare(
 ) -> tuple[Settings, Listener]:
     """Checks the flags and prepares their job. Raises UsageError."""
     least, most = _ranks(given)
-    if given.launch_mode is not None and not isinstance(given.launch_mode, OwnMode):
-        raise UsageError(f"{given.launch_mode.flag}: an MPI's job ends when it loses a rank; leave it out")
+    _check_flags_of_others(given)
     checks.check_program(program[0])
     named, _ = job.named_hosts(given)
     if named and given.host_discovery_script is not None:
@@ -79,6 +78,18 @@ def prepare(
         ),
         listener,
     )
+
+
+def _check_flags_of_others(given: argparse.Namespace) -> None:
+    """Raises UsageError for a flag that asks for another kind of launch, or for none."""
+    asked = None if given.launch_mode is None else given.launch_mode.flag
+    for mode in MODES:
+        if not isinstance(mode, OwnMode):
+            flag = asked if given.launch_mode is mode else mode.own_flag(given)
+            if flag is not None:
+                raise UsageError(f"{flag}: an MPI's job ends when it loses a rank; leave it out")
+    if given.dry_run:
+        raise UsageError("--dry-run: no one line starts the ranks of an elastic job, which come and go")
 
 
 def _ranks(given: argparse.Namespace) -> tuple[int, int | None]:

@@ -139,7 +139,7 @@ class Output:
         """word: what the numbers from 0 to num_proc - 1 count, and those that are opened later."""
         self.streams: dict[tuple[int, str], Stream] = {}
         self._sinks = {"stdout": stdout, "stderr": stderr}
-        self._directory, self._environment, self._word = directory, environment, word
+        self._directory, self._environment, self.word = directory, environment, word
         self._clock: Callable[[], bytes] = time_of_day if timestamps else bytes
         for rank in range(num_proc):
             self.open(rank)
@@ -147,8 +147,8 @@ class Output:
     def open(self, rank: int) -> None:
         """Begins the streams of a rank. Raises UsageError if its files cannot be written."""
         for name, sink in self._sinks.items():
-            file = None if self._directory is None else open_file(self._directory, rank, name, self._word)
-            prefix = prefix_of(rank, has_colours(sink, self._environment), self._word)
+            file = None if self._directory is None else open_file(self._directory, rank, name, self.word)
+            prefix = prefix_of(rank, has_colours(sink, self._environment), self.word)
             self.streams[rank, name] = Stream(prefix, sink, file, self._clock)
 
     def tick(self, now: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 
 from roundelay.errors import HorovodInternalError
 from roundelay.run.agent import member
@@ -71,4 +71,4 @@ def is_elastic() -> bool:
     return member.of_this_process() is not None
 
 
-__all__: list[Any] = ["HostsUpdatedInterrupt", "change_of_workers", "is_elastic", "run"]
+__all__ = ["HostsUpdatedInterrupt", "change_of_workers", "is_elastic", "run"]
