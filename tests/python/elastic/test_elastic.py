@@ -74,6 +74,13 @@ def said(out: str) -> list[dict[str, Any]]:
     return [json.loads(line.partition("] ")[2]) for line in out.splitlines() if "] {" in line]
 
 
+def began(folder: Path, *, ranks: int, generation: int = 0) -> list[int]:
+    """Returns the processes of a generation; none before all its ranks have begun to train."""
+    files = [folder / f"generation{generation}.rank{rank}" for rank in range(ranks)]
+    pids = [file.read_text() if file.exists() else "" for file in files]
+    return [int(pid) for pid in pids] if all(pids) else []
+
+
 def check_ended(lines: list[dict[str, Any]], ranks: int) -> None:
     """Each rank of the last generation has checked its weights, and survivors have kept their memory."""
     done = [line for line in lines if "done" in line]
@@ -108,9 +115,9 @@ def test_hosts_that_a_script_prints_come_and_leave(tmp_path: Path) -> None:
     hosts.write_text("localhost:2\n")
     flags = ("--min-np", "1", "-np", "2", "--max-np", "3", "--host-discovery-script", f"cat {hosts}")
     with job(*flags, program=[TRAINING, str(tmp_path), "2"]) as process:
-        wait_until(lambda: (tmp_path / "generation0").exists(), MOST_S, "it did not begin")
+        wait_until(lambda: bool(began(tmp_path, ranks=2)), MOST_S, "it did not begin")
         hosts.write_text("localhost:3\n")
-        wait_until(lambda: (tmp_path / "generation1").exists(), MOST_S, "it did not begin")
+        wait_until(lambda: bool(began(tmp_path, ranks=3, generation=1)), MOST_S, "it did not begin")
         hosts.write_text("localhost:1\n")
         out, err = process.communicate(timeout=MOST_S)
     assert process.returncode == 0, err
@@ -154,11 +161,10 @@ def test_horovods_script_runs_unchanged() -> None:
 
 def test_nothing_is_left_when_the_launcher_is_killed(tmp_path: Path) -> None:
     with job("--min-np", "2", program=[TRAINING, str(tmp_path), "1"]) as process:
-        wait_until(lambda: (tmp_path / "generation0").exists(), MOST_S, "it did not begin")
+        wait_until(lambda: bool(began(tmp_path, ranks=2)), MOST_S, "it did not begin")
         process.kill()
-        out, _ = process.communicate(timeout=MOST_S)
-    pids = {line["pid"] for line in said(out)}
-    assert pids
+        process.communicate(timeout=MOST_S)
+    pids = began(tmp_path, ranks=2)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), MOST_S, "a rank is left")
 
 
@@ -190,12 +196,11 @@ def test_a_program_that_never_joins_ends_the_job() -> None:
 
 def test_a_signal_ends_all(tmp_path: Path) -> None:
     with job("--min-np", "2", program=[TRAINING, str(tmp_path), "1"]) as process:
-        wait_until(lambda: (tmp_path / "generation0").exists(), MOST_S, "it did not begin")
+        wait_until(lambda: bool(began(tmp_path, ranks=2)), MOST_S, "it did not begin")
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=MOST_S)
+        _, err = process.communicate(timeout=MOST_S)
     assert process.returncode == 128 + signal.SIGTERM, err
-    pids = {line["pid"] for line in said(out)}
-    assert len(pids) == 2
+    pids = began(tmp_path, ranks=2)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), MOST_S, "a rank is left")
 
 

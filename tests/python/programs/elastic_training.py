@@ -96,7 +96,7 @@ def main() -> None:
     @hvd.elastic.run
     def train(state: Any) -> None:
         say(generation=state.resets, step=state.step, kept=memory == model.weight.data_ptr())
-        (FOLDER / f"generation{state.resets}").touch()
+        (FOLDER / f"generation{state.resets}.rank{hvd.rank()}").write_text(str(os.getpid()))
         while state.resets < RESETS or state.step < state.reset_at + MORE:
             optimizer.zero_grad()
             backward(model, state.step, hvd.rank(), hvd.size())

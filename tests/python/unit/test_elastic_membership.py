@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from roundelay.run.elastic.membership import Change, Limits, Membership, State
+from roundelay.run.elastic.membership import Change, Limits, Membership, State, Worker
 
 
 def _job(wanted: int = 3, least: int = 2, most: int = 4, **hosts: int) -> Membership:
@@ -106,6 +106,27 @@ def test_nothing_begins_after_a_rank_has_ended_well() -> None:
     assert job.is_over()
 
 
+@pytest.mark.parametrize("asks_first", [True, False])
+def test_a_rank_that_wants_to_go_on_after_another_has_ended_is_refused(asks_first: bool) -> None:
+    job = _running()
+    if asks_first:
+        _ask(job, 1)
+    job.gone(0, well=True, now=1.0)
+    if not asks_first:
+        _ask(job, 1)
+    assert job.refused() == [1]
+    job.refuses(1)
+    assert job.refused() == []
+    late = job.started("one").number
+    _ask(job, late, has_state=False)
+    assert job.dismissed() == [late]
+    job.dismisses(late)
+    job.gone(2, well=True, now=2.0)
+    assert not job.is_over()
+    job.gone(1, well=False, now=2.0)
+    assert job.is_over()
+
+
 class _Simulation:
     """Lets everything happen to a job that can, in a random order, and checks what must always hold."""
 
@@ -134,8 +155,33 @@ class _Simulation:
             job.hosts = self.random.choice([{"one": 2, "two": 2}, {"one": 1, "two": 2}, {"one": 2}])
         self.launcher()
 
+    def end(self) -> None:
+        """A rank ends well, the others when they are free to: the job is over, whatever their order."""
+        job = self.job
+        first = self.random.choice([number for number in job.ranks if self._is(number, State.MEMBER)])
+        job.gone(first, well=True, now=self.now)
+        while not job.is_over():
+            if not self._free():
+                self.launcher()
+            assert self._free(), "all that are left wait for ever"
+            worker = self.random.choice(self._free())
+            if worker.state is State.REFUSED or self.random.random() < 0.5:
+                job.gone(worker.number, well=worker.state is not State.REFUSED, now=self.now)
+            else:
+                job.asks(worker.number, has_state=worker.number in self.trained)
+            if self.random.random() < 0.5:
+                self.launcher()
+
     def _is_broken(self) -> bool:
-        return any(self.job.workers[number].state is not State.MEMBER for number in self.job.ranks)
+        return not all(self._is(number, State.MEMBER) for number in self.job.ranks)
+
+    def _is(self, number: int, state: State) -> bool:
+        return self.job.workers[number].state is state
+
+    def _free(self) -> list[Worker]:
+        """The workers that wait for nothing from the launcher."""
+        waiting = (State.READY, State.GONE)
+        return [worker for worker in self.job.workers.values() if worker.state not in waiting]
 
     def launcher(self) -> None:
         """Does what the driver does at each tick."""
@@ -143,8 +189,10 @@ class _Simulation:
         for host in job.hosts_to_start_on(self.now):
             job.started(host)
         for number in job.dismissed():
-            job.forgets(number)
+            job.dismisses(number)
             self.trained.discard(number)
+        for number in job.refused():
+            job.refuses(number)
         before = list(job.ranks)
         runs = any(job.workers[number].state is State.MEMBER for number in before)
         ranks = job.next_generation(patient=True)
@@ -167,7 +215,7 @@ class _Simulation:
 
 
 def _simulate(seeds: range) -> None:
-    generations = 0
+    generations = ended = 0
     for seed in seeds:
         simulation = _Simulation(seed)
         simulation.launcher()
@@ -176,12 +224,15 @@ def _simulate(seeds: range) -> None:
                 break
             simulation.step()
         generations += simulation.job.generation
-        _settle(simulation)
+        if _settle(simulation):
+            simulation.end()
+            ended += 1
+    assert ended > len(seeds) / 50  # most jobs lose their state before
     assert generations > 3 * len(seeds)  # the orders lead somewhere
 
 
-def _settle(simulation: _Simulation) -> None:
-    """When nothing happens to it any more, a job whose state is there runs again."""
+def _settle(simulation: _Simulation) -> bool:
+    """When nothing happens to it any more, a job whose state is there runs again. Returns whether it is."""
     job = simulation.job
     job.hosts = {"one": 2, "two": 2}
     simulation.now += 10_000.0
@@ -190,9 +241,10 @@ def _settle(simulation: _Simulation) -> None:
             if worker.state is State.STARTING or (worker.state is State.MEMBER and simulation._is_broken()):
                 job.asks(worker.number, has_state=worker.number in simulation.trained)
         if job.state_is_lost():
-            return
+            return False
         simulation.launcher()
     assert any(worker.state is State.MEMBER for worker in job.workers.values())
+    return True
 
 
 def test_whatever_happens_the_state_is_kept() -> None:

@@ -133,11 +133,6 @@ class Driver:
     def _on_wanted(self, number: int, wanted: dict[str, Any]) -> None:
         self._stores[number] = (wanted["host"], wanted["port"])
         self._members.asks(number, has_state=wanted["has_state"])
-        if self._members.finished and number not in self._members.ranks:
-            self._programs[number].tell(protocol.DISMISSED)  # it came too late
-        elif self._members.finished:
-            why = "another rank's program has ended, and this one still wants to train"
-            self._programs[number].tell(protocol.REFUSED, why.encode())
 
     def _lose(self, number: int) -> None:
         _, ending = self._ranks.lose(number, silent=False, agents_are_ours=True)
@@ -177,9 +172,7 @@ class Driver:
             self._end(self._failure(f"{text} (--elastic-timeout)"))
         else:
             self._start_workers(now)
-            for number in members.dismissed():
-                self._programs[number].tell(protocol.DISMISSED)
-                members.forgets(number)
+            self._turn_away()
             self._hand_out(now)
             self._tell_of_change()
 
@@ -194,6 +187,16 @@ class Driver:
                 self._settings.launch,
                 lambda *end: self._unstarted.put(end),
             )
+
+    def _turn_away(self) -> None:
+        members = self._members
+        for number in members.dismissed():
+            self._programs[number].tell(protocol.DISMISSED)
+            members.dismisses(number)
+        for number in members.refused():
+            why = "another rank's program has ended, and this one still wants to train"
+            self._programs[number].tell(protocol.REFUSED, why.encode())
+            members.refuses(number)
 
     def _hand_out(self, now: float) -> None:
         members, settings = self._members, self._settings

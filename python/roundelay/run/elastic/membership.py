@@ -1,7 +1,8 @@
 """Decides who is in the next generation of an elastic job, and when. Pure: the driver says what happened.
 
 A worker is one process of the program. It is starting until it asks for a place, ready while it waits for
-one, a member while it is a rank of the present generation, and gone when its process has ended.
+one, a member while it is a rank of the present generation, refused when it can have no place and is to end
+with an error, and gone when its process has ended.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _FAILURES = 3  # of a host's workers, after which nothing starts there for a whi
 class State(Enum):
     """What a worker does."""
 
-    STARTING, READY, MEMBER, GONE = range(4)
+    STARTING, READY, MEMBER, REFUSED, GONE = range(5)
 
 
 class Change(Enum):
@@ -42,9 +43,7 @@ class Limits:
     wanted: int  # ranks that the first generation waits for
     least: int
     most: int
-    cooldown: tuple[
-        float, float
-    ]  # seconds without starts on a host that failed: at first, doubling up to these
+    cooldown: tuple[float, float]  # seconds without starts on a host that failed: at first, and at most
 
 
 @dataclass
@@ -117,12 +116,24 @@ class Membership:
         return Change.REMOVED if outside else Change.NONE
 
     def dismissed(self) -> list[int]:
-        """Returns the workers that wait for a place and can have none: their host is no longer the job's."""
+        """Returns the workers that wait for a place and are not needed: they end well.
+
+        Their host is no longer the job's, or the training has ended before they came.
+        """
         return [
             worker.number
             for worker in self._living()
-            if worker.state is State.READY and not self._has_slot(worker)
+            if worker.state is State.READY
+            and (worker.number not in self.ranks if self.finished else not self._has_slot(worker))
         ]
+
+    def refused(self) -> list[int]:
+        """Returns the ranks that want to go on although another rank's program has ended well.
+
+        It may have ended before or after they asked: call this at each turn.
+        """
+        ranks = self.ranks if self.finished else []
+        return [number for number in ranks if self.workers[number].state is State.READY]
 
     def next_generation(self, *, patient: bool) -> list[int] | None:
         """Begins the next generation if it is possible, and returns its workers by rank.
@@ -160,9 +171,13 @@ class Membership:
         """Returns how many workers wait for a place."""
         return sum(worker.state is State.READY for worker in self._usable())
 
-    def forgets(self, number: int) -> None:
-        """A worker was dismissed: it is to end, and its slot is free."""
+    def dismisses(self, number: int) -> None:
+        """A worker was told that it is not needed: it is to end, and its slot is free."""
         self.workers[number].state = State.GONE
+
+    def refuses(self, number: int) -> None:
+        """A rank was told that it cannot go on: its end is the job's."""
+        self.workers[number].state = State.REFUSED
 
     def is_over(self) -> bool:
         """Returns whether the training has ended: a rank's program has ended well, and none runs any more."""
