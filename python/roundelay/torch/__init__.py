@@ -71,6 +71,7 @@ from roundelay.torch._internal.operations import (
 from roundelay.torch._internal.optimizer.join_context import join_context
 from roundelay.torch._internal.report import report
 from roundelay.torch._internal.topology import topology
+from roundelay.torch.compiling import compile  # noqa: A004  PyTorch's name
 from roundelay.torch.compression import Compression
 from roundelay.torch.functions import (
     allgather_object,
@@ -117,6 +118,7 @@ __all__ = [
     "broadcast_optimizer_state",
     "broadcast_parameters",
     "ccl_built",
+    "compile",
     "cross_rank",
     "cross_size",
     "cuda_built",
