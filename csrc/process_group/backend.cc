@@ -122,7 +122,7 @@ RoundelayBackend::WorkPtr RoundelayBackend::broadcast(Tensors& tensors,
 RoundelayBackend::WorkPtr RoundelayBackend::allreduce(Tensors& tensors,
                                                       const ::c10d::AllreduceOptions& options) {
   check_usable();
-  if (tensors.size() == 1 && tensors.front().is_sparse()) return allreduce_sparse(tensors.front(), options);
+  if (tensors.size() == 1 && tensors.front().is_sparse()) return sum_sparse(tensors.front(), options);
   return start(prepare_allreduce(place(), tensors, options.reduceOp), options.timeout, options.asyncOp);
 }
 

@@ -85,7 +85,7 @@ class RoundelayBackend final : public ::c10d::Backend {
   [[nodiscard]] milliseconds time_for(milliseconds asked) const;
   WorkPtr start(Prepared prepared, milliseconds timeout, bool async);
   // Blocks until members know how many values each has.
-  WorkPtr allreduce_sparse(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options);
+  WorkPtr sum_sparse(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options);
   WorkPtr message(MessageLane::Message::Kind kind, Tensors& tensors, int peer, int tag);
   [[nodiscard]] MessageLane& messages() const;
   void check_usable() const;

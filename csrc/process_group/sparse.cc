@@ -39,8 +39,8 @@ void check_sparse(const at::Tensor& tensor, const ::c10d::ReduceOp& op) {
 
 // Each member gets all values and adds them in the order of ranks, so that all have the same bits. A member
 // knows how much memory that takes when all have told the number of theirs.
-RoundelayBackend::WorkPtr RoundelayBackend::allreduce_sparse(const at::Tensor& tensor,
-                                                             const ::c10d::AllreduceOptions& options) {
+RoundelayBackend::WorkPtr RoundelayBackend::sum_sparse(const at::Tensor& tensor,
+                                                       const ::c10d::AllreduceOptions& options) {
   check_sparse(tensor, options.reduceOp);
   const at::Tensor own = tensor.detach().coalesce(), shape = shape_of(own);
   const at::Tensor shapes = at::empty({size_, shape.numel()}, shape.options());
