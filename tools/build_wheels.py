@@ -21,14 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from build_tools import PYPROJECT, requirements
-from try_versions import NotHereError, interpreter
+from try_versions import TORCHES, NotHereError, interpreter
 from wheel_sets import merge
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "wheels"
 DIST = ROOT / "dist"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-TORCHES = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
 PYTHON_OF_ALL = "3.12"  # each of TORCHES has a wheel for it
 LARGEST_MB = 12.0
 # What compiling and linking takes of a PyTorch.

@@ -18,8 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VERSIONS = ("3.10/2.13.0", "3.11/2.13.0", "3.12/2.14.1")
-TESTS = ("unit/test_torch_single.py", "parallel/test_torch_operations.py", "parallel/test_torch_optimizer.py")
+TORCHES = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
+VERSIONS = (*(f"3.11/{torch}" for torch in TORCHES), "3.10/2.13.0", "3.12/2.14.1")
+TESTS = (
+    "unit/test_torch_single.py",
+    "parallel/test_torch_operations.py",
+    "parallel/test_torch_optimizer.py",
+    "parallel/test_compiled_pieces.py",  # rests on private modules of PyTorch
+)
 FREE_GB = 15  # PyTorch with CUDA, which most registries serve, takes nearly half of it
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
 
 import roundelay.torch as hvd
 from benchmarks import measure
@@ -52,13 +51,6 @@ class _Turn(Trainee):
         dist.all_reduce(spent)
         mean: list[float] = spent.div_(self._ranks.size).tolist()
         return mean
-
-    def gradients(self, model: nn.Module) -> list[torch.Tensor]:
-        """Return the reduced gradients of this rank's next batch, with the weights of ``model``."""
-        self.model.load_state_dict(model.state_dict())
-        self.backward(self.batch())
-        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
-        return [gradient.clone() for gradient in gradients]
 
 
 def _under_way() -> float:

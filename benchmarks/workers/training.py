@@ -44,7 +44,7 @@ class Trainee:
     ) -> None:
         self.model = copy.deepcopy(task.model)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rate, momentum=momentum)
-        self._called = _wrapped(contender, self.model, self.optimizer, group)
+        self.called = _wrapped(contender, self.model, self.optimizer, group)
         self._averages = contender.library == "gloo"
         self._draw = task.batch
         self._generator = torch.Generator().manual_seed(seed)
@@ -56,7 +56,7 @@ class Trainee:
     def backward(self, batch: Batch) -> None:
         """Compute the gradients. Roundelay's are averages only after the optimizer's step."""
         self.optimizer.zero_grad()
-        task_loss(self._called, *batch).backward()  # type: ignore[no-untyped-call]
+        task_loss(self.called, *batch).backward()  # type: ignore[no-untyped-call]
         if self._averages:
             _average(self.model.parameters())
 
@@ -64,6 +64,13 @@ class Trainee:
         """Train with a batch."""
         self.backward(batch)
         self.optimizer.step()
+
+    def gradients(self, model: nn.Module) -> list[torch.Tensor]:
+        """Return the reduced gradients of this rank's next batch, with the weights of ``model``."""
+        self.model.load_state_dict(model.state_dict())
+        self.backward(self.batch())
+        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        return [gradient.clone() for gradient in gradients]
 
     @property
     def strategy(self) -> hvd.strategies.Strategy | None:
