@@ -32,6 +32,15 @@ CLIENTS = {
         *("shellingham==1.5.4", "markdown-it-py==4.3.0", "mdurl==0.1.2", "pygments==2.21.0"),
         *("annotated-doc==0.0.7", "fsspec==2026.9.0", "packaging==26.4", "filelock==4.3.1"),
     ),
+    "ray": (
+        *("ray==2.60.0", "pyarrow==26.0.1", "pandas==3.1.1", "tensorboardX==2.6.5", "protobuf==7.36.2"),
+        *("msgpack==1.2.4", "jsonschema==4.26.0", "jsonschema-specifications==2025.9.1", "attrs==26.1.0"),
+        *("referencing==0.37.0", "rpds-py==2026.9.1", "requests==2.34.2", "urllib3==2.8.0", "idna==3.20"),
+        *("certifi==2026.10.19.post1", "charset-normalizer==3.5.3", "click==8.5.1", "pyyaml==6.0.4"),
+        *("fsspec==2026.9.0", "filelock==4.3.1", "packaging==26.4", "python-dateutil==4.0.0"),
+        *("tzdata==2026.6", "pydantic==2.14.4", "pydantic-core==2.50.5", "annotated-types==0.8.0"),
+        "typing-inspection==0.4.5",
+    ),
     "ignite": ("pytorch-ignite==0.5.3", "packaging==26.4"),
 }
 

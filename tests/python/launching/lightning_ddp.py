@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import lightning
+import pytest
 import torch
 import torch.distributed as dist
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
 
 from roundelay.torch import ddp
+from roundelay.torch.lightning import RoundelayStrategy
 
 
 class Model(lightning.LightningModule):  # type: ignore[misc]
@@ -55,9 +57,10 @@ class Data(lightning.LightningDataModule):  # type: ignore[misc]
         return loader()
 
 
-def train(folder: Path, *callbacks: lightning.Callback, **options: Any) -> list[float]:
+def train(
+    folder: Path, *callbacks: lightning.Callback, strategy: Any = "roundelay", **options: Any
+) -> list[float]:
     """Returns the weights after four batches."""
-    strategy = DDPStrategy(process_group_backend="roundelay")
     saved = ModelCheckpoint(
         dirpath=folder, filename="last", save_weights_only=True, enable_version_counter=False
     )
@@ -85,11 +88,7 @@ def train(folder: Path, *callbacks: lightning.Callback, **options: Any) -> list[
 
 def train_with_fabric() -> list[float]:
     """Does the same with Fabric."""
-    from lightning.fabric.strategies import DDPStrategy as FabricStrategy
-
-    fabric = lightning.Fabric(
-        accelerator="cpu", devices=2, strategy=FabricStrategy(process_group_backend="roundelay")
-    )
+    fabric = lightning.Fabric(accelerator="cpu", devices=2, strategy="roundelay")
     fabric.launch()
     plain = Model()
     model, optimizer = fabric.setup(plain, plain.configure_optimizers())
@@ -105,7 +104,14 @@ def train_with_fabric() -> list[float]:
 FOLDER = Path(sys.argv[1])
 # The average of the gradients is 1.5, the rate 0.5.
 assert train(FOLDER) == [-3.0] * 3
-assert train(FOLDER, Hook()) == [-3.0] * 3
+ON_DDP = DDPStrategy(process_group_backend="roundelay")
+assert train(FOLDER, Hook(), strategy=ON_DDP) == [-3.0] * 3
+hooked = RoundelayStrategy(hook="fp16", find_unused_parameters=True)
+assert train(FOLDER, strategy=hooked) == [-3.0] * 3
+assert hooked.hook_state is not None
+assert hooked.hook_state.techniques() == ["dense:wire=fp16"]
+with pytest.raises(ValueError, match="daso"):
+    train(FOLDER, strategy=RoundelayStrategy(hook="daso"))
 assert train(FOLDER, accumulate_grad_batches=2) == [-1.5] * 3  # Lightning halves the gradients
 clipped = train(FOLDER, gradient_clip_val=0.5, gradient_clip_algorithm="value")
 assert clipped == [-1.0] * 3

@@ -19,12 +19,11 @@ TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ROUNDELAYRUN = ["roundelay.run.cli", "-np", "2", sys.executable]
 
 
-@pytest.mark.parametrize("launcher", [TORCHRUN, ROUNDELAYRUN], ids=lambda words: words[0].split(".")[0])
-@pytest.mark.parametrize("framework", ["lightning", "transformers", "ignite"])
-def test_a_framework_trains(framework: str, launcher: list[str], tmp_path: Path) -> None:
+def _train(framework: str, launcher: list[str], folder: Path) -> str:
+    """Runs a training to its end, and returns its output."""
     path = os.pathsep.join([str(get_clients.get(framework)), str(ROOT / "python")])
     done = subprocess.run(
-        [sys.executable, "-m", *launcher, str(HERE / f"{framework}_ddp.py"), str(tmp_path)],
+        [sys.executable, *launcher, str(HERE / f"{framework}_ddp.py"), str(folder)],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -32,5 +31,16 @@ def test_a_framework_trains(framework: str, launcher: list[str], tmp_path: Path)
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("launcher", [TORCHRUN, ROUNDELAYRUN], ids=lambda words: words[0].split(".")[0])
+@pytest.mark.parametrize("framework", ["lightning", "transformers", "ignite"])
+def test_a_framework_trains(framework: str, launcher: list[str], tmp_path: Path) -> None:
+    out = _train(framework, ["-m", *launcher], tmp_path)
     for rank in range(2):
-        assert f"trained {rank}" in done.stdout
+        assert f"trained {rank}" in out
+
+
+def test_ray_starts_its_own_workers(tmp_path: Path) -> None:
+    assert "trained 0 and 1" in _train("ray", [], tmp_path)
