@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,14 +49,12 @@ print(json.dumps({"batch": state.batch}), flush=True)
 
 
 @contextmanager
-def job(*flags: str, program: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run an elastic job; it is killed at the end of the block if it still runs."""
+def job(*flags: str, program: list[str], err: Any = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
+    """Run an elastic job; it is killed at the end of the block if it still runs. err: takes its messages."""
     environment = {"HOROVOD_START_TIMEOUT": "100", **os.environ}  # a busy machine imports slowly
     environment |= {"PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "roundelay.run.cli", *flags, sys.executable, *program]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True, env=environment) as process:
         try:
             yield process
         finally:
@@ -126,14 +125,42 @@ def test_hosts_that_a_script_prints_come_and_leave(tmp_path: Path) -> None:
     assert "has failed" not in err  # who leaves ends well
 
 
-def test_a_rank_that_dies_before_it_has_met_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "event",
+    [
+        "meeting:0",
+        *(pytest.param(event, marks=pytest.mark.nightly) for event in ("placed:0", "placed:1", "meeting:1")),
+    ],
+)
+def test_ranks_that_meet_do_not_wait_for_one_that_has_died(
+    event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ROUNDELAY_START_TIMEOUT", "5")
-    status, lines, err = run("-np", "3", "--min-np", "2", program=[TRAINING, str(tmp_path), "0", "meet"])
+    monkeypatch.setenv("ROUNDELAY_START_TIMEOUT", str(10 * MOST_S))
+    status, lines, err = run("-np", "3", "--min-np", "2", program=[TRAINING, str(tmp_path), "0", event])
     assert status == 0, err
     check_ended(lines, max(line["size"] for line in lines))
     assert "killed by SIGKILL" in err
+
+
+def test_a_newcomer_with_another_script_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
+    script, messages = tmp_path / "train.py", tmp_path / "messages"
+    original = Path(TRAINING).read_text()
+    script.write_text(original)
+    flags = ("--min-np", "1", "-np", "2", "--max-np", "2", "--blacklist-cooldown-range", "1", "1")
+    with (
+        messages.open("w") as err,
+        job(*flags, program=[str(script), str(tmp_path), "2"], err=err) as process,
+    ):
+        wait_until(lambda: bool(began(tmp_path, ranks=2)), MOST_S, "it did not begin")
+        script.write_text(original + "# edited\n")
+        os.kill(began(tmp_path, ranks=2)[1], signal.SIGKILL)
+        wait_until(lambda: "cannot join" in messages.read_text(), MOST_S, "it was not refused")
+        script.write_text(original)
+        out, _ = process.communicate(timeout=MOST_S)
+    assert process.returncode == 0, messages.read_text()
+    check_ended(said(out), 2)
+    refused = next(line for line in messages.read_text().splitlines() if "cannot join" in line)
+    assert re.search(r"the script is train.py \(SHA-256 \w+\) here, and train.py .* at worker [01]$", refused)
 
 
 def test_several_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

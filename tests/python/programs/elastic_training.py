@@ -2,7 +2,8 @@
 
 Arguments: FOLDER RESETS [EVENT]. It ends 10 steps after its ranks have changed RESETS times. EVENT, once in
 the job: `kill:RANKS` (these kill themselves at step 23), `raise` (all ranks raise), `leave` (rank 1 exits),
-`meet` (rank 1 of the first generation kills itself before it meets the others).
+`placed:RANK` and `meeting:RANK` (this rank of the first generation kills itself when it has its place, and
+when it waits for the others, of whom one comes after that).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -61,12 +63,19 @@ def happen(state: Any) -> None:
 
 
 def die_when_ranks_meet() -> None:
-    """Let rank 1 of the first generation die when it has a place, and has met nobody."""
+    """Let a rank of the first generation die when it has a place, or when it waits for the others."""
     store = generations._store
+    late = FOLDER / "late"
 
     def deadly(place: Any) -> Any:
-        if place.generation == 1 and place.rank == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if place.generation == 1 and place.rank == int(WHO):
+            if EVENT == "placed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            late.write_text(str(os.getpid()))
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        elif EVENT == "meeting" and place.generation == 1 and place.rank == place.size - 1:
+            while not late.exists() or Path(f"/proc/{late.read_text()}").exists():
+                time.sleep(0.01)
         return store(place)
 
     generations._store = deadly
@@ -80,7 +89,7 @@ def say(**what: Any) -> None:
 
 def main() -> None:
     """Train to the end."""
-    if EVENT == "meet":
+    if EVENT in ("placed", "meeting"):
         die_when_ranks_meet()
     hvd.init()
     model, optimizer = make()
