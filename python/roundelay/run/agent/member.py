@@ -43,6 +43,10 @@ class NoPlaceError(RuntimeError):
         self.dismissed = dismissed
 
 
+class Dismissed(SystemExit):
+    """Ends a process that the launcher does not need any more."""
+
+
 class Member:
     """One worker. A thread of its own reads what the launcher sends. Any thread may read its attributes."""
 

@@ -39,6 +39,7 @@ class Settings:
     timeout: float  # seconds to wait for enough ranks
     start_timeout: float  # seconds for which the first generation waits for all that are wanted
     say: Callable[[str], None]
+    on_result: Callable[[int, bytes], None] | None  # gets pieces of replies, if the program is a function
 
 
 class Driver:
@@ -71,6 +72,16 @@ class Driver:
             for process in self._processes.values():
                 process.close()
             self._listener.close()
+
+    @property
+    def endings(self) -> list[Ending]:
+        """How workers have ended, in the order of arrival."""
+        return self._ranks.endings
+
+    @property
+    def last_ranks(self) -> list[int]:
+        """The workers of the last generation, by rank."""
+        return self._members.ranks
 
     # --- what comes in
 
@@ -124,6 +135,9 @@ class Driver:
             peer.order(protocol.LEAVE)
         elif kind == protocol.REPORT:
             self._ranks.note_report(peer.rank, payload)
+        elif kind == protocol.RESULT_PIECE:
+            if self._settings.on_result is not None:
+                self._settings.on_result(peer.rank, payload)
         else:
             stream = self._output.streams[peer.rank, "stdout" if kind == protocol.STDOUT else "stderr"]
             stream.write(payload, time.monotonic())

@@ -11,7 +11,7 @@ from roundelay import _core
 from roundelay._internal import backend
 from roundelay._internal.launch_detection import Rendezvous
 from roundelay.errors import HorovodInternalError
-from roundelay.run.agent.member import Member, NoPlaceError, Place
+from roundelay.run.agent.member import Dismissed, Member, NoPlaceError, Place
 from roundelay.torch._internal import program
 
 _ATTEMPTS = 3  # what fails so often has another cause than ranks that die while the others meet
@@ -63,7 +63,7 @@ def _place(worker: Member) -> Place:
         place = worker.place(has_state=_Training.has_state, program=program.described())
     except NoPlaceError as error:
         if error.dismissed:
-            sys.exit(0)
+            raise Dismissed(0) from error
         if not _Training.has_had_place:
             sys.exit(f"roundelay: this worker cannot join the job: {error}")
         raise HorovodInternalError(str(error)) from error
