@@ -67,6 +67,7 @@ def run(
     TypeError: function or arguments cannot be pickled. ValueError: the arguments make no sense; nothing ran.
     RuntimeWarning: all functions returned, but a process crashed afterwards, or was ended after 30 s.
     """
+    elastic = elastic_options(locals())
     options = JobOptions(
         num_proc=number_of_ranks(num_proc, np),
         hosts=hosts,
@@ -80,16 +81,19 @@ def run(
         modes={"gloo": bool(use_gloo), "mpi": bool(use_mpi)},
         mpi_args=mpi_args,
         executable=executable or sys.executable,
-        elastic=ElasticOptions(
-            min_np=one_of("min_num_proc", min_num_proc, "min_np", min_np),
-            max_np=one_of("max_num_proc", max_num_proc, "max_np", max_np),
-            slots=slots,
-            reset_limit=reset_limit,
-            cooldown_range=cooldown_range,
-            host_discovery_script=host_discovery_script,
-        ),
+        elastic=elastic,
     )
     return _run(func, args, kwargs or {}, options)
+
+
+def elastic_options(arguments: Mapping[str, Any]) -> ElasticOptions:
+    """Returns those of run()'s arguments that are for elastic jobs. ValueError: they make no sense."""
+    names = ("slots", "reset_limit", "cooldown_range", "host_discovery_script")
+    least, most = (
+        one_of(name, arguments[name], other, arguments[other])
+        for name, other in (("min_num_proc", "min_np"), ("max_num_proc", "max_np"))
+    )
+    return ElasticOptions(least, most, **{name: arguments[name] for name in names})
 
 
 def _run(
