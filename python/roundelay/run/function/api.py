@@ -58,9 +58,7 @@ def run(
     use_gloo, use_mpi: start without MPI, or with mpirun (default: as roundelayrun: without, where ranks can
     share memory); several hosts only without. mpi_args: more for mpirun, implies use_mpi.
     executable: the Python to run the ranks with (default: this one). disable_cache: no effect.
-    min_num_proc, min_np: makes the job elastic (docs/elastic.md): it goes on with so many ranks, and returns
-    the results of the ranks that there are at its end. max_num_proc, max_np, slots, reset_limit,
-    cooldown_range, host_discovery_script: as roundelayrun's flags. HOROVOD_ELASTIC_TIMEOUT counts.
+    min_num_proc, min_np: an elastic job, which returns its last ranks' results. All others: docs/elastic.md.
 
     Raises the exception of the rank that failed first, its traceback there as the cause; RuntimeError with
     the text where it cannot be carried over, or a rank was killed, left by sys.exit() or never started.
