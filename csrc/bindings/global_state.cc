@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <tuple>
@@ -68,6 +69,15 @@ Result<runtime::Backend*> load_backend(const std::string& path) {
 
 using bootstrap::Rendezvous;
 
+// Returns the timeline's file of an elastic job's generation: the first one's is the given one, "job.json",
+// the next one's "job.2.json".
+std::string timeline_of(const std::filesystem::path& path, std::uint32_t generation) {
+  if (generation < 2 || path.empty() || path == "DYNAMIC") return path;
+  const std::string name =
+      path.stem().string() + "." + std::to_string(generation) + path.extension().string();
+  return std::filesystem::path(path).replace_filename(name);
+}
+
 // Begins an elastic job's generation, or another init (0).
 void begin_generation(std::uint32_t generation) {
   GlobalState& the = global_state();
@@ -99,6 +109,7 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
   the.whereabouts = std::make_shared<PythonWhereabouts>();
   with.whereabouts = the.whereabouts;
   begin_generation(with.generation);
+  loaded.config.timeline = timeline_of(loaded.config.timeline, with.generation);
   with.given_up = &the.given_up;
   if (with.generation == 0) with.generation = ++the.generation[{with.ranks, with.communicator.has_value()}];
   auto context = runtime::Context::create(loaded.config, backend, with);

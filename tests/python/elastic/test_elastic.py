@@ -52,7 +52,8 @@ print(json.dumps({"batch": state.batch}), flush=True)
 def job(*flags: str, program: list[str], err: Any = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
     """Run an elastic job; it is killed at the end of the block if it still runs. err: takes its messages."""
     environment = {"HOROVOD_START_TIMEOUT": "100", **os.environ}  # a busy machine imports slowly
-    environment |= {"PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
+    paths = (ROOT / "python", ROOT / "tests" / "python" / "support")
+    environment |= {"PYTHONPATH": ":".join(map(str, paths)), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "roundelay.run.cli", *flags, sys.executable, *program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True, env=environment) as process:
         try:
@@ -94,7 +95,7 @@ def test_lost_ranks_are_replaced(lost: str, tmp_path: Path) -> None:
     # The replacements may join one after the other.
     status, lines, err = run(*flags, program=[TRAINING, str(tmp_path), "2", f"kill:{lost}"])
     assert status == 0, err
-    assert err.count("killed by SIGKILL") == len(lost.split(","))
+    assert err.count("has failed: killed by SIGKILL") == len(lost.split(","))
     last = max(line["size"] for line in lines if "done" in line)
     check_ended(lines, last)
     first = {line["pid"] for line in lines if line.get("generation") == 0}
@@ -125,21 +126,41 @@ def test_hosts_that_a_script_prints_come_and_leave(tmp_path: Path) -> None:
     assert "has failed" not in err  # who leaves ends well
 
 
+STAGES = [
+    f"{stage}:{worker}:{generation}"
+    for stage in ("asked", "placed", "meeting", "sync")
+    for worker in (0, 1)
+    for generation in (1, 2)
+]
+
+
 @pytest.mark.parametrize(
     "event",
-    [
-        "meeting:0",
-        *(pytest.param(event, marks=pytest.mark.nightly) for event in ("placed:0", "placed:1", "meeting:1")),
-    ],
+    [event if event == "meeting:0:2" else pytest.param(event, marks=pytest.mark.nightly) for event in STAGES],
 )
-def test_ranks_that_meet_do_not_wait_for_one_that_has_died(
+def test_a_rank_may_die_at_each_stage_of_a_change(
     event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ROUNDELAY_START_TIMEOUT", str(10 * MOST_S))
-    status, lines, err = run("-np", "3", "--min-np", "2", program=[TRAINING, str(tmp_path), "0", event])
+    monkeypatch.setenv("ROUNDELAY_START_TIMEOUT", str(10 * MOST_S))  # nobody waits for it
+    monkeypatch.setenv("ROUNDELAY_TIMELINE", str(tmp_path / "job.json"))
+    resets = "1" if event.endswith(":2") else "0"
+    status, lines, err = run("-np", "4", "--min-np", "2", program=[TRAINING, str(tmp_path), resets, event])
     assert status == 0, err
-    check_ended(lines, max(line["size"] for line in lines))
-    assert "killed by SIGKILL" in err
+    check_ended(lines, max(line["size"] for line in lines if "done" in line))
+    assert err.count("has failed: killed by SIGKILL") == int(event[-1])
+    if event == "meeting:0:2":
+        check_shown(lines, tmp_path)
+
+
+def check_shown(lines: list[dict[str, Any]], folder: Path) -> None:
+    """Workers 3 and 0 have left before generation 3, which shows in its timeline, and in the others' stats."""
+    last = [line for line in lines if "done" in line]
+    assert [(line["stats"]["generation"], line["stats"]["workers_left"]) for line in last] == [(3, 2)] * 2
+    stages = [f"reset_{stage}_ns" for stage in ("restore", "place", "init", "sync")]
+    assert all(line["stats"][stage] > 0 for line in last for stage in stages)
+    files = {file.name: file.read_text() for file in folder.glob("job*.json")}
+    shown = [name for name, text in files.items() if '"generation 3; left: 0, 3; restore ' in text]
+    assert shown == ["job.3.json"]
 
 
 def test_a_newcomer_with_another_script_is_refused_and_the_others_go_on(tmp_path: Path) -> None:

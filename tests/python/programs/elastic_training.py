@@ -1,9 +1,9 @@
 """Trains a small model elastically, and checks at its end that each step counted exactly once.
 
 Arguments: FOLDER RESETS [EVENT]. It ends 10 steps after its ranks have changed RESETS times. EVENT, once in
-the job: `kill:RANKS` (these kill themselves at step 23), `raise` (all ranks raise), `leave` (rank 1 exits),
-`placed:RANK` and `meeting:RANK` (this rank of the first generation kills itself when it has its place, and
-when it waits for the others, of whom one comes after that).
+the job: `kill:RANKS` (they kill themselves at step 23), `raise` (all ranks raise), `leave` (rank 1 exits), or
+`STAGE:WORKER:GENERATION` (elastic_stages.py: this worker kills itself while a generation begins; the second
+one begins after the last rank has killed itself at step 23).
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
 
+import elastic_stages
 import roundelay.torch as hvd
-from roundelay.torch._internal import generations
 
 FOLDER, RESETS = Path(sys.argv[1]), int(sys.argv[2])
 EVENT, _, WHO = (sys.argv[3] if len(sys.argv) > 3 else "").partition(":")
@@ -58,27 +57,10 @@ def happen(state: Any) -> None:
         return
     if EVENT == "kill" and str(hvd.rank()) in WHO.split(","):
         os.kill(os.getpid(), signal.SIGKILL)
+    if EVENT in elastic_stages.STAGES and WHO.endswith(":2") and hvd.rank() == hvd.size() - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
     if EVENT == "leave" and hvd.rank() == 1:
         os._exit(0)
-
-
-def die_when_ranks_meet() -> None:
-    """Let a rank of the first generation die when it has a place, or when it waits for the others."""
-    store = generations._store
-    late = FOLDER / "late"
-
-    def deadly(place: Any) -> Any:
-        if place.generation == 1 and place.rank == int(WHO):
-            if EVENT == "placed":
-                os.kill(os.getpid(), signal.SIGKILL)
-            late.write_text(str(os.getpid()))
-            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
-        elif EVENT == "meeting" and place.generation == 1 and place.rank == place.size - 1:
-            while not late.exists() or Path(f"/proc/{late.read_text()}").exists():
-                time.sleep(0.01)
-        return store(place)
-
-    generations._store = deadly
 
 
 def say(**what: Any) -> None:
@@ -89,8 +71,9 @@ def say(**what: Any) -> None:
 
 def main() -> None:
     """Train to the end."""
-    if EVENT in ("placed", "meeting"):
-        die_when_ranks_meet()
+    if EVENT in elastic_stages.STAGES:
+        worker, generation = map(int, WHO.split(":"))
+        elastic_stages.die(EVENT, worker, generation, FOLDER / "late")
     hvd.init()
     model, optimizer = make()
     hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
@@ -118,7 +101,7 @@ def main() -> None:
 
     train(state)
     torch.testing.assert_close(model.weight.detach(), expected(state.step), rtol=0, atol=0)
-    say(done=True, step=state.step, resets=state.resets)
+    say(done=True, step=state.step, resets=state.resets, stats=hvd.stats())
 
 
 if __name__ == "__main__":

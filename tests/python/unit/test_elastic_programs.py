@@ -39,10 +39,19 @@ def _wants(programs: Programs, number: int, program: dict[str, str]) -> str:
 def test_all_ranks_meet_at_rank_0() -> None:
     programs, peers = _programs(3)
     programs.hand_out(5, [2, 0])
-    place = {"generation": 5, "size": 2, "host": "h", "port": 7002}
+    place = {"generation": 5, "size": 2, "host": "h", "port": 7002, "left": [], "came": [2, 0]}
     assert peers[2].told == [(protocol.PLACE, {**place, "rank": 0})]
     assert peers[0].told == [(protocol.PLACE, {**place, "rank": 1})]
     assert peers[1].told == []
+
+
+def test_a_generation_knows_who_has_left_and_come() -> None:
+    programs, peers = _programs(3)
+    programs.hand_out(1, [0, 1])
+    programs.hand_out(2, [1, 2])
+    assert (peers[2].told[-1][1]["left"], peers[2].told[-1][1]["came"]) == ([0], [2])
+    programs.hand_out(3, [1, 2])
+    assert (peers[2].told[-1][1]["left"], peers[2].told[-1][1]["came"]) == ([], [])
 
 
 def test_a_change_is_told_once_to_each_generation() -> None:

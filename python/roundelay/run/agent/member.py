@@ -27,6 +27,8 @@ class Place:
     size: int
     host: str
     port: int
+    left: list[int]  # workers of the generation before that are not in this one
+    came: list[int]  # workers that were not in the one before
     listener: int | None  # rank 0's descriptor, which listens on the port
 
     @property

@@ -17,6 +17,7 @@ class Programs:
         self._peers: dict[int, Peer] = {}
         self._stores: dict[int, tuple[str, int]] = {}  # where each would serve the next generation
         self._first: tuple[int, dict[str, str]] | None = None  # the first worker, and its program
+        self._ranks: list[int] = []  # the workers of the present generation
         self._told = Change.NONE
         self._over = 0  # the last generation that was told that it is over
 
@@ -44,9 +45,17 @@ class Programs:
     def hand_out(self, generation: int, ranks: list[int]) -> None:
         """Gives the workers of a new generation their places."""
         host, port = self._stores[ranks[0]]
+        place = {
+            "generation": generation,
+            "size": len(ranks),
+            "host": host,
+            "port": port,
+            "left": [number for number in self._ranks if number not in ranks],
+            "came": [number for number in ranks if number not in self._ranks],
+        }
         for rank, number in enumerate(ranks):
-            place = {"generation": generation, "rank": rank, "size": len(ranks), "host": host, "port": port}
-            self._peers[number].tell(protocol.PLACE, json.dumps(place).encode())
+            self._peers[number].tell(protocol.PLACE, json.dumps({**place, "rank": rank}).encode())
+        self._ranks = list(ranks)
         self._told = Change.NONE
 
     def dismiss(self, number: int) -> None:

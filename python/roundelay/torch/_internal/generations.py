@@ -12,7 +12,8 @@ from roundelay._internal import backend
 from roundelay._internal.launch_detection import Rendezvous
 from roundelay.errors import HorovodInternalError
 from roundelay.run.agent.member import Dismissed, Member, NoPlaceError, Place
-from roundelay.torch._internal import program
+from roundelay.torch._internal import program, resets
+from roundelay.torch._internal.resets import change
 
 _ATTEMPTS = 3  # what fails so often has another cause than ranks that die while the others meet
 
@@ -47,7 +48,9 @@ def join_next(worker: Member, join: Join) -> None:
         if len(causes) == _ATTEMPTS:
             raise causes[-1]
         try:
+            change.begin(resets.INIT)
             join(*_store(place), place.generation)
+            change.end()
             return
         except RuntimeError as error:
             over, why = worker.over
@@ -59,6 +62,7 @@ def join_next(worker: Member, join: Join) -> None:
 
 
 def _place(worker: Member) -> Place:
+    change.begin(resets.PLACE)
     try:
         place = worker.place(has_state=_Training.has_state, program=program.described())
     except NoPlaceError as error:
@@ -67,6 +71,7 @@ def _place(worker: Member) -> Place:
         if not _Training.has_had_place:
             sys.exit(f"roundelay: this worker cannot join the job: {error}")
         raise HorovodInternalError(str(error)) from error
+    change.note_place(place)
     _Training.has_had_place = True
     return place
 
