@@ -153,7 +153,7 @@ def test_a_rank_may_die_at_each_stage_of_a_change(
 
 
 def check_shown(lines: list[dict[str, Any]], folder: Path) -> None:
-    """Workers 3 and 0 have left before generation 3, which shows in its timeline, and in the others' stats."""
+    """Workers 3 and 0 have left before generation 3: its timeline and the stats of the others show it."""
     last = [line for line in lines if "done" in line]
     assert [(line["stats"]["generation"], line["stats"]["workers_left"]) for line in last] == [(3, 2)] * 2
     stages = [f"reset_{stage}_ns" for stage in ("restore", "place", "init", "sync")]
