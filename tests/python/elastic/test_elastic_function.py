@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import roundelay
+from hosts_here import local_ssh
 
 
 def train(first: str) -> tuple[int, int]:
@@ -47,6 +48,15 @@ def test_the_last_generations_values_are_returned_by_rank(
     values = roundelay.run(train, (str(tmp_path / "first"),), np=2, min_np=1, max_np=2)
     assert values == [(rank, len(values)) for rank in range(len(values))]
     assert "killed by SIGKILL" in capsys.readouterr().err
+    assert (tmp_path / "first").exists()
+
+
+@pytest.mark.nightly
+def test_the_function_reaches_other_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{local_ssh(tmp_path)}:{os.environ['PATH']}")
+    hosts = "localhost:1,127.0.2.2:1"
+    values = roundelay.run(train, (str(tmp_path / "first"),), hosts=hosts, np=2, min_np=1)
+    assert values == [(rank, len(values)) for rank in range(len(values))]
     assert (tmp_path / "first").exists()
 
 
