@@ -50,7 +50,7 @@ class CondVar {
     if (deadline == Deadline::never()) {
       cv_.wait(mutex);
     } else {
-      cv_.wait_until(mutex, deadline.when());
+      cv_.wait_until(mutex, deadline.look(steady_now()));
     }
   }
   void notify_one() { cv_.notify_one(); }

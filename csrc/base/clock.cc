@@ -20,7 +20,7 @@ std::string seconds_text(Duration duration) {
 int Deadline::poll_milliseconds(TimePoint now) const {
   if (*this == never()) return -1;
   if (passed(now)) return 0;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(when_ - now).count();
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(look(now) - now).count();
   return static_cast<int>(std::min<decltype(left)>(left, std::numeric_limits<int>::max()));
 }
 

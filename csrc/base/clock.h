@@ -2,6 +2,8 @@
 // times.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -25,17 +27,38 @@ class Deadline {
   static Deadline at(TimePoint when) { return Deadline(when); }
   static Deadline after(Duration delay) { return Deadline(steady_now() + delay); }
 
+  // Returns this deadline, which passes at once when the flag becomes true. The flag must outlive all copies;
+  // null changes nothing.
+  [[nodiscard]] Deadline unless(const std::atomic<bool>* given_up) const {
+    Deadline other = *this;
+    other.given_up_ = given_up;
+    return other;
+  }
+
   [[nodiscard]] TimePoint when() const { return when_; }
-  [[nodiscard]] bool passed(TimePoint now) const { return now >= when_; }
+  [[nodiscard]] bool passed(TimePoint now) const { return now >= when_ || given_up(); }
   [[nodiscard]] bool passed() const { return *this != never() && passed(steady_now()); }
-  [[nodiscard]] Deadline sooner(Deadline other) const { return when_ < other.when_ ? *this : other; }
-  // Returns the remaining time in whole milliseconds, rounded up, for poll(2) and its like; -1 for never().
+  // Returns the sooner, or the later time of two. The flag is this deadline's, or else the other one's.
+  [[nodiscard]] Deadline sooner(Deadline other) const { return with(other, std::min(when_, other.when_)); }
+  [[nodiscard]] Deadline later(Deadline other) const { return with(other, std::max(when_, other.when_)); }
+  // Returns the time until which a wait may sleep before it looks at passed() again.
+  [[nodiscard]] TimePoint look(TimePoint now) const {
+    return given_up_ == nullptr ? when_ : std::min(when_, given_up() ? now : now + kBetweenLooks);
+  }
+  // Returns the time until look() in whole milliseconds, rounded up, for poll(2) and its like; -1 for
+  // never().
   [[nodiscard]] int poll_milliseconds(TimePoint now) const;
   friend bool operator==(Deadline, Deadline) = default;
 
  private:
+  static constexpr Duration kBetweenLooks = std::chrono::milliseconds(50);
   explicit Deadline(TimePoint when) : when_(when) {}
+  [[nodiscard]] bool given_up() const { return given_up_ != nullptr && given_up_->load(); }
+  [[nodiscard]] Deadline with(Deadline other, TimePoint when) const {
+    return at(when).unless(given_up_ != nullptr ? given_up_ : other.given_up_);
+  }
   TimePoint when_;
+  const std::atomic<bool>* given_up_ = nullptr;
 };
 
 }  // namespace roundelay

@@ -19,7 +19,8 @@ void futex_wait(const FutexWord& word, std::uint32_t seen, Duration most) {
 
 void futex_wait(const FutexWord& word, std::uint32_t seen, Deadline deadline) {
   constexpr Duration kUntilWoken = std::chrono::hours(24);
-  const Duration most = deadline == Deadline::never() ? kUntilWoken : deadline.when() - steady_now();
+  const TimePoint now = steady_now();
+  const Duration most = deadline == Deadline::never() ? kUntilWoken : deadline.look(now) - now;
   if (most > Duration{0}) futex_wait(word, seen, most);
 }
 

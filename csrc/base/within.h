@@ -19,8 +19,9 @@ std::optional<T> within(Deadline deadline, std::function<T()> call) {
   std::packaged_task<T()> task(std::move(call));
   std::future<T> outcome = task.get_future();
   std::thread(std::move(task)).detach();
-  if (deadline != Deadline::never() && outcome.wait_until(deadline.when()) == std::future_status::timeout) {
-    return std::nullopt;
+  if (deadline == Deadline::never()) return outcome.get();
+  while (outcome.wait_until(deadline.look(steady_now())) == std::future_status::timeout) {
+    if (deadline.passed()) return std::nullopt;
   }
   return outcome.get();
 }

@@ -69,6 +69,8 @@ void bind_config(py::module_& module) {
 #undef KNOB
       .def_property_readonly("theta_auto",
                              [](const LoadedConfig& loaded) { return loaded.config.theta.automatic; })
+      .def_property_readonly("shared_settings",
+                             [](const LoadedConfig& loaded) { return loaded.config.shared_settings(); })
       .def_property_readonly("lines", lines)
       .def_property_readonly("no_effect", [](const LoadedConfig& loaded) { return loaded.no_effect; })
       .def_property_readonly("bad", bad);

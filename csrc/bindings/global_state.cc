@@ -4,8 +4,10 @@
 #include <pthread.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <tuple>
@@ -35,6 +37,10 @@ struct GlobalState {
   std::shared_ptr<PythonWhereabouts> whereabouts GUARDED_BY(change);
   gpu::GpuParts gpu GUARDED_BY(change);
   std::atomic<bool> used{false};  // init() was called
+  // Of an elastic job: the last generation that is over, the one that starts, and whether it is over, too.
+  std::uint32_t over GUARDED_BY(mutex) = 0;
+  std::uint32_t starting GUARDED_BY(mutex) = 0;
+  std::atomic<bool> given_up{false};
 };
 
 // Never destroyed: at exit, and in a forked child, other threads may still use it or hold its locks.
@@ -63,6 +69,31 @@ Result<runtime::Backend*> load_backend(const std::string& path) {
 
 using bootstrap::Rendezvous;
 
+// Returns the timeline's file of an elastic job's generation: the first one's is the given one, "job.json",
+// the next one's "job.2.json".
+std::string timeline_of(const std::filesystem::path& path, std::uint32_t generation) {
+  if (generation < 2 || path.empty() || path == "DYNAMIC") return path;
+  const std::string name =
+      path.stem().string() + "." + std::to_string(generation) + path.extension().string();
+  return std::filesystem::path(path).replace_filename(name);
+}
+
+// Begins an elastic job's generation, or another init (0).
+void begin_generation(std::uint32_t generation) {
+  GlobalState& the = global_state();
+  MutexLock lock(the.mutex);
+  the.starting = generation;
+  the.given_up = generation != 0 && generation <= the.over;
+}
+
+// Ends the init() of a generation, running or yet to come, before its deadline. Any thread may call it.
+void give_up_generation(std::uint32_t generation) {
+  GlobalState& the = global_state();
+  MutexLock lock(the.mutex);
+  the.over = std::max(the.over, generation);
+  if (the.starting != 0 && the.starting <= the.over) the.given_up = true;
+}
+
 Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path, runtime::Start with) {
   GlobalState& the = global_state();
   MutexLock changing(the.change);
@@ -77,6 +108,9 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
   with.gpu = the.gpu;
   the.whereabouts = std::make_shared<PythonWhereabouts>();
   with.whereabouts = the.whereabouts;
+  begin_generation(with.generation);
+  loaded.config.timeline = timeline_of(loaded.config.timeline, with.generation);
+  with.given_up = &the.given_up;
   if (with.generation == 0) with.generation = ++the.generation[{with.ranks, with.communicator.has_value()}];
   auto context = runtime::Context::create(loaded.config, backend, with);
   if (!context.ok()) return context.status();
@@ -214,6 +248,7 @@ void bind_global_state(py::module_& module) {
              py::arg("ranks") = std::vector<int>(), py::arg("communicator") = std::nullopt,
              py::arg("launcher_rack") = "", py::arg("tuning") = "", py::arg("tuning_error") = "",
              py::arg("secret") = py::bytes(std::string(trust::kTrustBytes, '\0')), py::arg("generation") = 0);
+  module.def("give_up_generation", give_up_generation, py::arg("generation"));
   module.def("shutdown", shutdown);
   module.def("is_initialized", adapter::has_context);
   module.def("after_fork", in_forked_child);

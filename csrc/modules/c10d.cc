@@ -2,6 +2,7 @@
 // other without MPI.
 #include <fcntl.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -85,6 +86,7 @@ class C10dBackend final : public Backend {
     where_ = where;
     root_ = bootstrap::store_root(where, start.generation);
     fabrics_made_.clear();
+    given_up_ = start.given_up;
     return std::unique_ptr<bootstrap::Bootstrap>(std::make_unique<bootstrap::StoreBootstrap>(
         store_, where, start.generation, config.start_timeout, start.secret));
   }
@@ -106,7 +108,8 @@ class C10dBackend final : public Backend {
     }
     place.index = group.index;
     place.size = group.size();
-    auto made = platform::ProcessGroup::create(place, Deadline::after(config.start_timeout));
+    const Deadline deadline = Deadline::after(config.start_timeout).unless(given_up_);
+    auto made = platform::ProcessGroup::create(place, deadline);
     if (!made.ok()) return made.status();
     collective::C10dFabricOptions options;
     options.select = select;
@@ -138,7 +141,8 @@ class C10dBackend final : public Backend {
   std::shared_ptr<TcpStore> store_;
   Rendezvous where_;
   std::string root_;
-  std::map<std::string, int> fabrics_made_;  // how many, by id and ranks; the same on all members
+  const std::atomic<bool>* given_up_ = nullptr;  // Start's
+  std::map<std::string, int> fabrics_made_;      // how many, by id and ranks; the same on all members
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // fabrics between nodes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -36,6 +37,9 @@ struct Start {
   trust::Key secret{};          // the job's; all zeros: it has none
   bool call_order = false;      // all operations are Context::call()s
   gpu::GpuParts gpu{};
+  // Becomes true if the start is to end before its deadline. Lives as long as the process; null: it never
+  // does.
+  const std::atomic<bool>* given_up = nullptr;
   // control/inquiry.h; null: the program cannot be asked
   std::shared_ptr<control::Whereabouts> whereabouts{};
 };

@@ -61,6 +61,9 @@ class Config:
     log_hide_time: Final[bool]
     # end of the knobs
     theta_auto: Final[bool]  # ROUNDELAY_THETA is "auto"
+    # Returns "VARIABLE=value" for each knob that must be alike on all ranks and is not at its default.
+    @property
+    def shared_settings(self) -> list[str]: ...
     # Returns (variable, value, source, meaning) for every knob.
     @property
     def lines(self) -> list[tuple[str, str, str, str]]: ...
@@ -111,6 +114,10 @@ def init(
     secret: bytes = ...,
     generation: int = ...,
 ) -> None: ...
+
+# Ends the init() of this generation of an elastic job, running or yet to come, with a RuntimeError. Any
+# thread may call it.
+def give_up_generation(generation: int) -> None: ...
 
 # Loads the module for GPUs, for all later inits; it serves torch's devices of `device_type`. An empty
 # `nccl_path` lets the loader search. RuntimeError if the module does not fit, or is compiled for none of the

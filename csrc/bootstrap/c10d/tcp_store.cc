@@ -20,8 +20,8 @@ constexpr Duration kGrace = std::chrono::seconds(1);
 // Returns the time that is left, at least 1 ms: PyTorch takes 0 for no limit.
 milliseconds time_left(Deadline deadline) {
   constexpr milliseconds kLongest = std::chrono::hours(24);
-  const int left = deadline.poll_milliseconds(steady_now());
-  return left < 0 ? kLongest : milliseconds(std::max(left, 1));
+  if (deadline == Deadline::never()) return kLongest;
+  return std::max(std::chrono::ceil<milliseconds>(deadline.when() - steady_now()), milliseconds(1));
 }
 
 // Runs the call on another thread and waits for it up to the deadline. TCPStore itself limits only the time
@@ -106,8 +106,7 @@ Result<bool> TcpStore::wait(const std::vector<std::string>& keys, Deadline until
       return torch.store->check(keys);  // the time is up, or the store is gone: then this throws too
     }
   };
-  const Deadline graced = Deadline::after(limit + kGrace);
-  return ask(deadline.sooner(graced) == graced ? deadline : graced, question);
+  return ask(deadline.later(Deadline::after(limit + kGrace)), question);
 }
 
 Result<bool> TcpStore::has(const std::string& key, Deadline deadline) {

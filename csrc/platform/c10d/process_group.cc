@@ -121,12 +121,13 @@ Result<std::unique_ptr<ProcessGroup>> create_gloo(const GroupPlace& place, milli
 }  // namespace
 
 Result<std::unique_ptr<ProcessGroup>> ProcessGroup::create(const GroupPlace& place, Deadline deadline) {
-  const milliseconds limit(std::max(deadline.poll_milliseconds(steady_now()), 1));
+  const milliseconds limit =
+      std::max(std::chrono::ceil<milliseconds>(deadline.when() - steady_now()), milliseconds(1));
   using Made = Result<std::unique_ptr<ProcessGroup>>;
   try {
     // Gloo keeps the limit, but the store that it uses may stop answering.
-    auto made =
-        within<Made>(Deadline::after(limit + kGrace), [place, limit] { return create_gloo(place, limit); });
+    auto made = within<Made>(deadline.later(Deadline::after(limit + kGrace)),
+                             [place, limit] { return create_gloo(place, limit); });
     if (made) return *std::move(made);
     return not_made(place, "ranks did not connect in time");
   } catch (const std::system_error& error) {

@@ -59,8 +59,8 @@ Result<bool> wait_readable(const Fd& fd, Deadline deadline) {
     pollfd one{fd.get(), POLLIN, 0};
     const int ready = ::poll(&one, 1, deadline.poll_milliseconds(steady_now()));
     if (ready > 0) return true;
-    if (ready == 0) return false;
-    if (errno != EINTR) return errno_status("poll", errno);
+    if (ready == 0 && deadline.passed()) return false;
+    if (ready < 0 && errno != EINTR) return errno_status("poll", errno);
   }
 }
 

@@ -30,7 +30,7 @@ int precise_wait(int fd, epoll_event* events, int count, Deadline deadline) {
 #ifdef SYS_epoll_pwait2
   static std::atomic<bool> missing{false};
   if (!missing.load(std::memory_order_relaxed)) {
-    const auto left = std::max<std::int64_t>((deadline.when() - now).count(), 0);
+    const auto left = std::max<std::int64_t>((deadline.look(now) - now).count(), 0);
     struct {
       std::int64_t seconds;
       std::int64_t nanoseconds;

@@ -76,7 +76,9 @@ int try_connect(const Endpoint& to, Deadline deadline) {
   auto socket = Socket::start_connect(to);
   if (!socket.ok()) return ECONNREFUSED;
   pollfd ready{socket->fd().get(), POLLOUT, 0};
-  if (::poll(&ready, 1, deadline.poll_milliseconds(steady_now())) == 0) return ETIMEDOUT;
+  while (::poll(&ready, 1, deadline.poll_milliseconds(steady_now())) == 0) {
+    if (deadline.passed()) return ETIMEDOUT;
+  }
   return socket->connect_error();
 }
 

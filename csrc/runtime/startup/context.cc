@@ -303,7 +303,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
 }  // namespace
 
 Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* backend, const Start& start) {
-  const Deadline deadline = Deadline::after(config.start_timeout);
+  const Deadline deadline = Deadline::after(config.start_timeout).unless(start.given_up);
   auto ranks = find_ranks(config, backend, start, deadline);
   if (!ranks.ok()) return ranks.status();
   set_log(config.log_level, (*ranks)->rank(), !config.log_hide_time);
@@ -316,7 +316,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   if (config.stall_stacks) parts.whereabouts = start.whereabouts;
   parts.ranks_may_share_gpu = ranks_may_share_gpu();
   parts.bootstrap = (*ranks)->name();
-  const auto fabrics = std::make_shared<Fabrics>(config, backend);
+  const auto fabrics = std::make_shared<Fabrics>(config, backend, start.given_up);
   parts.make_fabrics = [fabrics](const Group& group) { return fabrics->make(group); };
   parts.make_device_medium = [fabrics, backend, config](const Group& group) {
     return make_device_medium(backend, config, fabrics->algorithms(), group);

@@ -47,7 +47,8 @@ Result<execute::LaneFabrics> one_fabric(Result<std::unique_ptr<collective::Fabri
 
 }  // namespace
 
-Fabrics::Fabrics(Config config, Backend* backend) : config_(config), outer_(std::move(config), backend) {}
+Fabrics::Fabrics(Config config, Backend* backend, const std::atomic<bool>* given_up)
+    : config_(config), given_up_(given_up), outer_(std::move(config), backend) {}
 
 std::string Fabrics::open_shm_socket() {
   if (shuns_memory()) return {};
@@ -91,8 +92,7 @@ bool Fabrics::on_one_node(const Group& group) const {
 std::string Fabrics::why_not_shm(const Group& group) const {
   if (shuns_memory()) return "ROUNDELAY_FABRIC=" + config_.fabric;
   for (const int rank : group.ranks) {
-    const auto closed = closed_.find(node_of(rank));
-    if (closed != closed_.end()) return closed->second;
+    if (const auto closed = closed_.find(node_of(rank)); closed != closed_.end()) return closed->second;
   }
   return {};
 }
@@ -173,10 +173,9 @@ std::optional<Group> Fabrics::node(int rank) const {
 Result<std::shared_ptr<platform::SharedMemory>> Fabrics::share(std::uint64_t key, const Group& group,
                                                                std::size_t bytes,
                                                                const platform::Prepare& prepare) {
-  const Deadline deadline = Deadline::after(config_.start_timeout);
   const std::string& shm_socket = node_infos_[static_cast<std::size_t>(group.ranks.front())].shm_socket;
-  auto memory = group.index == 0 ? shm_socket_->hand_out(key, group.ranks, bytes, prepare, deadline)
-                                 : platform::take_over(shm_socket, key, group.index, prepare, deadline);
+  auto memory = group.index == 0 ? shm_socket_->hand_out(key, group.ranks, bytes, prepare, limit())
+                                 : platform::take_over(shm_socket, key, group.index, prepare, limit());
   if (!memory.ok()) return memory.status();
   return std::make_shared<platform::SharedMemory>(std::move(memory).value());
 }
@@ -237,7 +236,7 @@ Result<Fabrics::LevelsAttempt> Fabrics::try_levels(const Group& group, const std
   if (!flat.ok()) return flat.status();
   std::vector<collective::StageFabrics> inside(plans.front().plan.stages.size());
   const Status inner = make_stages(group, plans.front(), true, inside);
-  const auto failed = first_failure(**flat, inner.ok(), Deadline::after(config_.start_timeout));
+  const auto failed = first_failure(**flat, inner.ok(), limit());
   if (!failed.ok()) return failed.status();
   if (*failed == group.size()) {
     std::vector<collective::LevelsPlan> made;

@@ -33,8 +33,8 @@ namespace roundelay::runtime {
 // One thread at a time may use it.
 class Fabrics {
  public:
-  // `backend` outlives this object. It may be null if there is one rank.
-  Fabrics(Config config, Backend* backend);
+  // `backend` outlives this object. It may be null if there is one rank. `given_up` is Start's.
+  Fabrics(Config config, Backend* backend, const std::atomic<bool>* given_up);
 
   // Returns the fabric between nodes. Open it before exchange(), and set its peers before make().
   [[nodiscard]] OuterFabric& outer() { return outer_; }
@@ -53,15 +53,14 @@ class Fabrics {
   // memory.
   [[nodiscard]] std::optional<Group> node(int rank) const;
   // Makes zeroed memory for a group on one node. All members call it with the same `key`, which no other
-  // memory has; `prepare` allocates the member's part. Waits for at most ROUNDELAY_START_TIMEOUT. Errors: as
-  // in platform/shm/handover.h.
+  // memory has; `prepare` allocates the member's part. Waits up to ROUNDELAY_START_TIMEOUT. Errors:
+  // handover.h's.
   Result<std::shared_ptr<platform::SharedMemory>> share(std::uint64_t key, const Group& group,
                                                         std::size_t bytes, const platform::Prepare& prepare);
   // Sets the rule for the algorithms of fabrics between nodes. Call it before make().
   void choose_by(AlgorithmChoice choice) { algorithms_ = std::move(choice); }
   // Makes the fabrics of a group's lane, as many and of the same kind on all members: one for each executor
-  // (execute/lane_executors.h) if the group has levels, else one. All members call it. Errors: kUnavailable
-  // with cause and cure.
+  // (execute/lane_executors.h) if the group has levels, else one. All members call it. Errors: kUnavailable.
   Result<execute::LaneFabrics> make(const Group& group);
   [[nodiscard]] const AlgorithmChoice& algorithms() const { return algorithms_; }
 
@@ -106,8 +105,10 @@ class Fabrics {
   // Called when a group uses the outer fabric because of `why`. Logs that if `warns`. Errors:
   // kUnavailable if ROUNDELAY_FABRIC allows nothing but shared memory.
   [[nodiscard]] Status give_up_shm(const Group& group, const std::string& why, bool warns) const;
+  [[nodiscard]] Deadline limit() const { return Deadline::after(config_.start_timeout).unless(given_up_); }
 
   const Config config_;
+  const std::atomic<bool>* const given_up_;
   OuterFabric outer_;
   std::optional<platform::ShmSocket> shm_socket_;
   std::string no_shm_socket_;  // the reason if open_shm_socket() failed

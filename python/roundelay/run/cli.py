@@ -18,7 +18,7 @@ from roundelay.run.errors import UsageError
 from roundelay.run.launcher import job
 from roundelay.run.launcher.launcher import Launcher, Settings
 from roundelay.run.launcher.output import Output
-from roundelay.run.launcher.result import JobResult
+from roundelay.run.launcher.result import Ending, JobResult
 from roundelay.run.launcher.result_pipe import ResultPipe
 from roundelay.run.system import limits, standard_files
 
@@ -58,7 +58,7 @@ def _run(
 ) -> int:
     program = given.program[1:] if given.program[:1] == ["--"] else given.program
     if elastic.is_elastic(given):
-        return _run_elastic(given, program, prog, say)
+        return _run_elastic(given, program, prog, say, result_pipe)
     if given.num_proc is None:
         raise UsageError("the number of ranks is missing: give -np N")
     if not program:
@@ -91,10 +91,11 @@ def _run(
         timestamps=given.prefix_output_with_timestamp,
     )
     launcher = Launcher(start.command, start.environment, start.listener, output, settings)
-    result = _launch(launcher, output, say, result_pipe)
-    if result == 0 and result_pipe is None and start.mode.is_ours and not launcher.ranks.initialised:
+    result = launcher.run()
+    status = _tell(result, launcher.ranks.endings, list(range(start.num_proc)), output, say, result_pipe)
+    if status == 0 and result_pipe is None and start.mode.is_ours and not launcher.ranks.initialised:
         _tell_of_no_init(program, start.num_proc, say)
-    return result
+    return status
 
 
 def _tell_of_no_effect(given: argparse.Namespace, say: Callable[[str], None]) -> None:
@@ -102,10 +103,16 @@ def _tell_of_no_effect(given: argparse.Namespace, say: Callable[[str], None]) ->
         say(f"{flag} has no effect: {why}")
 
 
-def _run_elastic(given: argparse.Namespace, program: list[str], prog: str, say: Callable[[str], None]) -> int:
+def _run_elastic(
+    given: argparse.Namespace,
+    program: list[str],
+    prog: str,
+    say: Callable[[str], None],
+    result_pipe: ResultPipe | None,
+) -> int:
     if not program:
         raise UsageError(f"the program is missing: give one, {prog} --min-np 2 python train.py")
-    settings, listener = elastic.prepare(given, program, os.environ, say)
+    settings, listener = elastic.prepare(given, program, os.environ, say, result_pipe)
     _tell_of_no_effect(given, say)
     output = Output(
         0,
@@ -115,20 +122,24 @@ def _run_elastic(given: argparse.Namespace, program: list[str], prog: str, say: 
         timestamps=given.prefix_output_with_timestamp,
         word="worker",
     )
-    result = Driver(settings, listener, output).run()
-    _last_word(result, output, say)
-    sys.stdout.flush()
-    return result.status
+    driver = Driver(settings, listener, output)
+    result = driver.run()
+    return _tell(result, driver.endings, driver.last_ranks, output, say, result_pipe)
 
 
-def _launch(
-    launcher: Launcher, output: Output, say: Callable[[str], None], result_pipe: ResultPipe | None
+def _tell(
+    result: JobResult,
+    endings: list[Ending],
+    ranks: list[int],
+    output: Output,
+    say: Callable[[str], None],
+    result_pipe: ResultPipe | None,
 ) -> int:
-    result = launcher.run()
+    """Tells the caller, or the user, how the job ended; returns the exit status."""
     try:
         if result_pipe is not None:
             lines = output.last_lines(result.rank) if result.rank is not None else []
-            result_pipe.end(result, launcher.ranks.endings, lines)
+            result_pipe.end(result, endings, lines, ranks, output.word)
         else:
             _last_word(result, output, say)
         sys.stdout.flush()

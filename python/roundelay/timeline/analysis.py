@@ -224,6 +224,12 @@ def stragglers(trace: Trace) -> list[Straggler]:
     return sorted(found, key=lambda s: (-s.times, s.rank))
 
 
+def changes(trace: Trace) -> list[str]:
+    """Return what the first rank says of an elastic job's generations (torch/_internal/resets.py)."""
+    marks = trace.spans(trace.ranks[0], TRAINING) if trace.ranks else []
+    return [event.name for event in marks if event.name.startswith("generation ")]
+
+
 def pools(trace: Trace) -> list[str]:
     """Return the last two messages about each gradient pool."""
     said: dict[str, list[str]] = defaultdict(list)

@@ -144,7 +144,7 @@ def print_report(trace: Trace, steps: Sequence[Step], console: Console, verbose:
     console.print(fusion_line(trace, steps), highlight=False)
     if line := levels_line(trace):
         console.print(line, highlight=False)
-    for text in [*technique_lines(trace, verbose), *analysis.pools(trace)]:
+    for text in [*technique_lines(trace, verbose), *analysis.pools(trace), *analysis.changes(trace)]:
         console.print(text, highlight=False, markup=False)
     console.print(_rank_table(trace, steps))
     console.print(_step_table(steps))

@@ -1,6 +1,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <future>
 #include <limits>
 #include <string>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "base/group.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/within.h"
 #include "tests/cpp/catch.h"
 
 namespace roundelay {
@@ -94,6 +96,29 @@ TEST_CASE("deadlines", "[base]") {
   CHECK_FALSE(Deadline::never().passed());
   CHECK(soon.sooner(Deadline::never()) == soon);
   CHECK(Deadline::never().sooner(soon) == soon);
+  CHECK(soon.later(Deadline::at(now)) == soon);
+}
+
+TEST_CASE("a deadline passes when its flag becomes true, and waits look at that", "[base]") {
+  std::atomic<bool> given_up{false};
+  const Deadline limit = Deadline::after(std::chrono::hours(1)).unless(&given_up);
+  CHECK_FALSE(limit.passed());
+  CHECK(limit.poll_milliseconds(steady_now()) < 1000);
+  std::promise<void> held;
+  std::thread other([&] {
+    std::this_thread::sleep_for(milliseconds(10));
+    given_up = true;
+  });
+  CHECK_FALSE(within<bool>(limit, [held = held.get_future().share()] {
+    held.wait();
+    return true;
+  }));
+  other.join();
+  CHECK(limit.passed());
+  CHECK(Deadline::never().sooner(limit).passed());
+  CHECK(Deadline::after(std::chrono::hours(2)).later(limit).passed());
+  CHECK(limit.poll_milliseconds(steady_now()) == 0);
+  held.set_value();
 }
 
 TEST_CASE("a time in a message is 0 s only if it is zero", "[base]") {

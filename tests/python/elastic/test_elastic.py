@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,14 +49,13 @@ print(json.dumps({"batch": state.batch}), flush=True)
 
 
 @contextmanager
-def job(*flags: str, program: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run an elastic job; it is killed at the end of the block if it still runs."""
+def job(*flags: str, program: list[str], err: Any = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
+    """Run an elastic job; it is killed at the end of the block if it still runs. err: takes its messages."""
     environment = {"HOROVOD_START_TIMEOUT": "100", **os.environ}  # a busy machine imports slowly
-    environment |= {"PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
+    paths = (ROOT / "python", ROOT / "tests" / "python" / "support")
+    environment |= {"PYTHONPATH": ":".join(map(str, paths)), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "roundelay.run.cli", *flags, sys.executable, *program]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True, env=environment) as process:
         try:
             yield process
         finally:
@@ -95,7 +95,7 @@ def test_lost_ranks_are_replaced(lost: str, tmp_path: Path) -> None:
     # The replacements may join one after the other.
     status, lines, err = run(*flags, program=[TRAINING, str(tmp_path), "2", f"kill:{lost}"])
     assert status == 0, err
-    assert err.count("killed by SIGKILL") == len(lost.split(","))
+    assert err.count("has failed: killed by SIGKILL") == len(lost.split(","))
     last = max(line["size"] for line in lines if "done" in line)
     check_ended(lines, last)
     first = {line["pid"] for line in lines if line.get("generation") == 0}
@@ -126,14 +126,62 @@ def test_hosts_that_a_script_prints_come_and_leave(tmp_path: Path) -> None:
     assert "has failed" not in err  # who leaves ends well
 
 
-def test_a_rank_that_dies_before_it_has_met_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+STAGES = [
+    f"{stage}:{worker}:{generation}"
+    for stage in ("asked", "placed", "meeting", "sync")
+    for worker in (0, 1)
+    for generation in (1, 2)
+]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [event if event == "meeting:0:2" else pytest.param(event, marks=pytest.mark.nightly) for event in STAGES],
+)
+def test_a_rank_may_die_at_each_stage_of_a_change(
+    event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ROUNDELAY_START_TIMEOUT", "5")
-    status, lines, err = run("-np", "3", "--min-np", "2", program=[TRAINING, str(tmp_path), "0", "meet"])
+    monkeypatch.setenv("ROUNDELAY_START_TIMEOUT", str(10 * MOST_S))  # nobody waits for it
+    monkeypatch.setenv("ROUNDELAY_TIMELINE", str(tmp_path / "job.json"))
+    resets = "1" if event.endswith(":2") else "0"
+    status, lines, err = run("-np", "4", "--min-np", "2", program=[TRAINING, str(tmp_path), resets, event])
     assert status == 0, err
-    check_ended(lines, max(line["size"] for line in lines))
-    assert "killed by SIGKILL" in err
+    check_ended(lines, max(line["size"] for line in lines if "done" in line))
+    assert err.count("has failed: killed by SIGKILL") == int(event[-1])
+    if event == "meeting:0:2":
+        check_shown(lines, tmp_path)
+
+
+def check_shown(lines: list[dict[str, Any]], folder: Path) -> None:
+    """Workers 3 and 0 have left before generation 3: its timeline and the stats of the others show it."""
+    last = [line for line in lines if "done" in line]
+    assert [(line["stats"]["generation"], line["stats"]["workers_left"]) for line in last] == [(3, 2)] * 2
+    stages = [f"reset_{stage}_ns" for stage in ("restore", "place", "init", "sync")]
+    assert all(line["stats"][stage] > 0 for line in last for stage in stages)
+    files = {file.name: file.read_text() for file in folder.glob("job*.json")}
+    shown = [name for name, text in files.items() if '"generation 3; left: 0, 3; restore ' in text]
+    assert shown == ["job.3.json"]
+
+
+def test_a_newcomer_with_another_script_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
+    script, messages = tmp_path / "train.py", tmp_path / "messages"
+    original = Path(TRAINING).read_text()
+    script.write_text(original)
+    flags = ("--min-np", "1", "-np", "2", "--max-np", "2", "--blacklist-cooldown-range", "1", "1")
+    with (
+        messages.open("w") as err,
+        job(*flags, program=[str(script), str(tmp_path), "2"], err=err) as process,
+    ):
+        wait_until(lambda: bool(began(tmp_path, ranks=2)), MOST_S, "it did not begin")
+        script.write_text(original + "# edited\n")
+        os.kill(began(tmp_path, ranks=2)[1], signal.SIGKILL)
+        wait_until(lambda: "cannot join" in messages.read_text(), MOST_S, "it was not refused")
+        script.write_text(original)
+        out, _ = process.communicate(timeout=MOST_S)
+    assert process.returncode == 0, messages.read_text()
+    check_ended(said(out), 2)
+    refused = next(line for line in messages.read_text().splitlines() if "cannot join" in line)
+    assert re.search(r"the script is train.py \(SHA-256 \w+\) here, and train.py .* at worker [01]$", refused)
 
 
 def test_several_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,8 +135,8 @@ def test_it_is_a_function_with_horovods_arguments() -> None:
         ({"hosts": "192.0.2.7:1", "use_mpi": True}, ValueError, "mpirun cannot carry a function to other"),
         ({"ssh_identity_file": "/no/key"}, ValueError, "/no/key"),
         ({"executable": "/no/python"}, ValueError, "the program '/no/python' is missing"),
-        ({"min_np": 1}, NotImplementedError, r"roundelay\.run\(min_np=\.\.\.\) is for elastic jobs"),
-        ({"slots": 1}, NotImplementedError, r"roundelay\.run\(slots=\.\.\.\) is for elastic jobs"),
+        ({"np": 2, "min_np": 3}, ValueError, "none may be less than the one before"),
+        ({"slots": 1}, ValueError, "are for elastic jobs: give min_np, too"),
         ({"args": (threading.Lock(),)}, TypeError, "^args cannot be sent to the ranks: cannot pickle"),
         (
             {"kwargs": {"a": threading.Lock()}},

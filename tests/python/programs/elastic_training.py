@@ -1,8 +1,9 @@
 """Trains a small model elastically, and checks at its end that each step counted exactly once.
 
 Arguments: FOLDER RESETS [EVENT]. It ends 10 steps after its ranks have changed RESETS times. EVENT, once in
-the job: `kill:RANKS` (these kill themselves at step 23), `raise` (all ranks raise), `leave` (rank 1 exits),
-`meet` (rank 1 of the first generation kills itself before it meets the others).
+the job: `kill:RANKS` (they kill themselves at step 23), `raise` (all ranks raise), `leave` (rank 1 exits), or
+`STAGE:WORKER:GENERATION` (elastic_stages.py: this worker kills itself while a generation begins; the second
+one begins after the last rank has killed itself at step 23).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any
 
 import torch
 
+import elastic_stages
 import roundelay.torch as hvd
-from roundelay.torch._internal import generations
 
 FOLDER, RESETS = Path(sys.argv[1]), int(sys.argv[2])
 EVENT, _, WHO = (sys.argv[3] if len(sys.argv) > 3 else "").partition(":")
@@ -56,20 +57,10 @@ def happen(state: Any) -> None:
         return
     if EVENT == "kill" and str(hvd.rank()) in WHO.split(","):
         os.kill(os.getpid(), signal.SIGKILL)
+    if EVENT in elastic_stages.STAGES and WHO.endswith(":2") and hvd.rank() == hvd.size() - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
     if EVENT == "leave" and hvd.rank() == 1:
         os._exit(0)
-
-
-def die_when_ranks_meet() -> None:
-    """Let rank 1 of the first generation die when it has a place, and has met nobody."""
-    store = generations._store
-
-    def deadly(place: Any) -> Any:
-        if place.generation == 1 and place.rank == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return store(place)
-
-    generations._store = deadly
 
 
 def say(**what: Any) -> None:
@@ -80,8 +71,9 @@ def say(**what: Any) -> None:
 
 def main() -> None:
     """Train to the end."""
-    if EVENT == "meet":
-        die_when_ranks_meet()
+    if EVENT in elastic_stages.STAGES:
+        worker, generation = map(int, WHO.split(":"))
+        elastic_stages.die(EVENT, worker, generation, FOLDER / "late")
     hvd.init()
     model, optimizer = make()
     hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
@@ -109,7 +101,7 @@ def main() -> None:
 
     train(state)
     torch.testing.assert_close(model.weight.detach(), expected(state.step), rtol=0, atol=0)
-    say(done=True, step=state.step, resets=state.resets)
+    say(done=True, step=state.step, resets=state.resets, stats=hvd.stats())
 
 
 if __name__ == "__main__":

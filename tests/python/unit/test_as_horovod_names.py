@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from roundelay import horovod_shim
-from roundelay.errors import HorovodInternalError, NotInThisVersionError
+from roundelay.errors import HorovodInternalError
 from roundelay.torch import elastic, mpi_ops, process_sets
 from roundelay.torch._internal import global_state, operations
 
@@ -57,9 +57,6 @@ def test_elastic_classes_are_horovods() -> None:
 
 def test_run_is_roundelays(horovod: Any) -> None:
     assert horovod.run(divmod, (7, 2), num_proc=2) == [(3, 1)] * 2
-    with pytest.raises(NotInThisVersionError, match=r"min_num_proc=.* is for elastic jobs") as raised:
-        horovod.run(print, min_num_proc=2)
-    assert "\n" not in str(raised.value)
 
 
 def test_frameworks_that_are_not_there(horovod: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,10 @@
-"""Who is in the next generation: chosen cases, and random orders of all that can happen."""
+"""Who is in the next generation: chosen cases. test_elastic_orders.py has all orders."""
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from roundelay.run.elastic.membership import Change, Limits, Membership, State, Worker
+from roundelay.run.elastic.membership import Change, Limits, Membership
 
 
 def _job(wanted: int = 3, least: int = 2, most: int = 4, **hosts: int) -> Membership:
@@ -127,130 +125,50 @@ def test_a_rank_that_wants_to_go_on_after_another_has_ended_is_refused(asks_firs
     assert job.is_over()
 
 
-class _Simulation:
-    """Lets everything happen to a job that can, in a random order, and checks what must always hold."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.now = 0.0
-        self.job = _job(3, 2, 4, one=2, two=2)
-        self.trained: set[int] = set()  # workers that have the state
-        self.survivors: list[int] = []
-
-    def step(self) -> None:
-        """One event, and what the launcher does then."""
-        job, self.now = self.job, self.now + self.random.random()
-        living = [worker for worker in job.workers.values() if worker.state is not State.GONE]
-        if living:
-            worker = self.random.choice(living)
-            event = self.random.randrange(8)
-            if event == 0:
-                job.gone(worker.number, well=False, now=self.now)
-                self.trained.discard(worker.number)
-            elif worker.state is State.STARTING:
-                job.asks(worker.number, has_state=False)
-            elif worker.state is State.MEMBER and (event < 3 or self._is_broken()):
-                job.asks(worker.number, has_state=worker.number in self.trained)
-        if self.random.random() < 0.05:
-            job.hosts = self.random.choice([{"one": 2, "two": 2}, {"one": 1, "two": 2}, {"one": 2}])
-        self.launcher()
-
-    def end(self) -> None:
-        """A rank ends well, the others when they are free to: the job is over, whatever their order."""
-        job = self.job
-        first = self.random.choice([number for number in job.ranks if self._is(number, State.MEMBER)])
-        job.gone(first, well=True, now=self.now)
-        while not job.is_over():
-            if not self._free():
-                self.launcher()
-            assert self._free(), "all that are left wait for ever"
-            worker = self.random.choice(self._free())
-            if worker.state is State.REFUSED or self.random.random() < 0.5:
-                job.gone(worker.number, well=worker.state is not State.REFUSED, now=self.now)
-            else:
-                job.asks(worker.number, has_state=worker.number in self.trained)
-            if self.random.random() < 0.5:
-                self.launcher()
-
-    def _is_broken(self) -> bool:
-        return not all(self._is(number, State.MEMBER) for number in self.job.ranks)
-
-    def _is(self, number: int, state: State) -> bool:
-        return self.job.workers[number].state is state
-
-    def _free(self) -> list[Worker]:
-        """The workers that wait for nothing from the launcher."""
-        waiting = (State.READY, State.GONE)
-        return [worker for worker in self.job.workers.values() if worker.state not in waiting]
-
-    def launcher(self) -> None:
-        """Does what the driver does at each tick."""
-        job = self.job
-        for host in job.hosts_to_start_on(self.now):
-            job.started(host)
-        for number in job.dismissed():
-            job.dismisses(number)
-            self.trained.discard(number)
-        for number in job.refused():
-            job.refuses(number)
-        before = list(job.ranks)
-        runs = any(job.workers[number].state is State.MEMBER for number in before)
-        ranks = job.next_generation(patient=True)
-        assert not (runs and ranks), "two generations at a time"
-        if ranks is not None:
-            self.check(before, ranks)
-
-    def check(self, before: list[int], ranks: list[int]) -> None:
-        """A new generation has the state, and no more ranks than allowed."""
-        job = self.job
-        assert job.limits.least <= len(ranks) <= job.limits.most
-        assert len(set(ranks)) == len(ranks)
-        for host, slots in job.hosts.items():
-            assert sum(job.workers[number].host == host for number in ranks) <= slots
-        if job.begun:
-            assert ranks[0] in self.trained
-        kept = [number for number in ranks if number in self.trained and number in before]
-        assert kept == [number for number in before if number in kept]
-        self.trained |= set(ranks)  # the first thing that a generation does is to share the state
+def test_two_that_are_lost_at_once_are_replaced_one_by_one() -> None:
+    job = _running(least=1)
+    job.gone(0, well=False, now=1.0)
+    job.gone(2, well=False, now=1.0)
+    assert _start(job, 1.0) == [3, 4]
+    _ask(job, 1)
+    assert job.next_generation(patient=True) == [1]
+    _ask(job, 4, has_state=False)
+    assert job.change() is Change.ADDED
+    _ask(job, 1)
+    assert job.next_generation(patient=True) == [1, 4]
+    _ask(job, 3, has_state=False)
+    assert job.change() is Change.ADDED
 
 
-def _simulate(seeds: range) -> None:
-    generations = ended = 0
-    for seed in seeds:
-        simulation = _Simulation(seed)
-        simulation.launcher()
-        for _ in range(200):
-            if simulation.job.state_is_lost():
-                break
-            simulation.step()
-        generations += simulation.job.generation
-        if _settle(simulation):
-            simulation.end()
-            ended += 1
-    assert ended > len(seeds) / 50  # most jobs lose their state before
-    assert generations > 3 * len(seeds)  # the orders lead somewhere
+def test_a_host_that_comes_back_under_its_name_starts_anew() -> None:
+    job = _job(wanted=2, least=1, most=4, one=1, two=1)
+    _ask(job, *_start(job), has_state=False)
+    assert job.next_generation(patient=True) == [0, 1]
+    job.hosts = {"one": 1}
+    assert job.change() is Change.REMOVED
+    job.hosts = {"one": 1, "two": 1}  # before the next commit: nothing has happened
+    assert job.change() is Change.NONE
+    job.hosts = {"one": 1}
+    _ask(job, 0, 1)
+    assert job.dismissed() == [1]
+    job.dismisses(1)
+    assert job.next_generation(patient=True) == [0]
+    job.hosts = {"one": 1, "two": 1}
+    assert _start(job) == [2]
+    job.gone(1, well=True, now=1.0)  # the old one's end is no end of the training
+    assert not job.finished
+    _ask(job, 2, has_state=False)
+    assert job.change() is Change.ADDED
 
 
-def _settle(simulation: _Simulation) -> bool:
-    """When nothing happens to it any more, a job whose state is there runs again. Returns whether it is."""
-    job = simulation.job
-    job.hosts = {"one": 2, "two": 2}
-    simulation.now += 10_000.0
-    for _ in range(3):
-        for worker in list(job.workers.values()):
-            if worker.state is State.STARTING or (worker.state is State.MEMBER and simulation._is_broken()):
-                job.asks(worker.number, has_state=worker.number in simulation.trained)
-        if job.state_is_lost():
-            return False
-        simulation.launcher()
-    assert any(worker.state is State.MEMBER for worker in job.workers.values())
-    return True
-
-
-def test_whatever_happens_the_state_is_kept() -> None:
-    _simulate(range(300))
-
-
-@pytest.mark.nightly
-def test_whatever_happens_the_state_is_kept_in_many_orders() -> None:
-    _simulate(range(300, 10_300))
+def test_a_newcomer_that_is_refused_holds_nothing_up_and_is_a_failure_of_its_host() -> None:
+    job = _running()
+    for now in (1.0, 2.0, 3.0):
+        job.gone(max(job.workers), well=False, now=now)  # rank 2, and then who was refused
+        for newcomer in _start(job, now):
+            job.refuses(newcomer)
+            assert job.change() is Change.NONE
+    assert job.is_blacklisted("one", 4.0)
+    assert not job.state_is_lost()
+    _ask(job, 0, 1)
+    assert job.next_generation(patient=True) == [0, 1]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roundelay.run.arguments import parser
-from roundelay.run.function.options import JobOptions, number_of_ranks
+from roundelay.run.function.options import ElasticOptions, JobOptions, number_of_ranks, one_of
 
 
 def options(**given: Any) -> JobOptions:
@@ -25,6 +25,7 @@ def options(**given: Any) -> JobOptions:
         "modes": {"gloo": False, "mpi": False},
         "mpi_args": None,
         "executable": "python",
+        "elastic": ElasticOptions(),
     }
     return JobOptions(**{**nothing, **given})
 
@@ -74,3 +75,25 @@ def test_the_number_of_ranks_has_two_names() -> None:
     assert number_of_ranks(3, None) == number_of_ranks(1, 3) == number_of_ranks(3, 3) == 3
     with pytest.raises(ValueError, match="num_proc=2 and np=3 are two names for one number"):
         number_of_ranks(2, 3)
+
+
+def test_the_options_of_elastic_jobs_are_flags() -> None:
+    elastic = ElasticOptions(
+        min_np=one_of("min_num_proc", None, "min_np", 2),
+        max_np=one_of("max_num_proc", 4, "max_np", 4),
+        slots=3,
+        reset_limit=0,
+        cooldown_range=(5, 9),
+        host_discovery_script="cat hosts",
+    )
+    assert "-H" not in options(elastic=elastic).flags()
+    given = parser.parse("roundelayrun", [*options(elastic=elastic).flags(), "python", "worker.py"])
+    assert (given.num_proc, given.min_np, given.max_np, given.slots_per_host) == (2, 2, 4, 3)
+    assert (given.reset_limit, given.blacklist_cooldown_range) == (0, [5.0, 9.0])
+    assert given.host_discovery_script == "cat hosts"
+    assert given.program == ["python", "worker.py"]
+    assert "-np" not in options(num_proc=1, elastic=elastic).flags()  # the default: --min-np decides
+    with pytest.raises(ValueError, match=r"are for elastic jobs: give min_np, too"):
+        ElasticOptions(reset_limit=3)
+    with pytest.raises(ValueError, match="min_num_proc=1 and min_np=2 are two names"):
+        one_of("min_num_proc", 1, "min_np", 2)

@@ -91,7 +91,7 @@ def test_a_technique_has_the_users_text(
 def test_the_last_cuts_of_each_pool_are_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = ["pool of g: cut into 9", "pool of g: autotune keeps theta [16] MiB", "pool of g: cut into 7"]
     where = {"ph": "X", "pid": 0, "tid": 1, "dur": 1}
-    every = [*said, "pool of h: cut into 2"]
+    every = [*said, "pool of h: cut into 2", "generation 2; left: 0; place 0.01 s"]
     marks = [{**where, "name": text, "ts": 100 + at} for at, text in enumerate(every)]
     file.write_text(json.dumps([*job(2, 5), *marks]))
     assert main([str(file)]) == 0

@@ -8,6 +8,7 @@ import os
 import queue
 import socket
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from roundelay._internal import trust
@@ -26,6 +27,8 @@ class Place:
     size: int
     host: str
     port: int
+    left: list[int]  # workers of the generation before that are not in this one
+    came: list[int]  # workers that were not in the one before
     listener: int | None  # rank 0's descriptor, which listens on the port
 
     @property
@@ -42,8 +45,12 @@ class NoPlaceError(RuntimeError):
         self.dismissed = dismissed
 
 
+class Dismissed(SystemExit):
+    """Ends a process that the launcher does not need any more."""
+
+
 class Member:
-    """One worker. A thread of its own reads what the launcher sends. Any thread may read `change`."""
+    """One worker. A thread of its own reads what the launcher sends. Any thread may read its attributes."""
 
     def __init__(self, number: int, address: str, connection: socket.socket, seals: Seals) -> None:
         """number: the worker's. address: of this host, for the others."""
@@ -51,17 +58,26 @@ class Member:
         self._connection, self._seals = connection, seals
         self._answers: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
         self.change = 0  # what the launcher says of the workers since place() returned (membership.Change)
+        self.over = (0, "")  # the last generation that is over, and why
+        self.lost: set[int] = set()  # generations that have lost a worker
+        # Gets, on the reading thread, the number of a generation that is over. Set it before place().
+        self.on_over: Callable[[int], None] = lambda _: None
         self._send(protocol.MEMBER, b"%d" % number)
         threading.Thread(target=self._read, daemon=True, name="roundelay-elastic").start()
 
-    def place(self, *, has_state: bool) -> Place:
+    def place(self, *, has_state: bool, program: Mapping[str, str]) -> Place:
         """Asks for a place in the next generation, and waits for it; the launcher bounds the wait.
 
-        Raises NoPlaceError.
+        program: describes it; all workers must have the same texts. Raises NoPlaceError.
         """
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
         with socket.create_server((self._address, 0), family=family, backlog=socket.SOMAXCONN) as listener:
-            wanted = {"host": self._address, "port": listener.getsockname()[1], "has_state": has_state}
+            wanted = {
+                "host": self._address,
+                "port": listener.getsockname()[1],
+                "has_state": has_state,
+                "program": dict(program),
+            }
             self._send(protocol.WANTED, json.dumps(wanted).encode())
             kind, payload = self._answers.get()
             if kind == protocol.DISMISSED:
@@ -72,6 +88,12 @@ class Member:
                 raise NoPlaceError(payload.decode())
             given = json.loads(payload)
             return Place(**given, listener=listener.detach() if given["rank"] == 0 else None)
+
+    def _end(self, generation: int, why: str, lost: bool) -> None:
+        self.over = (generation, why)
+        if lost:
+            self.lost.add(generation)
+        self.on_over(generation)
 
     def _send(self, kind: bytes, payload: bytes) -> None:
         try:
@@ -87,6 +109,9 @@ class Member:
                 for kind, payload in self._seals.to_caller.opened(buffer):
                     if kind == protocol.CHANGED:
                         self.change = max(self.change, int(payload))
+                        continue
+                    if kind == protocol.OVER:
+                        self._end(**json.loads(payload))
                         continue
                     if kind == protocol.PLACE:
                         self.change = 0

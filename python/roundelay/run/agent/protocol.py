@@ -17,9 +17,9 @@ FUNCTION, RESULT = "ROUNDELAY_RUN_FUNCTION", "ROUNDELAY_RUN_RESULT"
 BIND = "ROUNDELAY_RUN_BIND"  # set: the agent gives its program a share of the host's CPUs
 # Elastic jobs: "WORKER ADDRESS", to which the agent adds LAUNCHER for the program. The program sends MEMBER
 # with its number, then WANTED with JSON for each generation it wants a place in. The launcher answers with
-# PLACE and JSON, with DISMISSED, which ends the program, or REFUSED and the reason. It sends CHANGED and a
-# number of membership.Change at any time.
+# PLACE and JSON, with DISMISSED, which ends the program, or REFUSED and the reason. At any time it sends
+# CHANGED and a number of membership.Change, or OVER and JSON: a generation is over, as a worker has left it.
 WORKER = "ROUNDELAY_RUN_WORKER"
 MEMBER, WANTED = b"M", b"W"
-PLACE, DISMISSED, REFUSED, CHANGED = b"P", b"D", b"R", b"C"
+PLACE, DISMISSED, REFUSED, CHANGED, OVER = b"P", b"D", b"R", b"C", b"V"
 FAILED = 1  # the exit status of an agent that cannot do its work and has said why

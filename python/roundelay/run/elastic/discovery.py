@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -10,10 +11,11 @@ from collections.abc import Callable, Mapping
 
 from roundelay.run.errors import UsageError
 from roundelay.run.system.hosts import parse_hosts
-from roundelay.run.system.processes import die_with_parent
+from roundelay.run.system.processes import die_with_parent, how
 
 INTERVAL_S = 1.0  # between two runs of the script
 _SCRIPT_S = 30.0  # a run that takes longer counts as failed
+_MOST_SLOTS = 4096  # of a host: so many processes are an error of the script
 
 
 class Discovery:
@@ -45,22 +47,32 @@ class Discovery:
 
     def _ask(self) -> Mapping[str, int]:
         try:
-            run = subprocess.run(
-                self._script,
-                shell=True,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=_SCRIPT_S,
-                preexec_fn=lambda: die_with_parent(signal.SIGKILL),
-                check=False,
-            )
-        except (subprocess.TimeoutExpired, OSError, UnicodeDecodeError) as error:
+            return parse(_output_of(self._script), self._slots)
+        except (subprocess.SubprocessError, OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--host-discovery-script {self._script!r} failed: {error}") from error
+
+
+def _output_of(script: str) -> str:
+    """Runs the script. Raises OSError, UnicodeDecodeError, SubprocessError if it fails or takes too long."""
+    with subprocess.Popen(
+        script,
+        shell=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: die_with_parent(signal.SIGKILL),  # noqa: PLW1509  it only calls prctl
+    ) as run:
+        try:
+            printed, complaint = run.communicate(timeout=_SCRIPT_S)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(run.pid, signal.SIGKILL)  # the shell's children, too: they hold the pipes
+            raise subprocess.SubprocessError(f"it takes longer than {_SCRIPT_S:g} s") from error
         if run.returncode != 0:
-            said = run.stderr.strip().splitlines()[-1:] or [f"exit code {run.returncode}"]
-            raise UsageError(f"--host-discovery-script {self._script!r} failed: {said[0]}")
-        return parse(run.stdout, self._slots)
+            said = complaint.strip().splitlines()[-1:] or [how(run.returncode)]
+            raise subprocess.SubprocessError(said[0])
+        return printed
 
 
 def parse(text: str, slots: int) -> Mapping[str, int]:
@@ -75,4 +87,6 @@ def parse(text: str, slots: int) -> Mapping[str, int]:
         hosts = parse_hosts(",".join(line if ":" in line else f"{line}:{slots}" for line in lines))
     except UsageError as error:
         raise UsageError(f"--host-discovery-script printed a {error}") from error
+    if any(host.slots > _MOST_SLOTS for host in hosts):
+        raise UsageError(f"--host-discovery-script printed a host with more than {_MOST_SLOTS} slots")
     return {host.name: host.slots for host in hosts}

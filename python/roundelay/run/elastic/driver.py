@@ -14,7 +14,8 @@ from types import FrameType
 from typing import Any
 
 from roundelay.run.agent import protocol
-from roundelay.run.elastic.membership import Change, Limits, Membership, State
+from roundelay.run.elastic.membership import Limits, Membership, State
+from roundelay.run.elastic.programs import Programs
 from roundelay.run.elastic.worker import Launch, WorkerProcess
 from roundelay.run.launcher.connections import Listener, Peer
 from roundelay.run.launcher.output import Output
@@ -38,6 +39,7 @@ class Settings:
     timeout: float  # seconds to wait for enough ranks
     start_timeout: float  # seconds for which the first generation waits for all that are wanted
     say: Callable[[str], None]
+    on_result: Callable[[int, bytes], None] | None  # gets pieces of replies, if the program is a function
 
 
 class Driver:
@@ -50,9 +52,7 @@ class Driver:
         self._processes: dict[int, WorkerProcess] = {}
         self._unstarted: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
         self._ranks = Ranks()  # by the number of the worker: its agent's connection, and its end
-        self._programs: dict[int, Peer] = {}  # the connections of their programs
-        self._stores: dict[int, tuple[str, int]] = {}  # where each would serve the next generation
-        self._told = Change.NONE
+        self._programs = Programs()
         self._result: JobResult | None = None
         self._end_at = float("inf")
 
@@ -72,6 +72,16 @@ class Driver:
             for process in self._processes.values():
                 process.close()
             self._listener.close()
+
+    @property
+    def endings(self) -> list[Ending]:
+        """How workers have ended, in the order of arrival."""
+        return self._ranks.endings
+
+    @property
+    def last_ranks(self) -> list[int]:
+        """The workers of the last generation, by rank."""
+        return self._members.ranks
 
     # --- what comes in
 
@@ -114,8 +124,7 @@ class Driver:
             number = int(hello["rank"])
             self._ranks.add(number, peer, f"pid {hello['pid']} on {hello['host']}")
         elif kind == protocol.MEMBER:
-            peer.rank = int(payload)
-            self._programs[peer.rank] = peer
+            self._programs.add(int(payload), peer)
         elif peer.rank is None:
             return
         elif kind == protocol.WANTED:
@@ -126,12 +135,20 @@ class Driver:
             peer.order(protocol.LEAVE)
         elif kind == protocol.REPORT:
             self._ranks.note_report(peer.rank, payload)
+        elif kind == protocol.RESULT_PIECE:
+            if self._settings.on_result is not None:
+                self._settings.on_result(peer.rank, payload)
         else:
             stream = self._output.streams[peer.rank, "stdout" if kind == protocol.STDOUT else "stderr"]
             stream.write(payload, time.monotonic())
 
     def _on_wanted(self, number: int, wanted: dict[str, Any]) -> None:
-        self._stores[number] = (wanted["host"], wanted["port"])
+        difference = self._programs.note_wanted(number, wanted)
+        if difference:
+            self._members.refuses(number)
+            self._programs.refuse(number, f"all workers must run the same program: {difference}")
+            return
+        self._note_end(number, f"worker {number} asks for a place in the next one", lost=False)
         self._members.asks(number, has_state=wanted["has_state"])
 
     def _lose(self, number: int) -> None:
@@ -144,16 +161,27 @@ class Driver:
         if why:
             self._settings.say(why)
         if self._members.workers[number].state is not State.GONE and number not in self._ranks.peers:
-            self._members.gone(number, well=False, now=time.monotonic())
+            self._gone(number, well=False, how="it did not start")
 
     def _on_ending(self, ending: Ending) -> None:
         number = ending.rank
         self._output.close(number)
         victim = is_victim(self._output.last_lines(number), self._output.last_exception(number))
         ending = self._ranks.end(ending, victim)
-        self._members.gone(number, well=ending.returncode == 0, now=time.monotonic())
+        self._gone(number, well=ending.returncode == 0, how=ending.how)
         if ending.returncode != 0 and self._result is None:
             self._settings.say(f"worker {number} ({ending.place}) has failed: {ending.how}")
+
+    def _gone(self, number: int, *, well: bool, how: str) -> None:
+        self._note_end(number, f"worker {number} is gone: {how}", lost=True)
+        self._members.gone(number, well=well, now=time.monotonic())
+
+    def _note_end(self, number: int, why: str, *, lost: bool) -> None:
+        """A member of the present generation leaves it: nobody may wait for it any more."""
+        members = self._members
+        if members.workers[number].state is State.MEMBER:
+            others = [other for other in members.ranks if other != number]
+            self._programs.tell_of_end(members.generation, others, why, lost=lost)
 
     # --- what is decided
 
@@ -174,7 +202,7 @@ class Driver:
             self._start_workers(now)
             self._turn_away()
             self._hand_out(now)
-            self._tell_of_change()
+            self._programs.tell_of_change(self._members.ranks, self._members.change())
 
     def _start_workers(self, now: float) -> None:
         for host in self._members.hosts_to_start_on(now):
@@ -191,11 +219,11 @@ class Driver:
     def _turn_away(self) -> None:
         members = self._members
         for number in members.dismissed():
-            self._programs[number].tell(protocol.DISMISSED)
+            self._programs.dismiss(number)
             members.dismisses(number)
         for number in members.refused():
             why = "another rank's program has ended, and this one still wants to train"
-            self._programs[number].tell(protocol.REFUSED, why.encode())
+            self._programs.refuse(number, why)
             members.refuses(number)
 
     def _hand_out(self, now: float) -> None:
@@ -209,28 +237,10 @@ class Driver:
                 self._failure(f"the ranks have changed {resets} times (--reset-limit {settings.reset_limit})")
             )
             return
-        host, port = self._stores[ranks[0]]
-        for rank, number in enumerate(ranks):
-            place = {
-                "generation": members.generation,
-                "rank": rank,
-                "size": len(ranks),
-                "host": host,
-                "port": port,
-            }
-            self._programs[number].tell(protocol.PLACE, json.dumps(place).encode())
-        self._told = Change.NONE
+        self._programs.hand_out(members.generation, ranks)
         if resets > 0:
             workers = ", ".join(map(str, ranks))
             settings.say(f"going on with workers {workers} as ranks (generation {members.generation})")
-
-    def _tell_of_change(self) -> None:
-        change = self._members.change()
-        if change.value > self._told.value:
-            self._told = change
-            for number in self._members.ranks:
-                if number in self._programs:
-                    self._programs[number].tell(protocol.CHANGED, b"%d" % change.value)
 
     # --- the end
 

@@ -15,6 +15,7 @@ from roundelay.run.elastic.worker import Launch
 from roundelay.run.errors import UsageError
 from roundelay.run.launcher import job
 from roundelay.run.launcher.connections import Listener, own_addresses
+from roundelay.run.launcher.result_pipe import ResultPipe
 from roundelay.run.modes import MODES, mpi
 from roundelay.run.modes.own import OwnMode, ssh_words
 from roundelay.run.starter import local_ranks
@@ -32,9 +33,13 @@ def is_elastic(given: argparse.Namespace) -> bool:
 
 
 def prepare(
-    given: argparse.Namespace, program: list[str], surroundings: Mapping[str, str], say: Callable[[str], None]
+    given: argparse.Namespace,
+    program: list[str],
+    surroundings: Mapping[str, str],
+    say: Callable[[str], None],
+    result_pipe: ResultPipe | None = None,
 ) -> tuple[Settings, Listener]:
-    """Checks the flags and prepares their job. Raises UsageError."""
+    """Checks the flags and prepares their job; with a result pipe the program is a function. UsageError."""
     least, most = _ranks(given)
     _check_flags_of_others(given)
     checks.check_program(program[0])
@@ -65,6 +70,7 @@ def prepare(
         [place.rpartition(":")[0] for place in listener.address.removeprefix("tcp:").split(",")]
         if addresses
         else [],
+        result_pipe.function() if result_pipe is not None else None,
     )
     return (
         Settings(
@@ -75,6 +81,7 @@ def prepare(
             _timeout(given, surroundings),
             job.start_timeout(environment),
             say,
+            result_pipe.on_result if result_pipe is not None else None,
         ),
         listener,
     )

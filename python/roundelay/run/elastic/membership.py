@@ -176,7 +176,7 @@ class Membership:
         self.workers[number].state = State.GONE
 
     def refuses(self, number: int) -> None:
-        """A rank was told that it cannot go on: its end is the job's."""
+        """A worker was told that it can have no place. It is to end with an error."""
         self.workers[number].state = State.REFUSED
 
     def is_over(self) -> bool:

@@ -27,6 +27,7 @@ class Launch:
     ssh: Sequence[str]  # the command's first words
     interfaces: list[str]
     facing: list[str]  # addresses of the launcher, as other hosts see it; empty: all runs here
+    function: bytes | None  # that the program calls
 
 
 class WorkerProcess:
@@ -44,6 +45,7 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            bufsize=0,  # close() waits for no writer
             start_new_session=True,
             preexec_fn=lambda: die_with_parent(signal.SIGTERM),  # noqa: PLW1509  it only calls prctl
         )
@@ -55,14 +57,18 @@ class WorkerProcess:
             interfaces=launch.interfaces,
             facing=launch.facing or [one_worker.LOOPBACK],
             serves=False,
+            function=None if launch.function is None else len(launch.function),
         )
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the process has ended; its status says why
-            self._process.stdin.write(plan.to_line() + b"%d\n" % number)
-            self._process.stdin.flush()
-        threading.Thread(target=self._watch, args=(on_end,), daemon=True).start()
+        words = plan.to_line() + b"%d\n" % number + (launch.function or b"")
+        threading.Thread(target=self._watch, args=(words, on_end), daemon=True).start()
 
-    def _watch(self, on_end: Callable[[int, str], None]) -> None:
+    def _watch(self, words: bytes, on_end: Callable[[int, str], None]) -> None:
+        assert self._process.stdin is not None
+        left = memoryview(words)
+        # The process has ended, and its status says why; or the worker was closed.
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            while left:
+                left = left[self._process.stdin.write(left) :]
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         answered = any(line.startswith(ANSWER) for line in self._process.stdout)

@@ -7,19 +7,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from roundelay.run.function.options import JobOptions, number_of_ranks
+from roundelay.run.function.options import ElasticOptions, JobOptions, number_of_ranks, one_of
 
 T = TypeVar("T")
-_ELASTIC = (
-    "min_num_proc",
-    "max_num_proc",
-    "min_np",
-    "max_np",
-    "slots",
-    "reset_limit",
-    "cooldown_range",
-    "host_discovery_script",
-)
 
 
 def run(
@@ -68,14 +58,14 @@ def run(
     use_gloo, use_mpi: start without MPI, or with mpirun (default: as roundelayrun: without, where ranks can
     share memory); several hosts only without. mpi_args: more for mpirun, implies use_mpi.
     executable: the Python to run the ranks with (default: this one). disable_cache: no effect.
-    All others are for elastic jobs: NotInThisVersionError.
+    min_num_proc, min_np: an elastic job, which returns its last ranks' results. All others: docs/elastic.md.
 
     Raises the exception of the rank that failed first, its traceback there as the cause; RuntimeError with
     the text where it cannot be carried over, or a rank was killed, left by sys.exit() or never started.
     TypeError: function or arguments cannot be pickled. ValueError: the arguments make no sense; nothing ran.
     RuntimeWarning: all functions returned, but a process crashed afterwards, or was ended after 30 s.
     """
-    refuse_elastic(locals())
+    elastic = elastic_options(locals())
     options = JobOptions(
         num_proc=number_of_ranks(num_proc, np),
         hosts=hosts,
@@ -89,19 +79,19 @@ def run(
         modes={"gloo": bool(use_gloo), "mpi": bool(use_mpi)},
         mpi_args=mpi_args,
         executable=executable or sys.executable,
+        elastic=elastic,
     )
     return _run(func, args, kwargs or {}, options)
 
 
-def refuse_elastic(arguments: Mapping[str, object]) -> None:
-    """Raises NotInThisVersionError naming what was given of the arguments that only elastic jobs have."""
-    given = [name for name in _ELASTIC if arguments[name] is not None]
-    if given:
-        from roundelay.errors import NotInThisVersionError
-
-        raise NotInThisVersionError(
-            f"roundelay.run({given[0]}=...) is for elastic jobs, which this version does not have"
-        )
+def elastic_options(arguments: Mapping[str, Any]) -> ElasticOptions:
+    """Returns those of run()'s arguments that are for elastic jobs. ValueError: they make no sense."""
+    names = ("slots", "reset_limit", "cooldown_range", "host_discovery_script")
+    least, most = (
+        one_of(name, arguments[name], other, arguments[other])
+        for name, other in (("min_num_proc", "min_np"), ("max_num_proc", "max_np"))
+    )
+    return ElasticOptions(least, most, **{name: arguments[name] for name in names})
 
 
 def _run(
@@ -113,7 +103,7 @@ def _run(
     from roundelay.run.function.launcher_process import LauncherProcess
     from roundelay.run.function.payload import pack
 
-    launcher = LauncherProcess(options.num_proc)
+    launcher = LauncherProcess(None if options.elastic.is_wanted else options.num_proc)
     program = [options.executable, worker.__file__, protocol.RESULT]
     end = launcher.run(pack(func, args, kwargs), [*options.flags(), *program])
     return outcome.values(launcher.replies, end)

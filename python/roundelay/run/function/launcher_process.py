@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, BinaryIO
@@ -26,8 +27,10 @@ _CHUNK = 1 << 18
 class LauncherProcess:
     """One launcher and its ranks. May be used on any thread, as it uses no threads and no signal handlers."""
 
-    def __init__(self, num_proc: int) -> None:
-        self.replies = [Reply() for _ in range(num_proc)]
+    def __init__(self, num_proc: int | None) -> None:
+        """num_proc: None for an elastic job, which goes on when a rank has failed."""
+        self._num_proc = num_proc
+        self.replies: defaultdict[int, Reply] = defaultdict(Reply)  # by rank, or by an elastic job's worker
         self.failed: list[int] = []  # in the order of arrival
         self._end: dict[str, Any] | None = None
         self._incoming = bytearray()
@@ -131,7 +134,8 @@ class LauncherProcess:
         if reply.kind == worker.FAILURE:
             self.failed.append(rank)
         self._returned += reply.kind == worker.VALUE
-        if not self._over and (self.failed or self._returned == len(self.replies)):
+        is_over = self._num_proc is not None and (self.failed or self._returned == self._num_proc)
+        if not self._over and is_over:
             self._over = True
             self._end_at = time.monotonic() + END_GRACE_S
 
@@ -148,10 +152,11 @@ class LauncherProcess:
 
     def _result(self, returncode: int) -> End:
         if self._end is None:
-            return End(1, f"the launcher itself ended: {how(returncode)}", next(iter(self.failed), None))
+            text = f"the launcher itself ended: {how(returncode)}"
+            return End(1, text, next(iter(self.failed), None), list(range(self._num_proc or 0)))
         if "refused" in self._end:
             raise ValueError(self._end["refused"])
         end = End(**self._end)
-        if end.rank is None and self.failed:
+        if self._num_proc is not None and end.rank is None and self.failed:
             return replace(end, rank=self.failed[0])  # this rank raised, and then did not end by itself
         return end

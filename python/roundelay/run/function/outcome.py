@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,57 +47,59 @@ class End:
 
     status: int
     text: str  # the message about a failure
-    rank: int | None  # the rank that failed first
+    rank: int | None  # the rank that failed first; of an elastic job, the worker
+    ranks: list[int]  # whose values count: all ranks; or the workers of the last generation, by rank
+    word: str = "rank"  # what these numbers are
     last_lines: list[str] = field(default_factory=list)  # that rank's last lines on stderr
     unwell: list[tuple[int, str]] = field(default_factory=list)  # ranks that failed or were told to end
 
 
-def values(replies: list[Reply], end: End) -> list[Any]:
+def values(replies: Mapping[int, Reply], end: End) -> list[Any]:
     """Returns the ranks' values in order, or raises the exception of the rank that failed first."""
-    if any(reply.kind != worker.VALUE for reply in replies):
+    if not end.ranks or any(replies[rank].kind != worker.VALUE for rank in end.ranks):
         raise failure(replies, end)
     if end.status != 0:
-        ranks = ", ".join(f"rank {rank} ({how})" for rank, how in end.unwell) or end.text
+        ranks = ", ".join(f"{end.word} {rank} ({how})" for rank, how in end.unwell) or end.text
         warnings.warn(
             f"every rank's function returned, but not every rank ended well by itself: {ranks}",
             RuntimeWarning,
             stacklevel=5,  # roundelay.run's caller
         )
-    return [_value(rank, reply) for rank, reply in enumerate(replies)]
+    return [_value(f"{end.word} {rank}", replies[rank]) for rank in end.ranks]
 
 
-def _value(rank: int, reply: Reply) -> Any:
+def _value(rank: str, reply: Reply) -> Any:
     try:
         return reply.load()
     except Exception as error:
-        raise RuntimeError(f"the result of rank {rank} cannot be unpickled here: {error!r}") from error
+        raise RuntimeError(f"the result of {rank} cannot be unpickled here: {error!r}") from error
 
 
-def failure(replies: list[Reply], end: End) -> Exception:
+def failure(replies: Mapping[int, Reply], end: End) -> Exception:
     """Returns the exception to raise for a job that failed."""
     rank = end.rank
     if rank is None and end.status == 0:
-        rank = next(rank for rank, reply in enumerate(replies) if reply.kind != worker.VALUE)
-        return RuntimeError(f"rank {rank} ended with exit code 0 before its function had returned")
+        rank = next(rank for rank in end.ranks if replies[rank].kind != worker.VALUE)
+        return RuntimeError(f"{end.word} {rank} ended with exit code 0 before its function had returned")
     if rank is None:
         return RuntimeError(end.text)
     reply = replies[rank]
     if reply.kind == worker.FAILURE:
         text, pickled = reply.load()
-        return _raised(rank, text, pickled)
+        return _raised(f"{end.word} {rank}", text, pickled)
     when = " after its function had returned" if reply.kind == worker.VALUE else ""
     lines = "".join(f"\n  {line}" for line in end.last_lines)
     said = f"; its last lines on stderr:{lines}" if lines else ""
     return RuntimeError(f"{end.text}{when}{said}")
 
 
-def _raised(rank: int, text: str, pickled: bytes | None) -> Exception:
+def _raised(rank: str, text: str, pickled: bytes | None) -> Exception:
     """Returns the exception that a rank raised, with the rank's traceback as the cause."""
     try:
         error = pickle.loads(pickled) if pickled is not None else None
     except Exception:
         error = None
     if isinstance(error, Exception):
-        error.__cause__ = RemoteTraceback(f"rank {rank}:\n{text.rstrip()}")
+        error.__cause__ = RemoteTraceback(f"{rank}:\n{text.rstrip()}")
         return error
-    return RuntimeError(f"rank {rank} failed:\n{text.rstrip()}")
+    return RuntimeError(f"{rank} failed:\n{text.rstrip()}")

@@ -93,7 +93,14 @@ def fail(descriptor: int, error: BaseException) -> int:
 
 
 def leave(descriptor: int, stop: SystemExit) -> int:
-    """Reports sys.exit() in the function as a failure, even with status 0; returns the exit status."""
+    """Reports sys.exit() in the function as a failure, even with status 0; returns the exit status.
+
+    An elastic job's rank that is not needed any more leaves so, too, and is none.
+    """
+    from roundelay.run.agent.member import Dismissed
+
+    if isinstance(stop, Dismissed):
+        return 0
     text = f"the function called sys.exit({'' if stop.code is None else repr(stop.code)})\n"
     reply(descriptor, FAILURE, pickle.dumps((text, None), _PROTOCOL))
     sys.stderr.write(f"{stop.code}\n" if isinstance(stop.code, str) else text)

@@ -6,6 +6,7 @@ import json
 import os
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 
 from roundelay.run.agent import protocol
 from roundelay.run.launcher.result import Ending, JobResult
@@ -27,6 +28,10 @@ class ResultPipe:
         """Returns the variable that names the function's file. Only this user's processes can open it."""
         return {protocol.FUNCTION: f"/proc/{os.getpid()}/fd/{self.payload}"}
 
+    def function(self) -> bytes:
+        """Returns the function, packed."""
+        return Path(f"/proc/self/fd/{self.payload}").read_bytes()
+
     def on_result(self, rank: int, piece: bytes) -> None:
         """Sends a piece of a rank's reply. Raises BrokenPipeError if the caller is gone."""
         self._send(PIECE, rank, piece)
@@ -35,8 +40,10 @@ class ResultPipe:
         """Tells the caller that its arguments were wrong."""
         self._send(END, 0, json.dumps({"refused": reason}).encode())
 
-    def end(self, result: JobResult, endings: list[Ending], last_lines: list[bytes]) -> None:
-        """Tells the caller the job's result."""
+    def end(
+        self, result: JobResult, endings: list[Ending], last_lines: list[bytes], ranks: list[int], word: str
+    ) -> None:
+        """Tells the caller the result. ranks: those whose values count; word: what their numbers are."""
         unwell = {ending.rank: how(ending.returncode) for ending in endings if ending.returncode != 0}
         unwell.update({ending.rank: "told to end" for ending in endings if ending.stopped})
         end = {
@@ -44,6 +51,8 @@ class ResultPipe:
             "text": result.text,
             "rank": result.rank,
             "last_lines": [line.decode(errors="replace") for line in last_lines],
+            "ranks": ranks,
+            "word": word,
             "unwell": sorted(unwell.items()),
         }
         self._send(END, 0, json.dumps(end).encode())

@@ -1,6 +1,7 @@
 """Starts one worker of an elastic job: `python -I -S one_worker.py`, run by the launcher here or over ssh.
 
-It reads two lines from standard input: the plan, and the worker's number. It answers with one line on
+It reads from standard input a line with the plan, one with the worker's number, and the function if the
+program is one. It answers with one line on
 standard output when the worker has started, or says on standard error why it cannot. When the input ends, the
 launcher is gone or wants the worker's end, and it ends it.
 """
@@ -19,7 +20,7 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
 from roundelay.run.agent import protocol
 from roundelay.run.agent.agent import OWN_RANK
 from roundelay.run.starter.local_ranks import LocalRanks, on_signals
-from roundelay.run.starter.on_host import ANSWER, HostError, HostPlan, end_with_input, prepare
+from roundelay.run.starter.on_host import ANSWER, HostError, HostPlan, end_with_input, prepare, take_function
 
 LOOPBACK = "127.0.0.1"  # what a job of one machine faces
 
@@ -50,6 +51,9 @@ def main() -> int:
         return 1
     sys.stdout.buffer.write(ANSWER + b"\n")
     sys.stdout.buffer.flush()
+    if plan.function is not None:
+        payload = take_function(plan.function)  # it stays open as long as this process lives
+        environment[protocol.FUNCTION] = f"/proc/{os.getpid()}/fd/{payload.fileno()}"
     os.dup2(2, 1)  # stdout has carried the answer: agents' lines go to stderr
     orders = os.dup(0)
     os.set_inheritable(orders, False)

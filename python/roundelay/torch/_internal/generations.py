@@ -11,17 +11,20 @@ from roundelay import _core
 from roundelay._internal import backend
 from roundelay._internal.launch_detection import Rendezvous
 from roundelay.errors import HorovodInternalError
-from roundelay.run.agent.member import Member, NoPlaceError, Place
+from roundelay.run.agent.member import Dismissed, Member, NoPlaceError, Place
+from roundelay.torch._internal import program, resets
+from roundelay.torch._internal.resets import change
 
-_ATTEMPTS = 3  # a rank may die while the others meet; what fails in each generation has another cause
+_ATTEMPTS = 3  # what fails so often has another cause than ranks that die while the others meet
 
 Join = Callable[[str | None, Rendezvous | None, int], None]
 
 
 class _Training:
-    """Whether this process has the state of the job's training: State.sync() has given it."""
+    """What this process has had of the job's training."""
 
-    has_state = False
+    has_had_place = False
+    has_state = False  # State.sync() has given it
 
 
 def note_state() -> None:
@@ -30,32 +33,47 @@ def note_state() -> None:
 
 
 def join_next(worker: Member, join: Join) -> None:
-    """Joins the next generation with `join`. Ends the process if the launcher dismisses it.
+    """Joins the next generation with `join`. Ends the process if it is dismissed, or a newcomer and refused.
 
     Raises HorovodInternalError if there is no place, RuntimeError or ValueError as `join` does.
     """
     # The first optimizer of a process makes torch import for a second. The others wait from place() on.
     torch.optim.SGD([torch.empty(0)], lr=0.0)
-    for left in reversed(range(_ATTEMPTS)):
+    worker.on_over = _core.give_up_generation
+    failed: dict[int, RuntimeError] = {}  # by generation: those that have not begun here
+    while True:
         place = _place(worker)
+        # The launcher has told of all losses before.
+        causes = [error for generation, error in failed.items() if generation not in worker.lost]
+        if len(causes) == _ATTEMPTS:
+            raise causes[-1]
         try:
+            change.begin(resets.INIT)
             join(*_store(place), place.generation)
+            change.end()
             return
         except RuntimeError as error:
-            if left == 0:
-                raise
+            over, why = worker.over
+            if over < place.generation:
+                failed[place.generation], why = error, str(error)
             _core.log_warning(
-                f"generation {place.generation} did not begin, and the next one is asked for: {error}"
+                f"generation {place.generation} did not begin, and the next one is asked for: {why}"
             )
 
 
 def _place(worker: Member) -> Place:
+    change.begin(resets.PLACE)
     try:
-        return worker.place(has_state=_Training.has_state)
+        place = worker.place(has_state=_Training.has_state, program=program.described())
     except NoPlaceError as error:
         if error.dismissed:
-            sys.exit(0)
+            raise Dismissed(0) from error
+        if not _Training.has_had_place:
+            sys.exit(f"roundelay: this worker cannot join the job: {error}")
         raise HorovodInternalError(str(error)) from error
+    change.note_place(place)
+    _Training.has_had_place = True
+    return place
 
 
 def _store(place: Place) -> tuple[str | None, Rendezvous | None]:

@@ -12,6 +12,7 @@ _counters = {
     "gate_kept_dense": 0,
     "gate_kept_ns": 0,
     "gate_searches": 0,
+    "generation": 0,
     "gradients_copied": 0,
     "gradients_moved_out": 0,
     "late_merges": 0,
@@ -19,6 +20,12 @@ _counters = {
     "parameter_transfers": 0,
     "pool_cuts": 0,
     "pool_orders": 0,
+    "reset_init_ns": 0,
+    "reset_place_ns": 0,
+    "reset_restore_ns": 0,
+    "reset_sync_ns": 0,
+    "workers_came": 0,
+    "workers_left": 0,
 }
 
 
@@ -78,8 +85,15 @@ def stats() -> dict[str, int]:
     ``gradients_copied``: gradients that were copied or cast into a pool; ``buckets_cast_back``: buckets whose
     results were cast out of one; ``parameter_transfers``: times that this rank has sent its parameters
     (strategies daso and local_sgd); ``late_merges``, ``late_merges_ns``: merges that a step of daso had to
-    wait for, and how long. On rank 0, of strategy auto (docs/techniques/auto.md): ``gate_searches``: those
-    that are over; ``gate_kept_dense``: those after which dense stayed, because nothing pays;
-    ``gate_dense_ns``, ``gate_kept_ns``: the median step of the last trials, dense and with what was kept.
+    wait for, and how long.
+
+    Of an elastic job (docs/elastic.md): ``generation``: the present one; ``workers_came``, ``workers_left``:
+    since this process is a rank; ``reset_restore_ns``, ``reset_place_ns``, ``reset_init_ns``,
+    ``reset_sync_ns``: the stages of all changes, up to the question for a place, the launcher's answer, the
+    end of init(), and the end of sync().
+
+    On rank 0, of strategy auto (docs/techniques/auto.md): ``gate_searches``: those that are over;
+    ``gate_kept_dense``: those after which dense stayed, because nothing pays; ``gate_dense_ns``,
+    ``gate_kept_ns``: the median step of the last trials, dense and with what was kept.
     """
     return {**_core.stats(), "backward_ns": _core.backward_ns(), **_counters}

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 
 from roundelay.errors import HorovodInternalError
 from roundelay.run.agent import member
+from roundelay.torch._internal import resets
 from roundelay.torch._internal.global_state import init, shutdown
+from roundelay.torch._internal.resets import change
 
 if TYPE_CHECKING:
     from roundelay.torch.elastic.objects import State
@@ -44,14 +46,18 @@ def run(func: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
         while True:
             try:
                 if not skip_sync:
+                    change.begin(resets.SYNC)
                     state.sync()
+                change.show()
                 return func(state, *args, **kwargs)
             except HorovodInternalError:
-                if member.of_this_process() is None:
+                if not is_elastic():
                     raise
+                change.begin(resets.RESTORE)
                 state.restore()
                 skip_sync = False
             except HostsUpdatedInterrupt as interrupt:
+                change.begin(resets.RESTORE)
                 skip_sync = interrupt.skip_sync
             shutdown()
             init()
