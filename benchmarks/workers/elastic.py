@@ -1,6 +1,8 @@
-"""Trains elastically: rank 1 of the first generation kills itself, and rank 0 measures how the others go on.
+"""Trains elastically while ranks are lost; rank 0 measures how the others go on.
 
-Arguments: FILE for the seconds, and thousands of parameters.
+Arguments: FILE for the seconds, thousands of parameters, and what is lost. "rank": rank 1 of the first
+generation kills itself, and its replacement joins. "node": another process takes a node away when FILE.begun
+is there, and none comes instead.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ _LOST_AT, _COMMIT_EVERY, _MORE = 20, 5, 10
 _PARTS = 16  # tensors of the model
 
 
-def main(found: Path, thousands: int) -> None:
-    """Train until the replacement has trained, too."""
+def main(found: Path, thousands: int, lost: str) -> None:
+    """Train until the replacement has trained, too; or until those have that are left."""
+    changes = 2 if lost == "rank" else 1
     hvd.init()
     parts = [torch.nn.Parameter(torch.zeros(thousands * 1000 // _PARTS)) for _ in range(_PARTS)]
     optimizer = torch.optim.SGD(parts, lr=0.1, momentum=0.9)
@@ -40,7 +43,7 @@ def main(found: Path, thousands: int) -> None:
     def train(state: Any) -> None:
         nonlocal ended_at
         first = True
-        while state.resets < 2 or state.step < state.last:
+        while state.resets < changes or state.step < state.last:
             optimizer.zero_grad()
             torch.stack([part.sum() for part in parts]).sum().backward()
             optimizer.step()
@@ -53,8 +56,11 @@ def main(found: Path, thousands: int) -> None:
                 seconds["ready"] = ended_at - seconds.pop("since", ended_at)
             first, ended_at = False, now
             state.step += 1
-            if state.step == _LOST_AT and state.resets == 0 and hvd.rank() == 1:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if state.step == _LOST_AT and state.resets == 0:
+                if lost == "rank" and hvd.rank() == 1:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if hvd.rank() == 0:
+                    found.with_suffix(".begun").touch()
             if state.step % _COMMIT_EVERY == 0:
                 begin = time.monotonic()
                 state.save()
@@ -76,4 +82,4 @@ class _Parts(torch.nn.Module):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -109,11 +109,11 @@ class Driver:
         frames = peer.receive()
         if frames is None:
             self._selector.unregister(peer.socket)
-            peer.socket.close()
             if not peer.is_proven:
                 self._listener.drop(peer)
             elif peer.rank is not None and self._ranks.peers.get(peer.rank) is peer:
-                self._lose(peer.rank)
+                self._lose(peer.rank)  # it asks the socket how long the host has been silent
+            peer.socket.close()
             return
         for kind, payload in frames:
             self._on_frame(peer, kind, payload)
