@@ -111,6 +111,7 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
   begin_generation(with.generation);
   loaded.config.timeline = timeline_of(loaded.config.timeline, with.generation);
   with.given_up = &the.given_up;
+  with.ranks_changed = with.generation > 1;
   if (with.generation == 0) with.generation = ++the.generation[{with.ranks, with.communicator.has_value()}];
   auto context = runtime::Context::create(loaded.config, backend, with);
   if (!context.ok()) return context.status();

@@ -36,6 +36,7 @@ struct Start {
   std::string tuning_error{};   // why the tuning file cannot be used; empty: it can, or there is none
   trust::Key secret{};          // the job's; all zeros: it has none
   bool call_order = false;      // all operations are Context::call()s
+  bool ranks_changed = false;   // since the job began: it is elastic, and this a later generation of it
   gpu::GpuParts gpu{};
   // Becomes true if the start is to end before its deadline. Lives as long as the process; null: it never
   // does.

@@ -17,6 +17,7 @@
 #include "runtime/startup/device_medium.h"
 #include "runtime/startup/fabrics.h"
 #include "runtime/startup/messages.h"
+#include "runtime/startup/refitted.h"
 #include "runtime/startup/ways.h"
 #include "wire/codec.h"
 
@@ -69,11 +70,14 @@ bootstrap::Statement statement_of(const wire::Introduction& one) {
 
 // Compares the configurations of all ranks, and returns their topology.
 Result<bootstrap::Topology> agreed_topology(const std::vector<wire::Introduction>& all,
-                                            const LevelCounts& counts) {
+                                            const LevelCounts& counts, bool ranks_changed, bool says) {
   std::vector<bootstrap::Statement> statements;
   statements.reserve(all.size());
   for (const wire::Introduction& one : all) statements.push_back(statement_of(one));
-  auto topology = bootstrap::topology_of(statements, counts);
+  auto topology = refitted(bootstrap::topology_of(statements, counts), ranks_changed, says, [&] {
+    for (bootstrap::Statement& one : statements) one.stated.clear();
+    return bootstrap::topology_of(statements, {});
+  });
   if (!topology.ok()) return topology.status();
   for (const wire::Introduction& one : all) {
     ROUNDELAY_RETURN_IF_ERROR(connect::compare_hellos(all.front().hello, one.hello));
@@ -235,6 +239,17 @@ Status keep(Result<T> made, T& where) {
   return {};
 }
 
+// Lets the cost formula choose the stages if ROUNDELAY_FACTORS does not fit the ranks that are left.
+void refit_factors(SessionParts& parts, Fabrics& fabrics, const Group& world) {
+  if (parts.config.factors.each.empty()) return;
+  const PlanWishes wishes = wishes_for(parts.config, fabrics.algorithms(), true);
+  const Status fits = plan_levels(world, parts.topology, wishes).status();
+  if (fits.ok()) return;
+  if (world.index == 0) log_left_out(fits);
+  parts.config.factors = {};
+  fabrics.forget_factors();
+}
+
 Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& ranks, const Start& start,
                Deadline deadline) {
   const Config& config = parts.config;
@@ -253,7 +268,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   auto gathered = introduce(ranks, mine, deadline);
   if (!gathered.ok()) return gathered.status();
   const std::vector<wire::Introduction>& all = *gathered;
-  auto topology = agreed_topology(all, config.topology.counts);
+  auto topology = agreed_topology(all, config.topology.counts, start.ranks_changed, ranks.rank() == 0);
   if (!topology.ok()) return topology.status();
   parts.topology = std::move(topology).value();
   const bool everyone_listens = everyone_has_an_address(all);
@@ -268,10 +283,14 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
                                    addresses_of(all, &wire::Introduction::data_address));
   }
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, here.ok() ? placed : here, deadline));
-  auto algorithms =
-      AlgorithmChoice::create(config, all.front().tuning, parts.topology, fabrics.outer().name());
+  const auto choose_by = [&](const std::string& tuning) {
+    return AlgorithmChoice::create(config, tuning, parts.topology, fabrics.outer().name());
+  };
+  auto algorithms = refitted(choose_by(all.front().tuning), start.ranks_changed, world.index == 0,
+                             [&] { return choose_by({}); });
   if (!algorithms.ok()) return algorithms.status();
   fabrics.choose_by(std::move(algorithms).value());
+  if (start.ranks_changed) refit_factors(parts, fabrics, world);
   parts.neighbours = fabrics.neighbours(world.index);
   auto made = fabrics.make(world);
   Status outcome = made.status();
@@ -322,7 +341,8 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
     return make_device_medium(backend, config, fabrics->algorithms(), group);
   };
   if ((*ranks)->size() == 1) {
-    auto topology = agreed_topology({introduction_of(config, start)}, config.topology.counts);
+    const std::vector<wire::Introduction> alone = {introduction_of(config, start)};
+    auto topology = agreed_topology(alone, config.topology.counts, start.ranks_changed, true);
     if (!topology.ok()) return topology.status();
     parts.topology = std::move(topology).value();
     ROUNDELAY_RETURN_IF_ERROR(tuning_status(start));
@@ -333,7 +353,8 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   } else {
     parts.backend = backend;
     ROUNDELAY_RETURN_IF_ERROR(connect(parts, *fabrics, **ranks, start, deadline));
-    parts.allreduce_ways = ways_of(config, fabrics->algorithms(), parts.topology, *parts.fabrics.front());
+    parts.allreduce_ways =
+        ways_of(parts.config, fabrics->algorithms(), parts.topology, *parts.fabrics.front());
   }
   if (parts.rank_info.rank == 0 && !parts.topology.unused.empty()) {
     log(LogLevel::kInfo, "the launcher's racks are not used: " + parts.topology.unused);

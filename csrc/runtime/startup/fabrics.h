@@ -57,6 +57,8 @@ class Fabrics {
   // handover.h's.
   Result<std::shared_ptr<platform::SharedMemory>> share(std::uint64_t key, const Group& group,
                                                         std::size_t bytes, const platform::Prepare& prepare);
+  // Lets the cost formula choose the stages, and not ROUNDELAY_FACTORS. Call it before make().
+  void forget_factors() { config_.factors = {}; }
   // Sets the rule for the algorithms of fabrics between nodes. Call it before make().
   void choose_by(AlgorithmChoice choice) { algorithms_ = std::move(choice); }
   // Makes the fabrics of a group's lane, as many and of the same kind on all members: one for each executor
@@ -107,7 +109,7 @@ class Fabrics {
   [[nodiscard]] Status give_up_shm(const Group& group, const std::string& why, bool warns) const;
   [[nodiscard]] Deadline limit() const { return Deadline::after(config_.start_timeout).unless(given_up_); }
 
-  const Config config_;
+  Config config_;  // constant from the first make() on
   const std::atomic<bool>* const given_up_;
   OuterFabric outer_;
   std::optional<platform::ShmSocket> shm_socket_;
