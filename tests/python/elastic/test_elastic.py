@@ -18,7 +18,8 @@ from hosts_here import local_ssh
 from in_time import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-TRAINING = str(ROOT / "tests" / "python" / "programs" / "elastic_training.py")
+PROGRAMS = ROOT / "tests" / "python" / "programs"
+TRAINING = str(PROGRAMS / "elastic_training.py")
 MOST_S = 300.0
 HOROVODS_SCRIPT = """
 import json
@@ -101,6 +102,18 @@ def test_lost_ranks_are_replaced(lost: str, tmp_path: Path) -> None:
     first = {line["pid"] for line in lines if line.get("generation") == 0}
     ended = {line["pid"] for line in lines if "done" in line}
     assert len(first & ended) == 4 - len(lost.split(","))  # the same processes
+
+
+def test_a_change_of_ranks_loses_no_gradients_that_were_kept_back(tmp_path: Path) -> None:
+    flags = ("-np", "3", "--min-np", "2", "--max-np", "3")
+    with job(*flags, program=[str(PROGRAMS / "elastic_residuals.py"), str(tmp_path), "1"]) as process:
+        out, err = process.communicate(timeout=MOST_S)
+    assert process.returncode == 0, err
+    assert out.count("nothing is lost with 3 ranks") == 3
+    for strategy in ("topk", "csc", "power_sgd"):
+        lost = [line for line in err.splitlines() if f"strategy {strategy}:" in line]
+        assert len(lost) == 1, err
+        assert lost[0].endswith("of the last generation have kept back of their gradients is lost: 1")
 
 
 def test_too_few_ranks_wait_for_a_replacement(tmp_path: Path) -> None:

@@ -11,11 +11,17 @@ from roundelay import _core
 from roundelay._internal import backend
 from roundelay._internal.launch_detection import Rendezvous
 from roundelay.errors import HorovodInternalError
+from roundelay.run.agent import member
 from roundelay.run.agent.member import Member, NoPlaceError, Place
 
 _ATTEMPTS = 3  # a rank may die while the others meet; what fails in each generation has another cause
 
 Join = Callable[[str | None, Rendezvous | None, int], None]
+
+
+def is_elastic() -> bool:
+    """Returns whether a launcher lets this job's ranks come and go."""
+    return member.of_this_process() is not None
 
 
 class _Training:

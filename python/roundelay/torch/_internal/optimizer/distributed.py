@@ -16,6 +16,7 @@ import torch
 
 from roundelay import _core
 from roundelay.torch._internal import horovod_name
+from roundelay.torch._internal.generations import is_elastic
 from roundelay.torch._internal.gradients.gradient import Reduction
 from roundelay.torch._internal.gradients.groups import assign
 from roundelay.torch._internal.gradients.pool import job_keys
@@ -192,7 +193,7 @@ def _wrap(optimizer: torch.optim.Optimizer, options: Options) -> None:
     rule, strategy = options.rule, options.strategy
     process_set = rule.process_set
     scope = _scopes.next(process_set) if process_set.included() else 0
-    active = process_set.included() and process_set.size() > 1
+    active = process_set.included() and (process_set.size() > 1 or is_elastic())  # others may join
 
     def make_sync(ranks: ProcessSet) -> GradientSync:
         number = scope if ranks is process_set else _scopes.next(ranks)
@@ -201,13 +202,13 @@ def _wrap(optimizer: torch.optim.Optimizer, options: Options) -> None:
             choosing_sets.add(ranks)
         return sync
 
-    marks = GradientMarks(scope, options.passes) if _core.size() == 1 else None
+    marks = None if active or _core.size() > 1 else GradientMarks(scope, options.passes)
     wrapper = Wrapper(optimizer, options, make_sync, active, marks)
     _wrapped[optimizer] = wrapper
     attached[optimizer] = strategy
     if active and "joined" in strategy.overrides:
         joining_sets.add(process_set)
-    idle = TechniqueStates(Techniques(strategy, rule.op, process_set, ""), {}, None)
+    idle = TechniqueStates(Techniques(strategy, rule.op, process_set, "", {}), {}, None)
     try:
         strategy.attach(optimizer, context_of(wrapper, options, scope, idle))
         wrapper.regroup()

@@ -50,7 +50,7 @@ class GradientSync:
         self._table = GradientTable(self._prefix, rule, options.grouping, self._way)
         self._masters = options.masters
         self._weights = options.weights
-        self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix)
+        self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix, self._table.records)
         self.states = TechniqueStates(self.techniques, self._table.records, self)
         self._plan = self._make_plan()
         self._published: tuple[Fields, bool, tuple[bytes, bytes]] | None = None

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from roundelay import _core
+from roundelay.torch._internal.generations import is_elastic
 from roundelay.torch._internal.measure import Span
 from roundelay.torch._internal.optimizer.arguments import check_passes
 from roundelay.torch._internal.optimizer.bound_method import BoundMethod, GainedMethods
@@ -87,7 +88,7 @@ class Wrapper:
         if self._optimizer() is None:
             return
         wanted = self._strategy.gradient_set() if self._strategy is not None else None
-        if wanted is not None and wanted.size() == 1:
+        if wanted is not None and wanted.size() == 1 and not is_elastic():
             wanted = None
         if self.gradient_hooks.reduce_over(wanted):
             self._parameters.refresh()
