@@ -116,6 +116,27 @@ def test_a_change_of_ranks_loses_no_gradients_that_were_kept_back(tmp_path: Path
         assert lost[0].endswith("of the last generation have kept back of their gradients is lost: 1")
 
 
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "local_sgd:period=3,within_node=period",
+        pytest.param("local_sgd:period=3", marks=pytest.mark.nightly),
+        pytest.param("local_sgd:period=3,post_local_after=8", marks=pytest.mark.nightly),
+        pytest.param("daso:total_epochs=2,warmup_epochs=0,cooldown_epochs=0", marks=pytest.mark.nightly),
+    ],
+)
+def test_strategies_that_average_weights_go_on(
+    strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "within_node" not in strategy:
+        monkeypatch.setenv("NODE_EACH", "1")
+    program = [str(PROGRAMS / "elastic_averaging.py"), str(tmp_path), strategy, "1"]
+    with job("-np", "3", "--min-np", "2", "--max-np", "3", program=program) as process:
+        out, err = process.communicate(timeout=MOST_S)
+    assert process.returncode == 0, err
+    assert out.count("averaged with 3 ranks") == 3
+
+
 def test_too_few_ranks_wait_for_a_replacement(tmp_path: Path) -> None:
     status, lines, err = run("-np", "2", "--min-np", "2", program=[TRAINING, str(tmp_path), "1", "kill:0"])
     assert status == 0, err

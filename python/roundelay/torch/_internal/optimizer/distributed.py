@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, TypeVar
 
 import torch
@@ -59,19 +60,30 @@ from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
 OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
 _wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapper] = weakref.WeakKeyDictionary()
 _scopes = Scopes()
+_jobs = count()
+_job = next(_jobs)
 
 
 def restart_scopes() -> None:
-    """Begins a job: all ranks count alike again. Before, some ranks may have wrapped other optimizers."""
-    _scopes.restart()
-    job_keys.restart()
+    """Begins a job: all ranks count alike again. Before, some ranks may have wrapped other optimizers.
+
+    The generations of an elastic job have the same optimizers. A new rank wraps them in the order in which
+    the others did, and all get the same numbers and keys.
+    """
+    global _job  # noqa: PLW0603
+    _job = next(_jobs)
+    if _job > 1 and is_elastic():
+        job_keys.begin_anew()
+    else:
+        _scopes.restart()
+        job_keys.restart()
     for _, wrapper in wrapped():
         wrapper.restart()
 
 
 def job_number() -> int:
     """Returns a number that differs between the jobs of this process."""
-    return _scopes.first
+    return _job
 
 
 def wrapped() -> list[tuple[torch.optim.Optimizer, Wrapper]]:

@@ -14,14 +14,14 @@ class Scopes:
     per_job = 1000
 
     def __init__(self) -> None:
-        self.first = -self.per_job  # the number of the job's first optimizer
+        self._first = -self.per_job  # the number of the job's first optimizer
         self._of: weakref.WeakKeyDictionary[ProcessSet, count[int]] = weakref.WeakKeyDictionary()
 
     def restart(self) -> None:
         """Begins above the numbers of the last job: its optimizers may go on in this one."""
-        self.first += self.per_job
+        self._first += self.per_job
         self._of.clear()
 
     def next(self, process_set: ProcessSet) -> int:
         """Returns the number for an optimizer that is being wrapped."""
-        return next(self._of.setdefault(process_set, count(self.first)))
+        return next(self._of.setdefault(process_set, count(self._first)))
