@@ -137,6 +137,14 @@ def test_strategies_that_average_weights_go_on(
     assert out.count("averaged with 3 ranks") == 3
 
 
+def test_an_epoch_has_each_sample_once(tmp_path: Path) -> None:
+    program = [str(PROGRAMS / "elastic_data.py"), str(tmp_path)]
+    with job("-np", "3", "--min-np", "2", "--max-np", "3", program=program) as process:
+        out, err = process.communicate(timeout=MOST_S)
+    assert process.returncode == 0, err
+    assert out.count("each sample was drawn once, with 3 ranks") == 3
+
+
 def test_too_few_ranks_wait_for_a_replacement(tmp_path: Path) -> None:
     status, lines, err = run("-np", "2", "--min-np", "2", program=[TRAINING, str(tmp_path), "1", "kill:0"])
     assert status == 0, err

@@ -9,10 +9,10 @@ import torch
 
 from roundelay import _core
 from roundelay.torch._internal.global_state import rank
+from roundelay.torch._internal.progress_sampler import ProgressSampler
 from roundelay.torch._internal.strategy.attached import attached
 from roundelay.torch.elastic.copies import copied
 from roundelay.torch.elastic.objects import ObjectState, State
-from roundelay.torch.elastic.sampler import ElasticSampler
 from roundelay.torch.functions import (
     allgather_object,
     broadcast_object,
@@ -102,7 +102,7 @@ class _Stateful(Handler):
 _HANDLERS: list[tuple[type, type[Handler]]] = [
     (torch.nn.Module, _Model),
     (torch.optim.Optimizer, _Optimizer),
-    (ElasticSampler, _Sampler),
+    (ProgressSampler, _Sampler),
 ]
 
 
@@ -117,7 +117,7 @@ def _handler(name: str, value: Any) -> Handler | None:
 
 
 class TorchState(ObjectState):
-    """State of models, optimizers, ElasticSamplers, and whatever else has a ``state_dict``; and of objects.
+    """State of models, optimizers, samplers, whatever else has a ``state_dict``, and of objects.
 
     Each argument becomes an attribute. model, optimizer: the common case; others come by keyword, in the same
     order on all ranks. Models keep their parameters' memory when they are restored.
@@ -177,5 +177,5 @@ class TorchState(ObjectState):
     def reset(self) -> None:
         """Divides what samplers have left over the ranks of now."""
         for handler in self._handlers.values():
-            if isinstance(handler.value, ElasticSampler):
+            if isinstance(handler.value, ProgressSampler):
                 handler.value.reset()

@@ -123,7 +123,7 @@ class DASO(Averaging):
 
     # -- begin and end of a job
 
-    def meet(self) -> None:
+    def compare_all(self) -> None:
         """Compares the ranks' strategies, and makes the sets of nodes. MismatchError: they differ."""
         buffers = " with buffers" if self._buffers is not None else ""
         nodes = nodes_of(self.compare(f"{self.text}{buffers}"))

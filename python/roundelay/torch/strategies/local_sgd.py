@@ -111,7 +111,7 @@ class LocalSGD(Averaging):
 
     # -- begin and end of a job
 
-    def meet(self) -> None:
+    def compare_all(self) -> None:
         """Compares the ranks' strategies, and makes the sets of nodes. MismatchError: they differ."""
         optimizer = self._optimizer() if self._optimizer is not None else None
         if self._make_outer is not None and self._outer is None and optimizer is not None:

@@ -40,7 +40,7 @@ class Generations(Hooks):
         self.restore(self.commit())
 
     def join_generation(self) -> None:
-        """Meets the ranks of now. All call it that were there before; new ones call attach() instead."""
+        """Finds the ranks of now. All call it that were there before; new ones call attach() instead."""
 
     def begin_generation(self, optimizer: torch.optim.Optimizer, root: int, newest: bool) -> bool:
         """Begins with the ranks of now; collective. Returns whether some rank's gradients were kept back.

@@ -85,7 +85,7 @@ class Averaging(Strategy):
         """Becomes the strategy of the optimizer. MismatchError, on all ranks: theirs differ."""
         super().attach(optimizer, context)
         if not self.alone():
-            self.meet()
+            self.compare_all()
 
     def compare(self, said: str) -> dict[int, RankNode]:
         """Compares the strategies and parameters of the set's ranks, and returns the ranks' nodes.
@@ -145,7 +145,7 @@ class Averaging(Strategy):
         """Averages the parameters, between two steps; all ranks call it."""
 
     @abstractmethod
-    def meet(self) -> None:
+    def compare_all(self) -> None:
         """Compares the ranks' strategies, and makes the process sets that it needs; all ranks call it."""
 
     @abstractmethod
@@ -162,9 +162,9 @@ class Averaging(Strategy):
             self.average()
 
     def join_generation(self) -> None:
-        """Meets the ranks of now."""
+        """Compares this rank with those of now."""
         if not self.alone():
-            self.meet()
+            self.compare_all()
             self.context.regroup()
 
     def begin_generation(self, optimizer: torch.optim.Optimizer, root: int, newest: bool) -> bool:
