@@ -145,6 +145,15 @@ def test_an_epoch_has_each_sample_once(tmp_path: Path) -> None:
     assert out.count("each sample was drawn once, with 3 ranks") == 3
 
 
+def test_an_optimizer_of_a_process_set_goes_on(tmp_path: Path) -> None:
+    program = [str(PROGRAMS / "elastic_sets.py"), str(tmp_path)]
+    with job("-np", "3", "--min-np", "2", "--max-np", "3", program=program) as process:
+        out, err = process.communicate(timeout=MOST_S)
+    assert process.returncode == 0, err
+    assert out.count("two optimizers with 3 ranks") == 3
+    assert out.count("the set of a list has ended") == 2  # on the ranks that were there before
+
+
 def test_too_few_ranks_wait_for_a_replacement(tmp_path: Path) -> None:
     status, lines, err = run("-np", "2", "--min-np", "2", program=[TRAINING, str(tmp_path), "1", "kill:0"])
     assert status == 0, err

@@ -28,11 +28,17 @@ class _Training:
     """Whether this process has the state of the job's training: State.sync() has given it."""
 
     has_state = False
+    generation: int | None = None
 
 
 def note_state() -> None:
     """Notes that this process has the training's state, so that it may be rank 0 of the next generation."""
     _Training.has_state = True
+
+
+def present() -> int | None:
+    """Returns the number of this process's generation; None: it is in none."""
+    return _Training.generation
 
 
 def join_next(worker: Member, join: Join) -> None:
@@ -46,6 +52,7 @@ def join_next(worker: Member, join: Join) -> None:
         place = _place(worker)
         try:
             join(*_store(place), place.generation)
+            _Training.generation = place.generation
             return
         except RuntimeError as error:
             if left == 0:

@@ -44,7 +44,7 @@ from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
 from roundelay.torch._internal.optimizer.master_weights import MasterWeights
 from roundelay.torch._internal.optimizer.options import Arguments, Options
 from roundelay.torch._internal.optimizer.scopes import Scopes
-from roundelay.torch._internal.optimizer.settings import Settings, check_again, hide, show
+from roundelay.torch._internal.optimizer.settings import Settings, check_again, hide, known_settings, show
 from roundelay.torch._internal.optimizer.surroundings import context_of
 from roundelay.torch._internal.optimizer.technique_states import TechniqueStates
 from roundelay.torch._internal.optimizer.techniques import Techniques
@@ -55,7 +55,7 @@ from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.unfit import check_fit
 from roundelay.torch._internal.unreduced import unreduced
 from roundelay.torch.compression import Compression, Compressor
-from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
+from roundelay.torch.process_sets import ProcessSet, global_process_set, made_again, set_id
 
 OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
 _wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapper] = weakref.WeakKeyDictionary()
@@ -74,11 +74,16 @@ def restart_scopes() -> None:
     _job = next(_jobs)
     if _job > 1 and is_elastic():
         job_keys.begin_anew()
+        _scopes.begin_anew()
     else:
         _scopes.restart()
         job_keys.restart()
-    for _, wrapper in wrapped():
-        wrapper.restart()
+    for optimizer, wrapper in wrapped():
+        if is_elastic() and wrapper.process_set in made_again():
+            _wrap_again(optimizer, wrapper)
+        else:
+            wrapper.restart()
+            _wrapped[optimizer] = _wrapped.pop(optimizer)  # the order stays
 
 
 def job_number() -> int:
@@ -155,6 +160,25 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     show(optimizer, settings, job_number())
     horovod_name.put_on(optimizer)
     return optimizer
+
+
+def _wrap_again(optimizer: torch.optim.Optimizer, wrapper: Wrapper) -> None:
+    """Wraps an optimizer whose process set may have other ranks now. What it has kept back goes on."""
+    strategy, settings, techniques = attached[optimizer], known_settings(optimizer), wrapper.techniques()
+    if techniques is not None:
+        techniques.restart()
+    kept = strategy.commit()
+    lost = "" if wrapper.process_set.included() else strategy.lost_with_this_rank()
+    if lost:
+        _core.log_warning(
+            f"strategy {strategy.text}: this rank is no longer in the optimizer's process set, and what it "
+            f"has kept back of its gradients is lost: {lost}"
+        )
+    _forget(optimizer, wrapper)
+    _wrap(optimizer, wrapper.options)
+    strategy.restore(kept)
+    show(optimizer, settings, job_number())
+    horovod_name.put_on(optimizer)
 
 
 def _scaled(optimizer: torch.optim.Optimizer) -> Sequence[Wrapper]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from itertools import count
 
-from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 
 class Scopes:
@@ -21,6 +21,11 @@ class Scopes:
         """Begins above the numbers of the last job: its optimizers may go on in this one."""
         self._first += self.per_job
         self._of.clear()
+
+    def begin_anew(self) -> None:
+        """Begins a generation of an elastic job: optimizers of all ranks go on, others are wrapped again."""
+        for process_set in [one for one in self._of if one is not global_process_set]:
+            del self._of[process_set]
 
     def next(self, process_set: ProcessSet) -> int:
         """Returns the number for an optimizer that is being wrapped."""

@@ -23,6 +23,7 @@ from roundelay.torch._internal.optimizer.uncounted_steps import UncountedSteps
 from roundelay.torch._internal.optimizer.wrapped_parameters import WrappedParameters
 from roundelay.torch._internal.parameter_names import of_wrapped
 from roundelay.torch._internal.untraced import untraced
+from roundelay.torch.process_sets import set_id
 
 
 class Wrapper:
@@ -45,11 +46,11 @@ class Wrapper:
 
         active: this rank has others to work with. marks: of a job of one rank.
         """
-        self.process_set = options.rule.process_set
+        self.options, self.process_set = options, options.rule.process_set
         self.masters = options.masters
         self._optimizer = weakref.ref(optimizer)
         self._strategy = options.strategy if active else None
-        self._skip = False
+        self._skip = self._ended = False
         self._step: Span | None = None
         self._checked = False  # nothing else has reduced the parameters in the first backward
         self._uncounted = UncountedSteps(optimizer, self._strategy, self.masters.enabled)
@@ -95,7 +96,14 @@ class Wrapper:
             self.gradient_hooks.follow(self._parameters.watch.named)
 
     def restart(self) -> None:
-        """Begins a new job with this optimizer in it. init() calls it."""
+        """Begins a new job with this optimizer in it. init() calls it.
+
+        If its process set has ended, step() says so.
+        """
+        if self._strategy is not None and self.process_set.process_set_id is None:
+            self.gradient_hooks.end()
+            self._ended = True
+            return
         if self._strategy is not None:
             self._strategy.restart()
         if self.gradient_hooks.sync is not None:
@@ -210,6 +218,9 @@ class Wrapper:
             self._strategy.rescale(factor)
 
     def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._ended:
+            set_id(self.process_set)
+            raise ValueError("the process set has ended: give its optimizer to DistributedOptimizer again")
         if not self._checked:
             self._parameters.refresh()
             self._parameters.check_owners()
