@@ -69,13 +69,13 @@ def same(strategy: str, tensor: torch.Tensor, other: torch.Tensor) -> None:
 
 
 def check_what_is_kept_and_applied_is_what_came() -> None:
-    for strategy in STRATEGIES:
-        for op in (hvd.Sum, hvd.Average):
-            training = until_buckets(Training(strategy, SIZES, op=op))
-            for _ in range(5):
-                training.step()
-                nothing_is_lost(training, op)
-            assert any(one.any() for one in kept(training)), strategy
+    ops = dict.fromkeys(STRATEGIES, hvd.Sum)
+    for strategy, op in [*ops.items(), (TOPK, hvd.Average)]:
+        training = until_buckets(Training(strategy, SIZES, op=op))
+        for _ in range(3):
+            training.step()
+            nothing_is_lost(training, op)
+        assert any(one.any() for one in kept(training)), strategy
 
 
 def check_a_commit_is_by_value() -> None:
