@@ -4,32 +4,54 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from roundelay import _core
 from roundelay.errors import NotInThisVersionError
+from roundelay.torch._internal.topology import Topology, topology
+
+Ranks = Iterable[int] | Callable[[Topology], Iterable[int]]
 
 
 class ProcessSet:
     """Some ranks of the job. Give it to ``init`` or ``add_process_set``, then to operations.
 
-    ranks_or_comm: world ranks in any order; members are numbered in ascending order. ``process_set_id`` is
-    None while the set is not part of the job: before it is added, after it is removed, after ``shutdown``.
+    ranks_or_comm: world ranks in any order; members are numbered in ascending order. Or a function that
+    returns them for a ``hvd.topology()``, the same on all ranks: it is called when the set is added, and
+    again for each generation of an elastic job, in which the set goes on. A set of a list ends with its
+    generation. ``process_set_id`` is None while the set is not part of the job: before it is added, after it
+    is removed, after ``shutdown``.
     ValueError for ranks that are none, negative, given twice or no ints; NotInThisVersionError for an mpi4py
     communicator.
     """
 
     process_set_id: int | None = None
     mpi_comm: Any = None
+    _ranks: Sequence[int] = ()
+    _ranks_of: Callable[[Topology], Iterable[int]] | None = None
+    _ended: int | None = None  # the generation of an elastic job with which it has ended
 
-    def __init__(self, ranks_or_comm: Iterable[int]) -> None:
-        self._ranks = _checked_ranks(ranks_or_comm)
+    def __init__(self, ranks_or_comm: Ranks) -> None:
+        if callable(ranks_or_comm):
+            self._ranks_of = ranks_or_comm
+        else:
+            self._ranks = _checked_ranks(ranks_or_comm)
 
     @property
     def ranks(self) -> list[int]:
         """The world ranks of the members, ascending."""
         return list(self._ranks)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is made again in each generation of an elastic job."""
+        return self._ranks_of is not None
+
+    def find_ranks(self) -> None:
+        """Asks the function for the ranks in the present topology. ValueError: they are wrong."""
+        if self._ranks_of is not None:
+            self._ranks = _checked_ranks(self._ranks_of(topology()))
 
     def size(self) -> int:
         """Returns the number of members. ValueError if the set is not part of the job."""
@@ -90,6 +112,7 @@ class _World(ProcessSet):
 global_process_set: ProcessSet = _World()
 
 _added: dict[int, ProcessSet] = {}
+_lasting: dict[ProcessSet, None] = {}  # functions of the topology, in the order in which they were added
 _own: dict[tuple[str, tuple[int, ...]], ProcessSet] = {}  # the library's, by use and ranks
 _changing = threading.Lock()  # held during a change, as the ranks agree on one change at a time
 
@@ -131,6 +154,12 @@ def set_id(process_set: ProcessSet) -> int:
         )
     if process_set.process_set_id is None:
         _core.size()  # before init this raises its own ValueError
+        if process_set._ended is not None:
+            raise ValueError(
+                f"the process set of ranks {process_set.ranks} has ended with generation "
+                f"{process_set._ended} of this elastic job: ranks have other numbers now. Add a set in a "
+                "reset callback, and wrap its optimizers again; or give ProcessSet a function of the topology"
+            )
         raise ValueError(
             f"the process set of ranks {process_set.ranks} is not part of the job (not added, or removed): "
             "call hvd.add_process_set on all ranks"
@@ -149,7 +178,7 @@ def member_id(process_set: ProcessSet) -> int:
     return number
 
 
-def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
+def add_process_set(process_set: ProcessSet | Ranks) -> ProcessSet:
     """Makes a set part of the job; every rank of the job must call it, members or not, with the same ranks.
 
     Returns the set (a new one where ranks were given) with its ``process_set_id``. ValueError: the ranks are
@@ -160,14 +189,31 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     with _changing:
         try:
             added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+            added.find_ranks()
             _check_new(added)
         except Exception as error:
             _core.submit_error("process_set", None, str(error), 0)
             raise
         number = _core.add_process_set(added.ranks)
         _added[number] = added
-        added.process_set_id = number
+        added.process_set_id, added._ended = number, None
+        if added.goes_on:
+            _lasting[added] = None
     return added
+
+
+def make_again() -> None:
+    """Makes the sets that are functions of the topology. All ranks of the last generation call it.
+
+    New ranks add them meanwhile, in the same order.
+    """
+    for process_set in _lasting:
+        add_process_set(process_set)
+
+
+def made_again() -> list[ProcessSet]:
+    """Returns those sets."""
+    return list(_lasting)
 
 
 def ranks_by_id() -> dict[int, list[int]]:
@@ -198,7 +244,7 @@ def _check_new(process_set: ProcessSet) -> None:
     same = [number for number, other in _added.items() if other.ranks == ranks]
     if len(ranks) == _core.size():
         same.append(0)
-    if same:
+    if same and not process_set.goes_on:  # in another topology functions may return the same
         raise ValueError(f"a process set of ranks {ranks} is part of the job already: its id is {same[0]}")
 
 
@@ -223,13 +269,19 @@ def remove_process_set(process_set: ProcessSet) -> bool:
             return False
         _core.remove_process_set(number)
         _added.pop(number, None)
+        _lasting.pop(process_set, None)
         process_set.process_set_id = None
     return True
 
 
-def forget_process_sets() -> None:
-    """Takes all sets out of the job, which is over. Takes no lock, as it runs in forked children, too."""
+def forget_process_sets(generation: int | None = None) -> None:
+    """Takes all sets out of the job, which is over. Takes no lock, as it runs in forked children, too.
+
+    generation: that of an elastic job, which goes on.
+    """
     for process_set in (*_added.values(), *_own.values()):
-        process_set.process_set_id = None
+        process_set.process_set_id, process_set._ended = None, generation
+    if generation is None:
+        _lasting.clear()
     _added.clear()
     _own.clear()

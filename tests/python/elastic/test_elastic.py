@@ -19,7 +19,8 @@ from hosts_here import local_ssh
 from in_time import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-TRAINING = str(ROOT / "tests" / "python" / "programs" / "elastic_training.py")
+PROGRAMS = ROOT / "tests" / "python" / "programs"
+TRAINING = str(PROGRAMS / "elastic_training.py")
 MOST_S = 300.0
 HOROVODS_SCRIPT = """
 import json
@@ -103,6 +104,58 @@ def test_lost_ranks_are_replaced(lost: str, tmp_path: Path) -> None:
     assert len(first & ended) == 4 - len(lost.split(","))  # the same processes
 
 
+def test_a_change_of_ranks_loses_no_gradients_that_were_kept_back(tmp_path: Path) -> None:
+    flags = ("-np", "3", "--min-np", "2", "--max-np", "3")
+    with job(*flags, program=[str(PROGRAMS / "elastic_residuals.py"), str(tmp_path), "1"]) as process:
+        out, err = process.communicate(timeout=MOST_S)
+    assert process.returncode == 0, err
+    assert out.count("nothing is lost with 3 ranks") == 3
+    for strategy in ("topk", "csc", "power_sgd"):
+        lost = [line for line in err.splitlines() if f"strategy {strategy}:" in line]
+        assert len(lost) == 1, err
+        assert lost[0].endswith("of the last generation have kept back of their gradients is lost: 1")
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "local_sgd:period=3,within_node=period",
+        pytest.param("local_sgd:period=3", marks=pytest.mark.nightly),
+        pytest.param("local_sgd:period=3,post_local_after=8", marks=pytest.mark.nightly),
+        pytest.param("daso:total_epochs=2,warmup_epochs=0,cooldown_epochs=0", marks=pytest.mark.nightly),
+    ],
+)
+def test_strategies_that_average_weights_go_on(
+    strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "within_node" not in strategy:
+        monkeypatch.setenv("NODE_EACH", "1")
+    program = [str(PROGRAMS / "elastic_averaging.py"), str(tmp_path), strategy, "1"]
+    with job("-np", "3", "--min-np", "2", "--max-np", "3", program=program) as process:
+        out, err = process.communicate(timeout=MOST_S)
+    assert process.returncode == 0, err
+    assert out.count("averaged with 3 ranks") == 3
+
+
+@pytest.mark.nightly
+def test_an_epoch_has_each_sample_once(tmp_path: Path) -> None:
+    program = [str(PROGRAMS / "elastic_data.py"), str(tmp_path)]
+    with job("-np", "3", "--min-np", "2", "--max-np", "3", program=program) as process:
+        out, err = process.communicate(timeout=MOST_S)
+    assert process.returncode == 0, err
+    assert out.count("each sample was drawn once, with 3 ranks") == 3
+
+
+@pytest.mark.nightly
+def test_an_optimizer_of_a_process_set_goes_on(tmp_path: Path) -> None:
+    program = [str(PROGRAMS / "elastic_sets.py"), str(tmp_path)]
+    with job("-np", "3", "--min-np", "2", "--max-np", "3", program=program) as process:
+        out, err = process.communicate(timeout=MOST_S)
+    assert process.returncode == 0, err
+    assert out.count("two optimizers with 3 ranks") == 3
+    assert out.count("the set of a list has ended") == 2  # on the ranks that were there before
+
+
 def test_too_few_ranks_wait_for_a_replacement(tmp_path: Path) -> None:
     status, lines, err = run("-np", "2", "--min-np", "2", program=[TRAINING, str(tmp_path), "1", "kill:0"])
     assert status == 0, err
@@ -112,17 +165,17 @@ def test_too_few_ranks_wait_for_a_replacement(tmp_path: Path) -> None:
 
 def test_hosts_that_a_script_prints_come_and_leave(tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
-    hosts.write_text("localhost:2\n")
-    flags = ("--min-np", "1", "-np", "2", "--max-np", "3", "--host-discovery-script", f"cat {hosts}")
+    hosts.write_text("localhost:1\n")
+    flags = ("--min-np", "1", "-np", "1", "--max-np", "2", "--host-discovery-script", f"cat {hosts}")
     with job(*flags, program=[TRAINING, str(tmp_path), "2"]) as process:
-        wait_until(lambda: bool(began(tmp_path, ranks=2)), MOST_S, "it did not begin")
-        hosts.write_text("localhost:3\n")
-        wait_until(lambda: bool(began(tmp_path, ranks=3, generation=1)), MOST_S, "it did not begin")
+        wait_until(lambda: bool(began(tmp_path, ranks=1)), MOST_S, "it did not begin")
+        hosts.write_text("localhost:2\n")
+        wait_until(lambda: bool(began(tmp_path, ranks=2, generation=1)), MOST_S, "it did not begin")
         hosts.write_text("localhost:1\n")
         out, err = process.communicate(timeout=MOST_S)
     assert process.returncode == 0, err
     check_ended(said(out), 1)
-    assert {line["size"] for line in said(out)} == {1, 2, 3}
+    assert {line["size"] for line in said(out)} == {1, 2}
     assert "has failed" not in err  # who leaves ends well
 
 

@@ -19,6 +19,7 @@ from torch.utils.data.distributed import DistributedSampler
 import roundelay.torch as hvd
 from far_source import FarSource, check
 from ranks import Check, run_check
+from roundelay.torch._internal.topology import Level, Part, Topology
 from roundelay.torch.data import DataCache, NodeSampler, job, sampler
 
 LENGTH, NUMBERS = 40, 100_000  # 400 kB each
@@ -105,17 +106,17 @@ def check_ranks_that_disagree_get_one_text() -> None:
 
 
 def check_the_job_tells_the_sampler_its_nodes() -> None:
-    with mock.patch.object(sampler, "node_name", return_value=f"node {hvd.rank() // 2}"):
-        found = NodeSampler(range(30))
     nodes = [rank // 2 for rank in range(hvd.size())]
+    with _nodes(nodes):
+        found = NodeSampler(range(30))
     assert list(found) == list(NodeSampler(range(30), nodes, hvd.rank()))
     together = hvd.allgather(torch.tensor(list(found)), name="all")
     assert sorted(together.tolist()) == list(range(30))
 
 
 def check_each_sample_is_read_by_one_node_alone() -> None:
-    with _folder() as folder, mock.patch.object(sampler, "node_name") as seen, _own_node() as node:
-        seen.return_value = node
+    nodes = [(rank + 1) // 2 for rank in range(hvd.size())]
+    with _folder() as folder, _nodes(nodes), _own_node():
         source = FarSource(folder, LENGTH, 100)
         cache = DataCache(source)
         shard = NodeSampler(cache)
@@ -129,7 +130,7 @@ def check_each_sample_is_read_by_one_node_alone() -> None:
             assert sum(reads.values()) <= LENGTH + hvd.size()  # padding, as above
         hvd.barrier()
         kept = cache.stats().memory.kept
-        ranks = hvd.allgather_object(seen.return_value).count(seen.return_value)
+        ranks = nodes.count(nodes[hvd.rank()])
         assert abs(kept - LENGTH * ranks / hvd.size()) <= ranks
         del cache
         gc.collect()
@@ -158,6 +159,17 @@ def check_what_other_nodes_hold_comes_from_the_source() -> None:
         del cache, share
         gc.collect()
         hvd.barrier()
+
+
+@contextmanager
+def _nodes(nodes: list[int]) -> Iterator[None]:
+    """Lets the sampler take these for the ranks' nodes."""
+    parts = (
+        Part(f"node {node}", tuple(rank for rank, own in enumerate(nodes) if own == node))
+        for node in sorted(set(nodes))
+    )
+    with mock.patch.object(sampler, "topology", return_value=Topology((Level("node", tuple(parts)),))):
+        yield
 
 
 @contextmanager

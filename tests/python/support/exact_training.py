@@ -28,6 +28,7 @@ class Training:
         sizes: Sequence[int | tuple[int, ...]] = SIZES,
         lr: float = 1.0,
         dtype: torch.dtype = torch.float32,
+        op: int = hvd.Sum,
         **settings: Any,
     ) -> None:
         self.parameters = [nn.Parameter(torch.zeros(size, dtype=dtype)) for size in sizes]
@@ -35,7 +36,7 @@ class Training:
         plain = torch.optim.SGD(self.parameters, lr=lr, **settings)
         masters = dtype != torch.float32
         self.optimizer: Any = hvd.DistributedOptimizer(
-            plain, op=hvd.Sum, strategy=strategy, master_weights=masters
+            plain, op=op, strategy=strategy, master_weights=masters
         )
         self.strategy = hvd.strategies.of(self.optimizer)
         self.chance = torch.Generator("cpu").manual_seed(hvd.rank())

@@ -43,6 +43,16 @@ def test_ranks_of_one_launch(launcher: str) -> None:
     assert other.node == members[0].node
 
 
+def test_a_worker_that_comes_later_is_of_the_same_elastic_job() -> None:
+    def worker(number: int, launcher: str) -> job.Member:
+        return job.this_process({"ROUNDELAY_RUN_WORKER": f"{number} 127.0.0.1 {launcher}"})
+
+    first, later, other = worker(0, "host:7"), worker(3, "host:7"), worker(3, "host:8")
+    assert (first.rank, later.rank) == (0, 3)
+    assert (first.job, first.node) == (later.job, later.node)
+    assert other.job != later.job
+
+
 def test_a_process_without_launcher_is_a_job() -> None:
     alone = job.this_process({})
     assert alone == job.this_process({})

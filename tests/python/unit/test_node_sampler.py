@@ -66,6 +66,40 @@ def test_any_jobs_nodes_share_the_samples(job: tuple[int, list[int], bool, bool,
                 assert not met(found, nodes, first) & met(found, nodes, second)
 
 
+_GENERATIONS = st.lists(  # nodes of the ranks, and how many batches they have trained with
+    st.tuples(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.integers(0, 4)), min_size=2, max_size=4
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.integers(0, 60), _GENERATIONS, st.integers(1, 4), st.booleans(), st.integers(0, 2))
+def test_a_change_of_ranks_loses_no_sample_and_draws_none_twice(
+    length: int, generations: list[tuple[list[int], int]], batch: int, shuffle: bool, epoch: int
+) -> None:
+    state: dict[str, Any] = {"epoch": epoch, "processed_indices": set()}
+    for nodes, batches in generations:
+        ranks = [NodeSampler(range(length), nodes, rank, shuffle, seed=3) for rank in range(len(nodes))]
+        for one in ranks:
+            one.load_state_dict(state)
+        drawn = [list(one) for one in ranks]
+        assert len({len(own) for own in drawn}) == 1
+        counts = Counter(index for own in drawn for index in own)
+        assert set(counts) == set(range(length)) - state["processed_indices"]
+        if len(counts) >= len(nodes):
+            assert max(counts.values()) <= 2  # a shard that is too small
+        for number in range(batches):
+            for one in ranks:
+                one.record_batch(number, batch)
+        trained = {index for own in drawn for index in own[: batches * batch]}
+        after = [one.state_dict() for one in ranks]
+        assert all(one == after[0] for one in after)  # all ranks know what all have drawn
+        assert after[0]["processed_indices"] == state["processed_indices"] | trained
+        assert drawn == [list(one) for one in ranks]  # the division stays until the ranks change
+        state = after[0]
+    ranks[0].set_epoch(epoch + 1)
+    assert sorted(set(ranks[0]._left.tolist())) == list(range(length))
+
+
 @pytest.mark.parametrize("nodes", [[0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 0, 1], [4, 7]])
 def test_a_node_meets_its_own_samples_in_every_epoch(nodes: list[int]) -> None:
     epochs = [epoch_of(103, nodes, epoch) for epoch in range(4)]

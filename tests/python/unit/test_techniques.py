@@ -99,7 +99,7 @@ class Rank:
     def __init__(self, rank: int, size: int, op: int = Sum) -> None:
         group = SimpleNamespace(rank=lambda: rank, size=lambda: size)
         self.strategy = Choosing()
-        self.techniques = Techniques(self.strategy, op, cast(ProcessSet, group), "gradient")
+        self.techniques = Techniques(self.strategy, op, cast(ProcessSet, group), "gradient", {})
         self.cores: list[Core] = []
         self.came = self.sent = 0
 
@@ -314,7 +314,7 @@ def test_a_strategy_that_chooses_nothing_costs_nothing() -> None:
         pass
 
     group = SimpleNamespace(rank=lambda: 0, size=lambda: 2)
-    techniques = Techniques(Silent(), Sum, cast(ProcessSet, group), "gradient")
+    techniques = Techniques(Silent(), Sum, cast(ProcessSet, group), "gradient", {})
     techniques.use(cast(list[PoolBucket], [None]))  # a bucket that nothing can be asked of
     techniques.new_step()
     techniques.new_gradients()

@@ -121,14 +121,20 @@ class Member:
         self._answers.put((protocol.REFUSED, b"the launcher is gone"))
 
 
+def words_of(environment: Mapping[str, str]) -> tuple[int, str, str] | None:
+    """Returns an elastic worker's number, its host's address and the launcher's; None: it is none."""
+    words = environment.get(protocol.WORKER, "").split(" ")
+    return (int(words[0]), words[1], words[2]) if len(words) == 3 else None
+
+
 @functools.cache
 def of_this_process() -> Member | None:
     """Returns this process's worker; None if its job is not elastic. RuntimeError: no launcher answers."""
-    words = os.environ.get(protocol.WORKER, "").split(" ")
-    if len(words) != 3:
+    words = words_of(os.environ)
+    if words is None:
         return None
     number, address, launcher = words
     try:
-        return Member(int(number), address, *agent.call(launcher, trust.secret()))
+        return Member(number, address, *agent.call(launcher, trust.secret()))
     except (OSError, ForgedError) as error:
         raise RuntimeError(f"cannot reach the launcher of this elastic job: {error}") from error

@@ -11,6 +11,7 @@ from roundelay import _core
 from roundelay._internal import backend
 from roundelay._internal.launch_detection import Rendezvous
 from roundelay.errors import HorovodInternalError
+from roundelay.run.agent import member
 from roundelay.run.agent.member import Dismissed, Member, NoPlaceError, Place
 from roundelay.torch._internal import program, resets
 from roundelay.torch._internal.resets import change
@@ -20,16 +21,27 @@ _ATTEMPTS = 3  # what fails so often has another cause than ranks that die while
 Join = Callable[[str | None, Rendezvous | None, int], None]
 
 
+def is_elastic() -> bool:
+    """Returns whether a launcher lets this job's ranks come and go."""
+    return member.of_this_process() is not None
+
+
 class _Training:
     """What this process has had of the job's training."""
 
     has_had_place = False
     has_state = False  # State.sync() has given it
+    generation: int | None = None
 
 
 def note_state() -> None:
     """Notes that this process has the training's state, so that it may be rank 0 of the next generation."""
     _Training.has_state = True
+
+
+def present() -> int | None:
+    """Returns the number of this process's generation; None: it is in none."""
+    return _Training.generation
 
 
 def join_next(worker: Member, join: Join) -> None:
@@ -50,6 +62,7 @@ def join_next(worker: Member, join: Join) -> None:
         try:
             change.begin(resets.INIT)
             join(*_store(place), place.generation)
+            _Training.generation = place.generation
             change.end()
             return
         except RuntimeError as error:

@@ -22,7 +22,7 @@ from roundelay.torch._internal.optimizer.arguments import check_variable
 from roundelay.torch._internal.optimizer.distributed import restart_scopes, wrapped
 from roundelay.torch._internal.tuning import calibration
 from roundelay.torch._internal.unreduced import unreduced
-from roundelay.torch.process_sets import ProcessSet, add_process_set, forget_process_sets
+from roundelay.torch.process_sets import ProcessSet, add_process_set, forget_process_sets, make_again
 from roundelay.tuning import file as tuning_file
 
 is_initialized = _core.is_initialized
@@ -71,13 +71,22 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
             generation,
         )
 
+    def join_with_sets(path: str | None, store: Rendezvous | None, generation: int) -> None:
+        join(path, store, generation)
+        try:
+            make_again()
+        except BaseException:
+            _core.shutdown()
+            forget_process_sets(generation)
+            raise
+
     worker = member.of_this_process()
     if worker is None:
         join(*subset.choose(chosen, config.bootstrap))
     elif comm is not None:
         raise ValueError("init: the ranks of an elastic job come and go, so comm= cannot name some of them")
     else:
-        generations.join_next(worker, join)
+        generations.join_next(worker, join_with_sets)
     error_report.tell_init()
     restart_scopes()
     watch_process()
@@ -131,7 +140,7 @@ def shutdown() -> None:
         )
     _core.shutdown()
     forget_handles()
-    forget_process_sets()
+    forget_process_sets(generations.present())
     calibration.forget()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from roundelay import _core, config
 from roundelay._internal import launch_detection
 from roundelay._internal.launcher_variables import names
+from roundelay.run.agent import member
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,11 @@ def node_name() -> str:
 
 def this_process(environment: Mapping[str, str] = os.environ) -> Member:
     """Returns the job, node and rank of this process, from the launcher's variables."""
+    worker = member.words_of(environment)
     launch = launch_detection.detect(environment, config.effective().bootstrap)
-    if launch.bootstrap == "single":
+    if worker is not None:
+        rank, job = worker[0], f"elastic job of {worker[2]}"  # ranks that come later are of it, too
+    elif launch.bootstrap == "single":
         rank, job = 0, f"process {_process(os.getpid())}"
     elif launch.rendezvous is not None:
         store = launch.rendezvous

@@ -6,13 +6,18 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 
+from roundelay import _core
 from roundelay.errors import HorovodInternalError
 from roundelay.run.agent import member
 from roundelay.torch._internal import resets
+from roundelay.torch._internal.generations import is_elastic
 from roundelay.torch._internal.global_state import init, shutdown
+from roundelay.torch._internal.optimizer.distributed import wrapped
 from roundelay.torch._internal.resets import change
+from roundelay.torch._internal.strategy.attached import attached
 
 if TYPE_CHECKING:
+    from roundelay.torch._internal.strategy.strategy import Strategy
     from roundelay.torch.elastic.objects import State
 
 P = ParamSpec("P")
@@ -42,10 +47,16 @@ def run(func: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
 
     @functools.wraps(func)
     def wrapper(state: S, *args: P.args, **kwargs: P.kwargs) -> T:
-        skip_sync = False
+        changed = skip_sync = False
         while True:
             try:
-                if not skip_sync:
+                if changed:
+                    for strategy in _strategies():
+                        strategy.join_generation()
+                    state.on_reset()
+                if skip_sync:
+                    state.note_generation()
+                else:
                     change.begin(resets.SYNC)
                     state.sync()
                 change.show()
@@ -58,12 +69,43 @@ def run(func: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
                 skip_sync = False
             except HostsUpdatedInterrupt as interrupt:
                 change.begin(resets.RESTORE)
-                skip_sync = interrupt.skip_sync
-            shutdown()
-            init()
-            state.on_reset()
+                skip_sync = _left_together(state) and interrupt.skip_sync
+            _join_next_generation()
+            changed = True
 
     return cast(Callable[Concatenate[S, P], T], wrapper)  # which takes the state by name, too
+
+
+def _left_together(state: State) -> bool:
+    """Prepares for other ranks. Returns whether all had the time: a rank may be lost meanwhile."""
+    try:
+        for strategy in _strategies():
+            strategy.leave_generation()
+    except HorovodInternalError:
+        state.restore()
+        return False
+    return True
+
+
+def _join_next_generation() -> None:
+    """Joins the next generation. The process ends if it has no place there."""
+    shutdown()
+    try:
+        init()
+    except SystemExit:
+        for strategy in _strategies():
+            lost = strategy.lost_with_this_rank()
+            if lost:
+                _core.log_warning(
+                    f"strategy {strategy.text}: this rank leaves, and what it has kept back of its gradients "
+                    f"is lost: {lost}"
+                )
+        raise
+
+
+def _strategies() -> list[Strategy]:
+    """Returns those of all wrapped optimizers, in the order of wrapping."""
+    return [attached[optimizer] for optimizer, _ in wrapped()]
 
 
 def change_of_workers() -> int:
@@ -72,9 +114,4 @@ def change_of_workers() -> int:
     return 0 if worker is None else worker.change
 
 
-def is_elastic() -> bool:
-    """Returns whether a launcher lets this job's ranks come and go."""
-    return member.of_this_process() is not None
-
-
-__all__ = ["HostsUpdatedInterrupt", "change_of_workers", "is_elastic", "run"]
+__all__ = ["HostsUpdatedInterrupt", "change_of_workers", "run"]

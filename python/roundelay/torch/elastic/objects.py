@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from roundelay.torch._internal import generations
+from roundelay.torch._internal.generations import is_elastic, note_state
 from roundelay.torch._internal.global_state import rank, size
 from roundelay.torch._internal.operations import Max
-from roundelay.torch.elastic.loop import HostsUpdatedInterrupt, change_of_workers, is_elastic
+from roundelay.torch.elastic.loop import HostsUpdatedInterrupt, change_of_workers
 from roundelay.torch.functions import broadcast_object
 from roundelay.torch.mpi_ops import allgather, allreduce
 
@@ -26,6 +26,7 @@ class State(ABC):
 
     def __init__(self) -> None:
         self._commits = 0  # how often this rank, or the one whose state it has, has committed
+        self._place: tuple[int, int] | None = None  # rank and size in the last generation that had this state
         self._reset_callbacks: list[Callable[[], object]] = []
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
@@ -62,11 +63,27 @@ class State(ABC):
 
     def sync(self) -> None:
         """Gives every rank the state of the rank with the newest commit, the first of them; collective."""
-        commits = allgather(torch.tensor([self._commits]), name="elastic.commits").tolist()
-        root = commits.index(max(commits))
+        before, size_before = self._place or (-1, 0)
+        mine = torch.tensor([[self._commits, before, size_before]])
+        rows = [tuple(row) for row in allgather(mine, name="elastic.commits").tolist()]
+        newest = max(commits for commits, _, _ in rows)
+        root = next(number for number, row in enumerate(rows) if row[0] == newest)
+        there = {before for commits, before, _ in rows if commits == newest}
+        self.prepare_sync(root, self._commits == newest, sorted(set(range(rows[root][2])) - there))
         self.sync_from(root)
-        self._commits = commits[root]
-        generations.note_state()
+        self._commits = newest
+        self.note_generation()
+
+    def note_generation(self) -> None:
+        """Notes that this rank has the state of the others in the present generation."""
+        self._place = rank(), size()
+        note_state()
+
+    def prepare_sync(self, root: int, newest: bool, lost: list[int]) -> None:  # noqa: B027  as reset()
+        """Works before sync_from(); collective. newest: this rank has the newest commit, as the root has.
+
+        lost: ranks of the last generation that do not, because they are lost or have not reached it.
+        """
 
     @abstractmethod
     def save(self) -> None:

@@ -7,9 +7,12 @@ from typing import Any
 
 import torch
 
+from roundelay import _core
+from roundelay.torch._internal.global_state import rank
+from roundelay.torch._internal.progress_sampler import ProgressSampler
+from roundelay.torch._internal.strategy.attached import attached
 from roundelay.torch.elastic.copies import copied
 from roundelay.torch.elastic.objects import ObjectState, State
-from roundelay.torch.elastic.sampler import ElasticSampler
 from roundelay.torch.functions import (
     allgather_object,
     broadcast_object,
@@ -47,6 +50,33 @@ class _Model(Handler):
 
 
 class _Optimizer(Handler):
+    """The strategy of a wrapped optimizer has a state of its own, on each rank."""
+
+    def save(self) -> None:
+        """Copies the state, and what the strategy has."""
+        super().save()
+        strategy = attached.get(self.value)
+        self._committed = None if strategy is None else strategy.commit()
+
+    def restore(self) -> None:
+        """Goes back to the last save()."""
+        super().restore()
+        strategy = attached.get(self.value)
+        if strategy is not None and self._committed is not None:
+            strategy.restore(self._committed)
+
+    def begin(self, root: int, newest: bool, lost: list[int]) -> None:
+        """Gives the strategy the ranks of now; collective. lost: those that kept gradients back, too."""
+        strategy = attached.get(self.value)
+        if strategy is None:
+            return
+        kept_back = strategy.begin_generation(self.value, root, newest)
+        if kept_back and lost and rank() == 0:
+            _core.log_warning(
+                f"strategy {strategy.text}: what these ranks of the last generation have kept back of their "
+                f"gradients is lost: {', '.join(map(str, lost))}"
+            )
+
     def sync(self, root: int) -> None:
         broadcast_optimizer_state(self.value, root_rank=root)
 
@@ -72,7 +102,7 @@ class _Stateful(Handler):
 _HANDLERS: list[tuple[type, type[Handler]]] = [
     (torch.nn.Module, _Model),
     (torch.optim.Optimizer, _Optimizer),
-    (ElasticSampler, _Sampler),
+    (ProgressSampler, _Sampler),
 ]
 
 
@@ -87,7 +117,7 @@ def _handler(name: str, value: Any) -> Handler | None:
 
 
 class TorchState(ObjectState):
-    """State of models, optimizers, ElasticSamplers, and whatever else has a ``state_dict``; and of objects.
+    """State of models, optimizers, samplers, whatever else has a ``state_dict``, and of objects.
 
     Each argument becomes an attribute. model, optimizer: the common case; others come by keyword, in the same
     order on all ranks. Models keep their parameters' memory when they are restored.
@@ -131,6 +161,12 @@ class TorchState(ObjectState):
             handler.restore()
         super().restore()
 
+    def prepare_sync(self, root: int, newest: bool, lost: list[int]) -> None:
+        """Gives strategies the ranks of now, in the order of the arguments: some merge weights."""
+        for handler in self._handlers.values():
+            if isinstance(handler, _Optimizer):
+                handler.begin(root, newest, lost)
+
     def sync_from(self, root: int) -> None:
         """Gives every rank the root's state; of samplers, what all ranks have seen."""
         for handler in self._handlers.values():
@@ -141,5 +177,5 @@ class TorchState(ObjectState):
     def reset(self) -> None:
         """Divides what samplers have left over the ranks of now."""
         for handler in self._handlers.values():
-            if isinstance(handler.value, ElasticSampler):
+            if isinstance(handler.value, ProgressSampler):
                 handler.value.reset()

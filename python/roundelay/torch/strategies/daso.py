@@ -7,7 +7,7 @@ docs/techniques/daso.md has the formulas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -15,7 +15,6 @@ import torch
 from roundelay.torch._internal.nodes import Groups, nodes_of
 from roundelay.torch._internal.operations import allgather
 from roundelay.torch._internal.operations.common import row_of_this_rank
-from roundelay.torch._internal.strategy.context import Context
 from roundelay.torch._internal.strategy.wires import checked_wire
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies._averaging.averages import Cycle, average
@@ -124,18 +123,15 @@ class DASO(Averaging):
 
     # -- begin and end of a job
 
-    def attach(self, optimizer: torch.optim.Optimizer, context: Context) -> None:
-        """Becomes the strategy of the optimizer. MismatchError, on all ranks: theirs differ."""
-        super().attach(optimizer, context)
-        if context.process_set.size() == 1:
-            return
+    def compare_all(self) -> None:
+        """Compares the ranks' strategies, and makes the sets of nodes. MismatchError: they differ."""
         buffers = " with buffers" if self._buffers is not None else ""
         nodes = nodes_of(self.compare(f"{self.text}{buffers}"))
         if len(nodes) == 1:
             self.warn_of_one_node("where it averages gradients in every batch and does nothing else")
             return
         self._groups = Groups.of(nodes)
-        self._exchange = Exchange(self._groups, context.name, self._merged_state)
+        self._exchange = Exchange(self._groups, self.context.name, self._merged_state)
 
     def detach(self) -> None:
         """Stops being an optimizer's strategy."""
@@ -216,7 +212,7 @@ class DASO(Averaging):
 
         Call it between two steps, on all ranks. loss: this rank's. ValueError, on all ranks: it is no number.
         """
-        if self._context is None or self.context.process_set.size() == 1:
+        if self._context is None or self.alone():
             self._schedule.ended(checked_loss(loss))
             self._batch = 0
             return
@@ -231,14 +227,15 @@ class DASO(Averaging):
             self._choose_gradients()
 
     @torch.no_grad()
-    def joined(self, optimizer: torch.optim.Optimizer) -> None:
-        """Gives all ranks the average of those that have taken the most steps, and drops transfers."""
+    def merge(self, optimizer: torch.optim.Optimizer, takes_part: bool) -> None:
+        """Gives all ranks the average of those that take part and have most steps, and drops transfers."""
         if self._exchange is not None:
             self._exchange.drop()
         name, ranks = self.context.name("parameters.joined"), self.context.process_set
-        rows = allgather(row_of_this_rank(self._step, self._batch), name, ranks).tolist()
+        mine = row_of_this_rank(self._step if takes_part else -1, self._batch)
+        rows = allgather(mine, name, ranks).tolist()
         most = max(step for _, step, _ in rows)
-        takes_part = self._step == most
+        takes_part = takes_part and self._step == most
         self._batch = next(batch for _, step, batch in rows if step == most)
         self._step = self._averaged_at = most
         parameters = trainable(optimizer)
@@ -250,20 +247,27 @@ class DASO(Averaging):
             self._exchange.place = 0
             self._choose_gradients()
 
-    # -- checkpoints
+    # -- checkpoints, and generations of an elastic job
 
-    def state_dict(self) -> dict[str, Any]:
-        """Waits for this rank's transfer, and returns its place in the epoch. Save each rank's model, too."""
-        exchange = self._exchange
+    def shared_state(self) -> dict[str, Any]:
+        """Returns the place in the epochs."""
+        schedule = self._schedule.state_dict()
         return {
-            "format": self.format,
-            **self.identity(),
             "step": self._step,
             "averaged_at": self._averaged_at,
             "batch": self._batch,
-            "schedule": self._schedule.state_dict(),
-            "exchange": None if exchange is None else exchange.state_dict(list(self.stepped())),
+            "schedule": schedule,
         }
+
+    def take_shared_state(self, state: Mapping[str, Any]) -> None:
+        """Takes a place in the epochs."""
+        self._schedule.load_state_dict(state["schedule"])
+        self._step, self._averaged_at, self._batch = (state[key] for key in ("step", "averaged_at", "batch"))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Waits for this rank's transfer, and returns its place in the epoch. Save each rank's model, too."""
+        exchange = None if self._exchange is None else self._exchange.state_dict(list(self.stepped()))
+        return {"format": self.format, **self.identity(), **self.shared_state(), "exchange": exchange}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what state_dict() returned, between two steps. ValueError: it belongs elsewhere."""
@@ -275,7 +279,6 @@ class DASO(Averaging):
             )
         if self._exchange is not None:
             self._exchange.load_state_dict(self.numbered(state), state["exchange"])
-        self._schedule.load_state_dict(state["schedule"])
-        self._step, self._averaged_at, self._batch = (state[key] for key in ("step", "averaged_at", "batch"))
+        self.take_shared_state(state)
         if self._exchange is not None:
             self._choose_gradients()

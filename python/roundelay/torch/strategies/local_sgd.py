@@ -6,6 +6,7 @@ docs/techniques/local_sgd.md has the formulas.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -18,7 +19,6 @@ from roundelay.torch._internal.measure import count
 from roundelay.torch._internal.nodes import inside, nodes_of
 from roundelay.torch._internal.operations import allgather
 from roundelay.torch._internal.operations.common import row_of_this_rank
-from roundelay.torch._internal.strategy.context import Context
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies._averaging.averages import Cycle, average
 from roundelay.torch.strategies._averaging.base import Averaging, trainable
@@ -111,16 +111,14 @@ class LocalSGD(Averaging):
 
     # -- begin and end of a job
 
-    def attach(self, optimizer: torch.optim.Optimizer, context: Context) -> None:
-        """Becomes the strategy of the optimizer. MismatchError, on all ranks: theirs differ."""
-        super().attach(optimizer, context)
-        if not context.process_set.included() or context.process_set.size() == 1:
-            return
-        if self._make_outer is not None:
+    def compare_all(self) -> None:
+        """Compares the ranks' strategies, and makes the sets of nodes. MismatchError: they differ."""
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        if self._make_outer is not None and self._outer is None and optimizer is not None:
             self._outer = Outer(self._make_outer, list(trainable(optimizer)))
         said = self.text if self._outer is None else f"{self.text} with {self._outer.text}"
-        if self._step >= self.post_local_after:
-            said += f", the first average after {self.period.after(self._step)} steps"
+        if self.post_local_after == 0:
+            said += f", the first average after {self.period.after(0)} steps"
         found = self.compare(said)
         if self.within_node == "every_step":
             nodes = nodes_of(found)
@@ -195,17 +193,17 @@ class LocalSGD(Averaging):
         self._averaged_at, self._length = self._step, length
 
     @torch.no_grad()
-    def joined(self, optimizer: torch.optim.Optimizer) -> None:
-        """Gives all ranks the average of those that have taken the most steps.
+    def merge(self, optimizer: torch.optim.Optimizer, takes_part: bool) -> None:
+        """Gives all ranks the average of those that take part and have taken the most steps.
 
         The outer optimizer takes no step there: the average of some ranks is no gradient of all. It goes on
         with the state of the first of those ranks.
         """
         name, ranks = self.context.name("parameters.joined"), self.context.process_set
-        rows = allgather(row_of_this_rank(self._step), name, ranks).tolist()
+        rows = allgather(row_of_this_rank(self._step if takes_part else -1), name, ranks).tolist()
         most = max(step for _, step in rows)
         first = next(rank for rank, step in rows if step == most)
-        takes_part = self._step == most
+        takes_part = takes_part and self._step == most
         self._step = most
         known = {*trainable(optimizer), *self._changed}
         self._changed = {one: name for one, name in self.stepped().items() if one in known}
@@ -242,6 +240,15 @@ class LocalSGD(Averaging):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what state_dict() returned, between two steps. ValueError: it belongs elsewhere."""
         self.check_state(state)
+        self.restore(state)
+
+    def commit(self) -> dict[str, Any]:
+        """Returns a copy of the same."""
+        return copy.deepcopy(self.state_dict())
+
+    def restore(self, committed: dict[str, Any]) -> None:
+        """Goes back to a commit, also with other ranks than then. ValueError: it is of another model."""
+        state = committed
         names = self.numbered(state)
         stepped = list(names)
         batches = [] if state["outer"] is None else state["outer"]["batches"]

@@ -64,6 +64,10 @@ class JobKeys:
     def restart(self) -> None:
         """Begins a job. Its blocks come after those of the last job, whose optimizers keep theirs."""
         self._first += self.per_job
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Hands out the job's blocks from the beginning: all optimizers take others."""
         self._of.clear()
 
     def of(self, process_set: ProcessSet) -> RegionKeys:

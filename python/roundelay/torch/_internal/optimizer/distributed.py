@@ -10,12 +10,14 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, TypeVar
 
 import torch
 
 from roundelay import _core
 from roundelay.torch._internal import horovod_name
+from roundelay.torch._internal.generations import is_elastic
 from roundelay.torch._internal.gradients.gradient import Reduction
 from roundelay.torch._internal.gradients.groups import assign
 from roundelay.torch._internal.gradients.pool import job_keys
@@ -42,7 +44,7 @@ from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
 from roundelay.torch._internal.optimizer.master_weights import MasterWeights
 from roundelay.torch._internal.optimizer.options import Arguments, Options
 from roundelay.torch._internal.optimizer.scopes import Scopes
-from roundelay.torch._internal.optimizer.settings import Settings, check_again, hide, show
+from roundelay.torch._internal.optimizer.settings import Settings, check_again, hide, known_settings, show
 from roundelay.torch._internal.optimizer.surroundings import context_of
 from roundelay.torch._internal.optimizer.technique_states import TechniqueStates
 from roundelay.torch._internal.optimizer.techniques import Techniques
@@ -53,24 +55,40 @@ from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.unfit import check_fit
 from roundelay.torch._internal.unreduced import unreduced
 from roundelay.torch.compression import Compression, Compressor
-from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
+from roundelay.torch.process_sets import ProcessSet, global_process_set, made_again, set_id
 
 OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
 _wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapper] = weakref.WeakKeyDictionary()
 _scopes = Scopes()
+_jobs = count()
+_job = next(_jobs)
 
 
 def restart_scopes() -> None:
-    """Begins a job: all ranks count alike again. Before, some ranks may have wrapped other optimizers."""
-    _scopes.restart()
-    job_keys.restart()
-    for _, wrapper in wrapped():
-        wrapper.restart()
+    """Begins a job: all ranks count alike again. Before, some ranks may have wrapped other optimizers.
+
+    The generations of an elastic job have the same optimizers. A new rank wraps them in the order in which
+    the others did, and all get the same numbers and keys.
+    """
+    global _job  # noqa: PLW0603
+    _job = next(_jobs)
+    if _job > 1 and is_elastic():
+        job_keys.begin_anew()
+        _scopes.begin_anew()
+    else:
+        _scopes.restart()
+        job_keys.restart()
+    for optimizer, wrapper in wrapped():
+        if is_elastic() and wrapper.process_set in made_again():
+            _wrap_again(optimizer, wrapper)
+        else:
+            wrapper.restart()
+            _wrapped[optimizer] = _wrapped.pop(optimizer)  # the order stays
 
 
 def job_number() -> int:
     """Returns a number that differs between the jobs of this process."""
-    return _scopes.first
+    return _job
 
 
 def wrapped() -> list[tuple[torch.optim.Optimizer, Wrapper]]:
@@ -144,6 +162,25 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     return optimizer
 
 
+def _wrap_again(optimizer: torch.optim.Optimizer, wrapper: Wrapper) -> None:
+    """Wraps an optimizer whose process set may have other ranks now. What it has kept back goes on."""
+    strategy, settings, techniques = attached[optimizer], known_settings(optimizer), wrapper.techniques()
+    if techniques is not None:
+        techniques.restart()
+    kept = strategy.commit()
+    lost = "" if wrapper.process_set.included() else strategy.lost_with_this_rank()
+    if lost:
+        _core.log_warning(
+            f"strategy {strategy.text}: this rank is no longer in the optimizer's process set, and what it "
+            f"has kept back of its gradients is lost: {lost}"
+        )
+    _forget(optimizer, wrapper)
+    _wrap(optimizer, wrapper.options)
+    strategy.restore(kept)
+    show(optimizer, settings, job_number())
+    horovod_name.put_on(optimizer)
+
+
 def _scaled(optimizer: torch.optim.Optimizer) -> Sequence[Wrapper]:
     """Returns what GradScaler is to tell of this optimizer."""
     wrapper = wrapper_of(optimizer)
@@ -192,7 +229,7 @@ def _wrap(optimizer: torch.optim.Optimizer, options: Options) -> None:
     rule, strategy = options.rule, options.strategy
     process_set = rule.process_set
     scope = _scopes.next(process_set) if process_set.included() else 0
-    active = process_set.included() and process_set.size() > 1
+    active = process_set.included() and (process_set.size() > 1 or is_elastic())  # others may join
 
     def make_sync(ranks: ProcessSet) -> GradientSync:
         number = scope if ranks is process_set else _scopes.next(ranks)
@@ -201,13 +238,13 @@ def _wrap(optimizer: torch.optim.Optimizer, options: Options) -> None:
             choosing_sets.add(ranks)
         return sync
 
-    marks = GradientMarks(scope, options.passes) if _core.size() == 1 else None
+    marks = None if active or _core.size() > 1 else GradientMarks(scope, options.passes)
     wrapper = Wrapper(optimizer, options, make_sync, active, marks)
     _wrapped[optimizer] = wrapper
     attached[optimizer] = strategy
     if active and "joined" in strategy.overrides:
         joining_sets.add(process_set)
-    idle = TechniqueStates(Techniques(strategy, rule.op, process_set, ""), {}, None)
+    idle = TechniqueStates(Techniques(strategy, rule.op, process_set, "", {}), {}, None)
     try:
         strategy.attach(optimizer, context_of(wrapper, options, scope, idle))
         wrapper.regroup()

@@ -15,6 +15,7 @@ import torch
 from roundelay import _core
 from roundelay.errors import MismatchError
 from roundelay.torch._internal import operations
+from roundelay.torch._internal.generations import is_elastic
 from roundelay.torch._internal.gradients.gradient import Gradient
 from roundelay.torch._internal.gradients.hooks import hooks_on
 from roundelay.torch._internal.gradients.pool import PoolBucket, Pools, job_keys
@@ -50,7 +51,7 @@ class GradientSync:
         self._table = GradientTable(self._prefix, rule, options.grouping, self._way)
         self._masters = options.masters
         self._weights = options.weights
-        self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix)
+        self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix, self._table.records)
         self.states = TechniqueStates(self.techniques, self._table.records, self)
         self._plan = self._make_plan()
         self._published: tuple[Fields, bool, tuple[bytes, bytes]] | None = None
@@ -132,6 +133,9 @@ class GradientSync:
         """Begins a new job, without the last one's pool, and with groups that count from the beginning."""
         if self.outstanding():  # a backward of the last job raised in its middle
             self._reducer.abandon()
+        keys = job_keys.of(self._rule.process_set)
+        if is_elastic() and keys is not self._keys:
+            self._keys, self._key = keys, keys.take()
         self._reducer.set_rule(self._rule.for_core())
         self._table.begin_anew()
         self.techniques.restart()

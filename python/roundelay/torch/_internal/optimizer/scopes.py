@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from itertools import count
 
-from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 
 class Scopes:
@@ -14,14 +14,19 @@ class Scopes:
     per_job = 1000
 
     def __init__(self) -> None:
-        self.first = -self.per_job  # the number of the job's first optimizer
+        self._first = -self.per_job  # the number of the job's first optimizer
         self._of: weakref.WeakKeyDictionary[ProcessSet, count[int]] = weakref.WeakKeyDictionary()
 
     def restart(self) -> None:
         """Begins above the numbers of the last job: its optimizers may go on in this one."""
-        self.first += self.per_job
+        self._first += self.per_job
         self._of.clear()
+
+    def begin_anew(self) -> None:
+        """Begins a generation of an elastic job: optimizers of all ranks go on, others are wrapped again."""
+        for process_set in [one for one in self._of if one is not global_process_set]:
+            del self._of[process_set]
 
     def next(self, process_set: ProcessSet) -> int:
         """Returns the number for an optimizer that is being wrapped."""
-        return next(self._of.setdefault(process_set, count(self.first)))
+        return next(self._of.setdefault(process_set, count(self._first)))

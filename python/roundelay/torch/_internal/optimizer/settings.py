@@ -50,6 +50,11 @@ def show(optimizer: torch.optim.Optimizer, settings: Settings, job: int) -> None
         setattr(optimizer, name, settings[name])
 
 
+def known_settings(optimizer: torch.optim.Optimizer) -> Settings:
+    """Returns the settings of a wrapped optimizer."""
+    return _known[optimizer].settings
+
+
 def note_passes(optimizer: torch.optim.Optimizer | None, passes: int) -> None:
     """Records that backward_passes_per_step has changed."""
     known = None if optimizer is None else _known.get(optimizer)

@@ -34,7 +34,21 @@ class TechniqueStates:
         self._owner = None if owner is None else weakref.ref(owner)
         self.sent = techniques.table.sent  # strategies call it in each step
         self.flush = techniques.flush
-        self.rescale = techniques.table.rescale
+        self.residuals = techniques.residuals
+
+    def rescale(self, factor: float) -> None:
+        """Multiplies the gradients that techniques keep back on this rank."""
+        self._techniques.table.rescale(factor)
+        self.residuals.rescale(factor)
+
+    def commit(self) -> dict[str, Any]:
+        """Returns what this rank needs to go on from here with other ranks; between two steps."""
+        return {"step": self._techniques.step, "kept": self.residuals.kept()}
+
+    def restore(self, committed: Mapping[str, Any]) -> None:
+        """Goes back to what commit() returned. The next step sends what was kept back."""
+        self._techniques.count_from(committed["step"])
+        self.residuals.put(committed["kept"])
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the techniques' state on this rank."""

@@ -12,15 +12,17 @@ kept back) until every rank has said that its state is empty. So nothing is lost
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
 from roundelay import _core
+from roundelay.torch._internal.gradients.gradient import Gradient
 from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.gradients.round_values import LONGEST_PROPOSAL, Round, TechniqueValues
 from roundelay.torch._internal.optimizer.bucket_techniques import BucketTechniques
 from roundelay.torch._internal.optimizer.kept_state import Flushing, KeptState, Loaded
+from roundelay.torch._internal.optimizer.residuals import Residuals
 from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch.process_sets import ProcessSet
 
@@ -28,13 +30,22 @@ from roundelay.torch.process_sets import ProcessSet
 class Techniques:
     """Decides when the buckets of one optimizer change their techniques.
 
-    table: the technique that each bucket has. prefix: that of the optimizer's names.
+    table: the technique that each bucket has. prefix: that of the optimizer's names. records: all its
+    gradients; more may come.
     """
 
-    def __init__(self, strategy: Strategy, op: int, process_set: ProcessSet, prefix: str) -> None:
+    def __init__(
+        self,
+        strategy: Strategy,
+        op: int,
+        process_set: ProcessSet,
+        prefix: str,
+        records: Mapping[int, Gradient],
+    ) -> None:
         self.strategy = strategy
         self.process_set = process_set
         self.table = BucketTechniques(strategy, op, prefix)
+        self.residuals = Residuals(self.table, process_set, op, records)
         self.loaded = Loaded()
         self.choices = strategy.choices  # its candidates for the search (tuning/pool_tuner.py)
         self._proposes = "propose" in strategy.overrides
@@ -60,7 +71,7 @@ class Techniques:
 
     def restart(self) -> None:
         """Begins a new job, which has no buckets yet. A loaded state was for the last one."""
-        if self.table.keeps_something():
+        if self.residuals.forget_buckets():
             _core.log_warning(
                 f"strategy {self.strategy.text}: what this rank has kept back of its gradients is forgotten, "
                 "as the ranks have changed"
@@ -73,6 +84,7 @@ class Techniques:
     def new_step(self) -> None:
         """Ends a step of the optimizer: the next one may take other techniques."""
         self._step += 1
+        self.residuals.end_step()
         self._flush_this_step = self.loaded.fresh = False
         if self._flushing or self._some_joined:
             return
@@ -81,6 +93,7 @@ class Techniques:
 
     def new_gradients(self) -> None:
         """Begins new gradients, within a step or after it. While flushing, these are flushed too."""
+        self.residuals.new_gradients()
         if self._flushing or self._flush_this_step:
             self.table.flush_next()
 
@@ -190,7 +203,7 @@ class Techniques:
 
     def may_keep(self) -> bool:
         """True if techniques have state, or one was loaded."""
-        return self.table.stateful or self.loaded.fresh
+        return self.table.stateful or self.loaded.fresh or self.residuals.waits()
 
     def note_overflow(self, found: Iterable[torch.Tensor]) -> None:
         """Warns once, on rank 0, if a step that flushes is skipped. found: GradScaler's, not 0: overflow."""

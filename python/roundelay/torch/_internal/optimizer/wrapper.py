@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from roundelay import _core
+from roundelay.torch._internal.generations import is_elastic
 from roundelay.torch._internal.measure import Span
 from roundelay.torch._internal.optimizer.arguments import check_passes
 from roundelay.torch._internal.optimizer.bound_method import BoundMethod, GainedMethods
@@ -22,6 +23,7 @@ from roundelay.torch._internal.optimizer.uncounted_steps import UncountedSteps
 from roundelay.torch._internal.optimizer.wrapped_parameters import WrappedParameters
 from roundelay.torch._internal.parameter_names import of_wrapped
 from roundelay.torch._internal.untraced import untraced
+from roundelay.torch.process_sets import set_id
 
 
 class Wrapper:
@@ -44,11 +46,11 @@ class Wrapper:
 
         active: this rank has others to work with. marks: of a job of one rank.
         """
-        self.process_set = options.rule.process_set
+        self.options, self.process_set = options, options.rule.process_set
         self.masters = options.masters
         self._optimizer = weakref.ref(optimizer)
         self._strategy = options.strategy if active else None
-        self._skip = False
+        self._skip = self._ended = False
         self._step: Span | None = None
         self._checked = False  # nothing else has reduced the parameters in the first backward
         self._uncounted = UncountedSteps(optimizer, self._strategy, self.masters.enabled)
@@ -87,14 +89,21 @@ class Wrapper:
         if self._optimizer() is None:
             return
         wanted = self._strategy.gradient_set() if self._strategy is not None else None
-        if wanted is not None and wanted.size() == 1:
+        if wanted is not None and wanted.size() == 1 and not is_elastic():
             wanted = None
         if self.gradient_hooks.reduce_over(wanted):
             self._parameters.refresh()
             self.gradient_hooks.follow(self._parameters.watch.named)
 
     def restart(self) -> None:
-        """Begins a new job with this optimizer in it. init() calls it."""
+        """Begins a new job with this optimizer in it. init() calls it.
+
+        If its process set has ended, step() says so.
+        """
+        if self._strategy is not None and self.process_set.process_set_id is None:
+            self.gradient_hooks.end()
+            self._ended = True
+            return
         if self._strategy is not None:
             self._strategy.restart()
         if self.gradient_hooks.sync is not None:
@@ -209,6 +218,9 @@ class Wrapper:
             self._strategy.rescale(factor)
 
     def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._ended:
+            set_id(self.process_set)
+            raise ValueError("the process set has ended: give its optimizer to DistributedOptimizer again")
         if not self._checked:
             self._parameters.refresh()
             self._parameters.check_owners()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,6 +12,22 @@ import torch
 from roundelay.torch._internal.strategy.bucket import Sent
 from roundelay.torch.compression import Compressor
 from roundelay.torch.process_sets import ProcessSet
+
+
+class Residuals(Protocol):
+    """The gradients that techniques hold back, by parameter: optimizer/residuals.py."""
+
+    def flush(self, names: Collection[str]) -> None:
+        """Notes the parameters to whose next gradient some rank adds a residual. The same on all ranks."""
+
+    def flushed(self) -> dict[str, torch.Tensor]:
+        """Returns these parameters by name, until the step is over."""
+
+    def kept(self) -> dict[str, tuple[int, torch.Tensor]]:
+        """Returns all residuals of this rank, as copies; between two steps."""
+
+    def put(self, kept: dict[str, tuple[int, torch.Tensor]]) -> None:
+        """Makes these this rank's residuals, in place of all others. The next step sends them."""
 
 
 class Keeper(Protocol):
@@ -31,6 +47,16 @@ class Keeper(Protocol):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what state_dict() returned."""
+
+    @property
+    def residuals(self) -> Residuals:
+        """What techniques keep back, by parameter."""
+
+    def commit(self) -> dict[str, Any]:
+        """Returns what this rank needs to go on from here with other ranks."""
+
+    def restore(self, committed: Mapping[str, Any]) -> None:
+        """Goes back to what commit() returned."""
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from typing import Any, ClassVar
 import torch
 
 from roundelay.torch._internal.strategy.context import Context, Keeper
-from roundelay.torch._internal.strategy.hooks import Hooks
+from roundelay.torch._internal.strategy.generations import Generations
 from roundelay.torch.process_sets import ProcessSet
 
 
-class Strategy(Hooks):
+class Strategy(Generations):
     """The base of all strategies. It sends every bucket densely; override what you need of ``Hooks``.
 
     All ranks make the same strategy with the same parameters, and each optimizer has one of its own.

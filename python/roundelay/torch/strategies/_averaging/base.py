@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -10,9 +11,11 @@ import torch
 
 from roundelay import _core
 from roundelay.errors import MismatchError
+from roundelay.torch._internal.generations import is_elastic
 from roundelay.torch._internal.nodes import RankNode, node_id
 from roundelay.torch._internal.operations import Average
 from roundelay.torch._internal.parameter_names import in_canonical_order
+from roundelay.torch._internal.strategy.context import Context
 from roundelay.torch._internal.strategy.state_format import is_of_former_format
 from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch.functions import allgather_object
@@ -78,16 +81,22 @@ class Averaging(Strategy):
 
     # -- begin and end of a job
 
+    def attach(self, optimizer: torch.optim.Optimizer, context: Context) -> None:
+        """Becomes the strategy of the optimizer. MismatchError, on all ranks: theirs differ."""
+        super().attach(optimizer, context)
+        if not self.alone():
+            self.compare_all()
+
     def compare(self, said: str) -> dict[int, RankNode]:
         """Compares the strategies and parameters of the set's ranks, and returns the ranks' nodes.
 
         All ranks call it. said: the strategy with its settings. MismatchError, on all ranks: theirs differ.
         """
-        mine = (_core.rank(), said, RankNode(node_id(), _core.local_size()))
-        rows: list[tuple[int, str, RankNode]] = allgather_object(
+        mine = (_core.rank(), said, RankNode(node_id(), _core.local_size()), self._step)
+        rows: list[tuple[int, str, RankNode, int]] = allgather_object(
             mine, self.context.name(f"strategy.{self.kind}"), self.context.process_set
         )
-        rank, first, _ = rows[0]
+        rank, first, *_ = rows[0]
         other = next((row for row in rows if row[1] != first), None)
         if other is not None:
             raise MismatchError(
@@ -98,13 +107,19 @@ class Averaging(Strategy):
         if optimizer is not None:
             self.context.check_parameters(in_canonical_order(optimizer))
         self._met = True
-        return {rank: node for rank, _, node in rows}
+        self._step = max(step for *_, step in rows)  # a rank that is new in an elastic job has taken none
+        return {rank: node for rank, _, node, _ in rows}
 
     def warn_of_one_node(self, result: str) -> None:
         """Warns on rank 0 that all ranks are on one node. result: the consequence, which ends the text."""
         if _core.rank() == 0:
             text = f"strategy {self.text}: all ranks are on one node, {result}"
             warnings.warn(text, RuntimeWarning, stacklevel=5)
+
+    def alone(self) -> bool:
+        """Returns whether this rank averages with no other one, and no other one may join."""
+        ranks = self.context.process_set
+        return not ranks.included() or (ranks.size() == 1 and not is_elastic())
 
     def restart(self) -> None:
         """Leaves the last job, whose process sets are gone. The ranks must compare their strategies again."""
@@ -122,6 +137,42 @@ class Averaging(Strategy):
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """Sets GradScaler's findings to the worst of all ranks': all of them skip a step, or none."""
         agree_on_overflow(found, self.context.name("parameters.overflow"), self.context.process_set)
+
+    # -- generations of an elastic job
+
+    @abstractmethod
+    def average(self) -> None:
+        """Averages the parameters, between two steps; all ranks call it."""
+
+    @abstractmethod
+    def compare_all(self) -> None:
+        """Compares the ranks' strategies, and makes the process sets that it needs; all ranks call it."""
+
+    @abstractmethod
+    def merge(self, optimizer: torch.optim.Optimizer, takes_part: bool) -> None:
+        """Gives all ranks the average of those that take part, and begins another cycle; collective."""
+
+    def joined(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gives all ranks the average of those that have taken the most steps."""
+        self.merge(optimizer, takes_part=True)
+
+    def leave_generation(self) -> None:
+        """Averages the parameters: no rank's steps are lost."""
+        if self._met:
+            self.average()
+
+    def join_generation(self) -> None:
+        """Compares this rank with those of now."""
+        if not self.alone():
+            self.compare_all()
+            self.context.regroup()
+
+    def begin_generation(self, optimizer: torch.optim.Optimizer, root: int, newest: bool) -> bool:
+        """Gives all ranks the average of those that have the newest commit."""
+        super().begin_generation(optimizer, root, newest)
+        if not self.alone():
+            self.merge(optimizer, newest)
+        return False
 
     # -- checkpoints
 

@@ -158,6 +158,11 @@ class KeepsBack(Strategy):
             self._loaded = loaded
             raise
 
+    def restore(self, committed: Any) -> None:
+        """Goes back to what commit() returned."""
+        super().restore(committed)
+        self._loaded = True
+
     def forget_state(self) -> None:
         """Forgets what load_state_dict() took."""
         self._loaded = False

@@ -197,7 +197,11 @@ class Lossy(KeepsBack):
                 f"the optimizer has {_momentum_text(*now)} by now: keep it constant (cycle_momentum=False), "
                 f"or give momentum={self._other_momentum!r}"
             )
-        accumulated = set()
+        accumulated = {
+            self.context.stepped(parameter)
+            for name, parameter in self._kept().residuals.flushed().items()
+            if parameter.numel() >= self.dense_below and name not in self.dense_parameters
+        }
         for sent in self._kept().sent():
             if not sent.applied:
                 continue
@@ -250,6 +254,14 @@ class Lossy(KeepsBack):
         optimizer = self._optimizer() if self._optimizer is not None else None
         if self.momentum == "local" and optimizer is not None:
             self._sgd_momentum, self._nesterov = self._one_momentum(optimizer)
+
+    def shared_state(self) -> Any:
+        """Returns the momentum that is accumulated."""
+        return self._sgd_momentum, self._nesterov
+
+    def take_shared_state(self, state: Any) -> None:
+        """Takes it: the optimizer of a new rank may have another one by now."""
+        self._sgd_momentum, self._nesterov = state
 
     def detach(self) -> None:
         """Stops being an optimizer's strategy."""

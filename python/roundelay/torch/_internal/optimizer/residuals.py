@@ -1,0 +1,178 @@
+"""The residuals of one optimizer's techniques by parameter, in which form they outlive the buckets.
+
+When the ranks of an elastic job change, the buckets are gone, and there are other shards. So each rank keeps
+its own residuals as parts of its parameters' gradients, and adds them to its first gradients afterwards: the
+*flush step* of a generation, which is dense. What a rank keeps back never moves to another rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import torch
+from torch.utils.hooks import RemovableHandle, unserializable_hook
+
+from roundelay.torch._internal.gradients.gradient import Gradient
+from roundelay.torch._internal.gradients.pool import PoolBucket
+from roundelay.torch._internal.gradients.pool_strides import pool_strides
+from roundelay.torch._internal.nodes import Levels
+from roundelay.torch._internal.operations import Average
+from roundelay.torch._internal.optimizer.bucket_techniques import BucketTechniques
+from roundelay.torch.process_sets import ProcessSet
+
+# By the parameter's name: the first element of the part, in the order of the pool, and its values.
+Kept = dict[str, tuple[int, torch.Tensor]]
+# Returns the elements of a bucket whose residual is at the beginning of the technique's state, and the factor
+# that makes it this rank's part of the sum. Arguments: the bucket's elements, levels, the set's size, the op.
+_Layout = Callable[[int, Levels, int, int], tuple[range, int]]
+
+
+def _whole(elements: int, _levels: Levels, _size: int, _op: int) -> tuple[range, int]:
+    return range(elements), 1
+
+
+def _shard(elements: int, levels: Levels, _size: int, _op: int) -> tuple[range, int]:
+    each = -(-elements // levels.members)
+    first = min(levels.place * each, elements)
+    return range(first, min(first + each, elements)), 1
+
+
+def _shard_of_mean(elements: int, levels: Levels, size: int, op: int) -> tuple[range, int]:
+    """Nodes of one size divide a mean level by level, others by all ranks at once (compress/shards.h)."""
+    even = levels.members * levels.nodes == size
+    mean = levels.members if even else size
+    return _shard(elements, levels, size, op)[0], mean if op == Average else 1
+
+
+# give_back() of each technique in csrc/compress says the same.
+_LAYOUTS: dict[str, _Layout] = {"csc": _whole, "topk": _shard_of_mean, "power_sgd": _shard}
+
+
+def _layout_of(bucket: PoolBucket) -> _Layout | None:
+    return _LAYOUTS.get((bucket.core.technique or "").partition(":")[0])
+
+
+class Residuals:
+    """This rank's residuals: those in the buckets, and those of an earlier generation that wait for a step.
+
+    records: all gradients of the optimizer; more may come.
+    """
+
+    def __init__(
+        self, table: BucketTechniques, process_set: ProcessSet, op: int, records: Mapping[int, Gradient]
+    ) -> None:
+        self._table, self._set, self._op, self._records = table, process_set, op, records
+        self._waiting: Kept = {}  # tensors that nobody changes: a commit may have them, too
+        self._added: set[str] = set()  # their gradients of this step have them
+        self._flushed: frozenset[str] = frozenset()
+        self._taken = False  # the buckets' residuals wait for a step, and are no longer in the buckets
+        self._hooks: list[RemovableHandle] = []
+
+    def kept(self) -> Kept:
+        """Returns all residuals of this rank, as copies; between two steps."""
+        found = dict(self._waiting)
+        for bucket in () if self._taken else self._table.buckets:
+            layout = _layout_of(bucket)
+            if layout is None or not bucket.core.unflushed:
+                continue
+            levels = Levels.of(self._set, bucket.pool.device.type != "cpu")
+            elements = bucket.core.bytes // bucket.pool.dtype.itemsize
+            place, factor = layout(elements, levels, self._set.size(), self._op)
+            for name, part in self._parts(bucket, place, factor).items():
+                found[name] = _together(part, found.get(name))
+        return found
+
+    def _parts(self, bucket: PoolBucket, place: range, factor: int) -> Kept:
+        """Returns the residual of each of the bucket's parameters. place: the elements that the state has."""
+        state = bucket.core.state
+        assert state is not None
+        dtype = torch.float64 if bucket.pool.dtype == torch.float64 else torch.float32
+        values = state[: len(place) * dtype.itemsize].view(dtype)
+        parts: Kept = {}
+        for gradient, own in zip(bucket.members, bucket.ranges(), strict=True):
+            # A parameter that has no part here has one on another rank: names are the same on all.
+            part = range(max(own.start, place.start), min(own.stop, place.stop)) or own[:0]
+            found = values[part.start - place.start : part.stop - place.start] if part else values[:0]
+            parts[self._table.short(gradient.name)] = part.start - own.start, found * factor
+        return parts
+
+    def put(self, kept: Kept) -> None:
+        """Makes these this rank's residuals, in place of all others. The next step sends them."""
+        self._waiting = dict(kept)
+        for bucket in self._table.buckets:
+            if _layout_of(bucket) is not None and bucket.core.state is not None:
+                bucket.core.state.zero_()
+        self._taken = True
+        self.flush(kept.keys())
+        self.new_gradients()
+
+    def forget_buckets(self) -> bool:
+        """Notes that buckets go. Returns whether gradients that they keep back are lost."""
+        taken, self._taken = self._taken, False
+        return not taken and self._table.keeps_something()
+
+    def flush(self, names: Collection[str]) -> None:
+        """Notes the parameters to whose next gradient some rank adds a residual. The same on all ranks."""
+        self._flushed = frozenset(names)
+
+    def flushed(self) -> dict[str, torch.Tensor]:
+        """Returns these parameters by name, until the step is over. The same on all ranks."""
+        every = ((self._table.short(one.name), one.core.parameter) for one in self._records.values())
+        return {name: one for name, one in every if one is not None and name in self._flushed}
+
+    def waits(self) -> bool:
+        """Returns whether this rank has residuals that wait for a step."""
+        return bool(self._waiting)
+
+    def rescale(self, factor: float) -> None:
+        """Multiplies those that wait."""
+        self._waiting = {name: (first, part * factor) for name, (first, part) in self._waiting.items()}
+
+    def new_gradients(self) -> None:
+        """Begins new gradients. They get the residuals, too, if no step has taken the last ones.
+
+        If these were in buckets, the techniques have the residuals.
+        """
+        if self._table.buckets:
+            self._drop_added()
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self._added.clear()
+        for gradient in self._records.values() if self._waiting else ():
+            name, parameter = self._table.short(gradient.name), gradient.core.parameter
+            if name in self._waiting and parameter is not None and parameter.requires_grad:
+                self._hooks.append(parameter.register_hook(self._hook(name, pool_strides(parameter))))
+
+    def end_step(self) -> None:
+        """Ends a step, which has sent what gradients had. A parameter without a gradient waits for one."""
+        self._drop_added()
+        self._flushed, self._taken = frozenset(), False
+
+    def _drop_added(self) -> None:
+        self._waiting = {name: part for name, part in self._waiting.items() if name not in self._added}
+
+    def _hook(self, name: str, strides: tuple[int, ...]) -> Callable[[torch.Tensor], torch.Tensor | None]:
+        def add(gradient: torch.Tensor) -> torch.Tensor | None:
+            if name in self._added:
+                return None
+            self._added.add(name)
+            first, part = self._waiting[name]
+            whole = part.new_zeros(gradient.numel())
+            whole[first : first + len(part)] = part
+            return (whole.as_strided(gradient.shape, strides) + gradient).to(gradient.dtype)
+
+        unserializable_hook(add)  # so that pickling the parameter does not warn
+        return add
+
+
+def _together(part: tuple[int, torch.Tensor], other: tuple[int, torch.Tensor] | None) -> Any:
+    """Returns the sum of a parameter's parts; one of them may have waited since before there were buckets."""
+    if other is None:
+        return part
+    first = min(part[0], other[0])
+    total = part[1].new_zeros(max(one + len(values) for one, values in (part, other)) - first)
+    for one, values in (part, other):
+        total[one - first : one - first + len(values)] += values
+    return first, total

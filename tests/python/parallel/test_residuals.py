@@ -1,0 +1,155 @@
+"""What techniques keep back, by parameter: it is all there, in the units of a rank's part of the sum.
+
+An elastic commit has it in this form. Gradients are small whole numbers, so that sums are exact.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import roundelay.torch as hvd
+from exact_training import Training, until_buckets
+from ranks import Check, one_and_more, run_check, two_by_two
+
+THETA = {"ROUNDELAY_THETA": "512"}  # several buckets
+SIZES = (70, (20, 15), 5, (16, 8), 64, 33)
+TOPK = "topk:density=0.05,momentum=none,dense_below=6,wire=bf16"
+LOCAL = "csc:keep=0.2,chunk_elements=8,dense_below=0,momentum=local"
+STRATEGIES = (
+    TOPK,
+    "topk:density=0.05,dense_below=6",
+    "csc:keep=0.2,chunk_elements=8,dense_below=6",
+    LOCAL,
+    "power_sgd:rank=1,dense_below=6",
+)
+
+
+@pytest.mark.parametrize("np", [2, pytest.param(4, marks=pytest.mark.nightly)])
+def test_residuals(np: int, check: Check) -> None:
+    run_check(check, np, env=THETA)
+
+
+@pytest.mark.slow
+def test_residuals_on_two_nodes(check: Check) -> None:
+    run_check(check, 4, env=THETA, each=two_by_two(), mpi=False)
+
+
+@pytest.mark.nightly
+def test_residuals_on_uneven_nodes(check: Check) -> None:
+    run_check(check, 4, env=THETA, each=one_and_more(), mpi=False)
+
+
+def kept(training: Training) -> list[torch.Tensor]:
+    """All ranks' residuals of each parameter, added up."""
+    parts = training.strategy.context.keeper().residuals.kept()
+    found = []
+    for index, parameter in enumerate(training.parameters):
+        whole = torch.zeros(parameter.numel())
+        first, values = next((part for name, part in parts.items() if name.endswith(f".{index}")), (0, whole))
+        whole[first : first + len(values)] = values
+        found.append(hvd.allreduce(whole, op=hvd.Sum).view_as(parameter))
+    return found
+
+
+def nothing_is_lost(training: Training, op: int, more: list[torch.Tensor] | None = None) -> None:
+    """What was applied and what is kept make what the ranks have given, and more."""
+    ranks = hvd.size() if op == hvd.Average else 1
+    more = more or [torch.zeros_like(one) for one in training.given]
+    for parameter, given, left, others in zip(
+        training.parameters, training.given, kept(training), more, strict=True
+    ):
+        came, want = left - ranks * parameter.detach(), hvd.allreduce(given, op=hvd.Sum) + others
+        same(training.strategy.text, came, want)
+
+
+def same(strategy: str, tensor: torch.Tensor, other: torch.Tensor) -> None:
+    """All but low-rank factors are exact."""
+    torch.testing.assert_close(tensor, other, rtol=0, atol=1e-2 if strategy.startswith("power_sgd") else 0)
+
+
+def check_what_is_kept_and_applied_is_what_came() -> None:
+    ops = dict.fromkeys(STRATEGIES, hvd.Sum)
+    for strategy, op in [*ops.items(), (TOPK, hvd.Average)]:
+        training = until_buckets(Training(strategy, SIZES, op=op))
+        for _ in range(3):
+            training.step()
+            nothing_is_lost(training, op)
+        assert any(one.any() for one in kept(training)), strategy
+
+
+def check_a_commit_is_by_value() -> None:
+    for strategy in STRATEGIES:
+        training = until_buckets(Training(strategy, SIZES))
+        training.step()
+        state = hvd.elastic.TorchState(optimizer=training.optimizer)
+        given, weights = training.given, [one.detach().clone() for one in training.parameters]
+        before = kept(training)
+        for _ in range(2):  # restoring must not spend what was saved
+            training.given = [one.clone() for one in given]
+            training.step()
+            training.step()
+            state.restore()
+            for parameter, weight in zip(training.parameters, weights, strict=True):
+                parameter.data.copy_(weight)
+            for now, then in zip(kept(training), before, strict=True):
+                assert torch.equal(now, then), strategy
+        training.given = given
+        for _ in range(3):
+            training.step()
+            nothing_is_lost(training, hvd.Sum)
+        training.check_ranks_agree()
+
+
+def waiting() -> Training:
+    """Returns one whose residuals wait for the next step."""
+    training = until_buckets(Training(TOPK, SIZES))
+    training.step()
+    training.strategy.leave_generation()
+    return training
+
+
+def check_the_first_step_sends_all_that_was_kept_back() -> None:
+    """The optimizer has no buckets yet, as in a new generation. No step takes the first gradients."""
+    for strategy in STRATEGIES:
+        before = until_buckets(Training(strategy, SIZES))
+        parts, left = before.strategy.context.keeper().residuals.kept(), kept(before)
+        training = Training(strategy, SIZES)
+        training.strategy.context.keeper().residuals.put(parts)
+        training.optimizer.zero_grad()
+        training.backward()
+        training.given = [torch.zeros_like(one) for one in training.given]
+        training.step()
+        assert not any(one.any() for one in kept(training))
+        for parameter, given, one in zip(training.parameters, training.given, left, strict=True):
+            same(strategy, -parameter.detach(), hvd.allreduce(given, op=hvd.Sum) + one)
+
+
+def check_local_momentum_is_not_applied_twice() -> None:
+    """What a rank has kept back has its momentum already: SGD may not give it another one."""
+    before = until_buckets(Training(LOCAL, SIZES, momentum=0.5))
+    left = kept(before)
+    training = Training(LOCAL, SIZES, momentum=0.5)
+    training.strategy.context.keeper().residuals.put(before.strategy.context.keeper().residuals.kept())
+    for _ in range(2):  # the second step has no momentum of the first one
+        training.step()
+        nothing_is_lost(training, hvd.Sum, left)
+
+
+def check_a_parameter_without_a_gradient_waits_for_one() -> None:
+    training = waiting()
+    before = kept(training)[1]
+    assert before.any()
+    training.step([0, 2, 3, 4, 5])
+    assert torch.equal(kept(training)[1], before)
+    nothing_is_lost(training, hvd.Sum)
+    training.step()
+    nothing_is_lost(training, hvd.Sum)
+
+
+def check_the_scale_of_the_loss_changes_what_waits() -> None:
+    training = waiting()
+    before = kept(training)
+    training.strategy.rescale(0.5)
+    for now, then in zip(kept(training), before, strict=True):
+        assert torch.equal(now, then / 2)
