@@ -49,12 +49,10 @@ class Fabrics {
   // Returns the ranks of `rank`'s node, itself too, whose processes are known from their shm sockets. `rank`
   // is this process's. Call it and all that follows after exchange().
   [[nodiscard]] std::vector<control::Neighbour> neighbours(int rank) const;
-  // Returns the ranks of this rank's node as a group, or nothing if it is the only one or they do not share
-  // memory.
+  // Returns the ranks of this rank's node as a group; nothing if it is alone or they do not share memory.
   [[nodiscard]] std::optional<Group> node(int rank) const;
   // Makes zeroed memory for a group on one node. All members call it with the same `key`, which no other
-  // memory has; `prepare` allocates the member's part. Waits up to ROUNDELAY_START_TIMEOUT. Errors:
-  // handover.h's.
+  // memory has; `prepare` allocates the member's part. Waits up to limit(). Errors: handover.h's.
   Result<std::shared_ptr<platform::SharedMemory>> share(std::uint64_t key, const Group& group,
                                                         std::size_t bytes, const platform::Prepare& prepare);
   // Lets the cost formula choose the stages, and not ROUNDELAY_FACTORS. Call it before make().

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from elastic_jobs import MOST_S, PROGRAMS, TRAINING, began, check_ended, job, run, said
 from hosts_here import local_ssh
 from in_time import wait_until
 
-ROOT = Path(__file__).resolve().parents[3]
-PROGRAMS = ROOT / "tests" / "python" / "programs"
-TRAINING = str(PROGRAMS / "elastic_training.py")
-MOST_S = 300.0
 HOROVODS_SCRIPT = """
 import json
 import torch
@@ -49,54 +41,15 @@ print(json.dumps({"batch": state.batch}), flush=True)
 """
 
 
-@contextmanager
-def job(*flags: str, program: list[str], err: Any = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
-    """Run an elastic job; it is killed at the end of the block if it still runs. err: takes its messages."""
-    environment = {"HOROVOD_START_TIMEOUT": "100", **os.environ}  # a busy machine imports slowly
-    paths = (ROOT / "python", ROOT / "tests" / "python" / "support")
-    environment |= {"PYTHONPATH": ":".join(map(str, paths)), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "roundelay.run.cli", *flags, sys.executable, *program]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True, env=environment) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def run(*flags: str, program: list[str]) -> tuple[int, list[dict[str, Any]], str]:
-    """Run a job to its end: its status, what its ranks said, and the launcher's lines."""
-    with job(*flags, program=program) as process:
-        out, err = process.communicate(timeout=MOST_S)
-        return process.returncode, said(out), err
-
-
-def said(out: str) -> list[dict[str, Any]]:
-    """Read the ranks' lines of JSON."""
-    return [json.loads(line.partition("] ")[2]) for line in out.splitlines() if "] {" in line]
-
-
-def began(folder: Path, *, ranks: int, generation: int = 0) -> list[int]:
-    """Returns the processes of a generation; none before all its ranks have begun to train."""
-    files = [folder / f"generation{generation}.rank{rank}" for rank in range(ranks)]
-    pids = [file.read_text() if file.exists() else "" for file in files]
-    return [int(pid) for pid in pids] if all(pids) else []
-
-
-def check_ended(lines: list[dict[str, Any]], ranks: int) -> None:
-    """Each rank of the last generation has checked its weights, and survivors have kept their memory."""
-    done = [line for line in lines if "done" in line]
-    assert sorted(line["rank"] for line in done) == list(range(ranks)), lines
-    assert len({line["step"] for line in done}) == 1
-    assert all(line["kept"] for line in lines if "kept" in line)
-
-
 @pytest.mark.parametrize("lost", ["0", "1,2"])
-def test_lost_ranks_are_replaced(lost: str, tmp_path: Path) -> None:
+def test_lost_ranks_are_replaced(lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ("-np", "4", "--min-np", "2", "--max-np", "4")
+    monkeypatch.setenv("ROUNDELAY_FACTORS", "2,2")  # fits four ranks alone
     # The replacements may join one after the other.
     status, lines, err = run(*flags, program=[TRAINING, str(tmp_path), "2", f"kill:{lost}"])
     assert status == 0, err
     assert err.count("has failed: killed by SIGKILL") == len(lost.split(","))
+    assert "left out, as the ranks have changed: ROUNDELAY_FACTORS=2,2 does not fit" in err
     last = max(line["size"] for line in lines if "done" in line)
     check_ended(lines, last)
     first = {line["pid"] for line in lines if line.get("generation") == 0}

@@ -1,0 +1,48 @@
+"""Many losses in one job leave nothing, and the ranks that stay read no file."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from elastic_jobs import ROOT, run
+
+LOSSES = 50
+TRAINING = str(ROOT / "tests" / "python" / "programs" / "elastic_losses.py")
+FLAGS = ("-np", "3", "--min-np", "2", "--max-np", "3", "--blacklist-cooldown-range", "0", "0")
+MOST_GROWTH = 4 << 20  # bytes of memory from the fifth loss on; the model has two
+# The names of hosts, the kernel's files, and the versions of the packages.
+NO_STATE = ("/etc/hosts", "/proc/", "/sys/", "/dev/", str(ROOT / "python"), *sys.path[1:])
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
+
+
+def test_fifty_losses_leave_nothing() -> None:
+    status, lines, err = run(*FLAGS, program=[TRAINING, str(LOSSES)], most_s=1700.0)
+    assert status == 0, err
+    assert err.count("killed by SIGKILL") == LOSSES
+    for rank in range(2):
+        held = {line["losses"]: line for line in lines if line["rank"] == rank}
+        early, late = held[5], held[LOSSES]
+        for what in ("files", "threads", "shared"):
+            assert late[what] <= early[what], (what, early, late)
+        assert late["memory"] - early["memory"] < MOST_GROWTH, (early, late)
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="no strace")
+def test_who_stays_reads_no_file(tmp_path: Path) -> None:
+    trace = f"exec strace -f --seccomp-bpf -qq -e trace=openat,open -e signal=none -o {tmp_path}/$$"
+    command = f"{trace} {sys.executable} {TRAINING} 3"
+    status, _, err = run(*FLAGS, program=["-c", command], interpreter="sh")
+    assert status == 0, err
+    traces = [text for file in tmp_path.iterdir() if "goes_on2" in (text := file.read_text())]
+    assert len(traces) == 2
+    for text in traces:
+        # By the second loss all modules are imported.
+        lines = text.partition("loses1")[2].partition("goes_on2")[0].splitlines()[1:-1]
+        opened = [line.split('"')[1] for line in lines if '"' in line and "= -1" not in line]
+        assert opened  # /etc/hosts, at least
+        assert [path for path in opened if not path.startswith(NO_STATE)] == []
