@@ -40,21 +40,21 @@ def this_process(environment: Mapping[str, str] = os.environ) -> Member:
     if worker is not None:
         rank, job = worker[0], f"elastic job of {worker[2]}"  # ranks that come later are of it, too
     elif launch.bootstrap == "single":
-        rank, job = 0, f"process {_process(os.getpid())}"
+        rank, job = 0, f"process {identity_of(os.getpid())}"
     elif launch.rendezvous is not None:
         store = launch.rendezvous
         rank, job = store.rank, f"{store.job} at {store.host}:{store.port}"
     else:
         named = [f"{name}={environment[name]}" for name in names("job") if name in environment]
         # One launcher's process on each node is the parent of all ranks there.
-        job = named[0] if named else f"children of {_process(os.getppid())}"
+        job = named[0] if named else f"children of {identity_of(os.getppid())}"
         rank = launch_detection.mpi_rank(environment) or 0
     if _core.is_initialized():
         rank = _core.rank()
     return Member(job, node_name(), rank)
 
 
-def _process(pid: int) -> str:
+def identity_of(pid: int) -> str:
     """Returns a process's id and start time. Ids are used again, both together are not."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return f"{pid} of {fields[19]}"

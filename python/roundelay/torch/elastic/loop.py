@@ -48,6 +48,7 @@ def run(func: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
     @functools.wraps(func)
     def wrapper(state: S, *args: P.args, **kwargs: P.kwargs) -> T:
         changed = skip_sync = False
+        state.go_on()
         while True:
             try:
                 if changed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,11 +14,13 @@ from roundelay.torch._internal.generations import is_elastic, note_state
 from roundelay.torch._internal.global_state import rank, size
 from roundelay.torch._internal.operations import Max
 from roundelay.torch.elastic.loop import HostsUpdatedInterrupt, change_of_workers
+from roundelay.torch.elastic.restarts import commits
 from roundelay.torch.functions import broadcast_object
 from roundelay.torch.mpi_ops import allgather, allreduce
 
 __all__ = ["ObjectState", "State"]
 
+_numbers = itertools.count()  # of the program's states, in their order
 _ONLY_REMOVED = 1  # membership.Change: nobody has joined
 
 
@@ -25,6 +28,7 @@ class State(ABC):
     """State that survives a loss of ranks. A subclass says how it is saved, restored and given to all."""
 
     def __init__(self) -> None:
+        self._number = next(_numbers)
         self._commits = 0  # how often this rank, or the one whose state it has, has committed
         self._place: tuple[int, int] | None = None  # rank and size in the last generation that had this state
         self._reset_callbacks: list[Callable[[], object]] = []
@@ -47,7 +51,16 @@ class State(ABC):
         """
         self.save()
         self._commits += 1
+        if commits.are_kept():
+            commits.keep(self._number, (self._commits, self._place, self.saved()))
         self.check_host_updates()
+
+    def go_on(self) -> None:
+        """Takes the last commit of the process that torchrun has restarted, if there was one."""
+        kept = commits.last(self._number) if commits.are_kept() else None
+        if kept is not None:
+            self._commits, self._place, saved = kept
+            self.take_saved(saved)
 
     def check_host_updates(self) -> None:
         """Raises HostsUpdatedInterrupt, on every rank, if workers have come or are to leave; collective.
@@ -94,6 +107,14 @@ class State(ABC):
         """Goes back to the last save()."""
 
     @abstractmethod
+    def saved(self) -> Any:
+        """Returns what save() has copied, for another process. It can be pickled."""
+
+    @abstractmethod
+    def take_saved(self, saved: Any) -> None:
+        """Takes what saved() returned in another process, and goes back to it."""
+
+    @abstractmethod
     def sync_from(self, root: int) -> None:
         """Gives every rank the root's state, and saves it; collective."""
 
@@ -124,6 +145,15 @@ class ObjectState(State):
     def restore(self) -> None:
         """Goes back to the last save()."""
         self._set_attributes()
+
+    def saved(self) -> Any:
+        """Returns the copied attributes."""
+        return self._saved
+
+    def take_saved(self, saved: Any) -> None:
+        """Takes another process's attributes."""
+        self._saved = saved
+        self.restore()
 
     def sync_from(self, root: int) -> None:
         """Gives every rank the root's attributes."""

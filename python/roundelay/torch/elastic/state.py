@@ -39,6 +39,14 @@ class Handler(ABC):
         """Goes back to the last save(). The object keeps its copy: a training step may change it in place."""
         self.value.load_state_dict(copied(self._saved))
 
+    def saved(self) -> Any:
+        """Returns the copy, for another process."""
+        return self._saved
+
+    def take_saved(self, saved: Any) -> None:
+        """Takes what saved() returned in another process."""
+        self._saved = saved
+
     @abstractmethod
     def sync(self, root: int) -> None:
         """Gives every rank the root's state; collective."""
@@ -64,6 +72,14 @@ class _Optimizer(Handler):
         strategy = attached.get(self.value)
         if strategy is not None and self._committed is not None:
             strategy.restore(self._committed)
+
+    def saved(self) -> Any:
+        """Returns the copies of both."""
+        return self._saved, self._committed
+
+    def take_saved(self, saved: Any) -> None:
+        """Takes both."""
+        self._saved, self._committed = saved
 
     def begin(self, root: int, newest: bool, lost: list[int]) -> None:
         """Gives the strategy the ranks of now; collective. lost: those that kept gradients back, too."""
@@ -160,6 +176,17 @@ class TorchState(ObjectState):
         for handler in self._handlers.values():
             handler.restore()
         super().restore()
+
+    def saved(self) -> Any:
+        """Returns the copies of everything."""
+        return super().saved(), {name: handler.saved() for name, handler in self._handlers.items()}
+
+    def take_saved(self, saved: Any) -> None:
+        """Takes another process's copies, and goes back to them."""
+        attributes, of_handlers = saved
+        for name, handler in self._handlers.items():
+            handler.take_saved(of_handlers[name])
+        super().take_saved(attributes)
 
     def prepare_sync(self, root: int, newest: bool, lost: list[int]) -> None:
         """Gives strategies the ranks of now, in the order of the arguments: some merge weights."""
