@@ -239,12 +239,48 @@ def data_cache() -> Picture:
     return picture
 
 
+def elastic() -> Picture:
+    """The workers of an elastic job over time: one is lost, and another comes."""
+    picture = Picture(900, 290, "An elastic job loses a worker and gets another")
+    left, lost, on, joined, again, end = 130, 350, 385, 640, 670, 880
+    rows = {"worker 0": 60, "worker 1": 110, "worker 2": 160, "worker 3": 210}
+    height = 34
+    for words, y in rows.items():
+        picture.text((20, y + 22), words, anchor="start", weight="600")
+    spans = (
+        ("worker 0", left, lost, BLUE, "rank 0"),
+        ("worker 0", on, joined, GREEN, "rank 0"),
+        ("worker 0", again, end, PURPLE, "rank 0"),
+        ("worker 1", left, lost, BLUE, "rank 1"),
+        ("worker 2", left, lost, BLUE, "rank 2"),
+        ("worker 2", on, joined, GREEN, "rank 1"),
+        ("worker 2", again, end, PURPLE, "rank 1"),
+        ("worker 3", again, end, PURPLE, "rank 2"),
+    )
+    for worker, begin, over, color, words in spans:
+        picture.box((begin, rows[worker]), (over - begin, height), color, words)
+    picture.waiting((lost + 55, rows["worker 3"]), (joined - lost - 55, height), "starts, imports PyTorch")
+    picture.text((lost + 6, rows["worker 1"] + 22), "is lost", anchor="start", color=RED)
+    picture.arrow([(lost + 28, rows["worker 1"] + 30), (lost + 28, 227), (lost + 55, 227)], color=RED)
+    for x, words in (
+        ((left + lost) / 2, "generation 1"),
+        ((on + joined) / 2, "generation 2: from the last commit"),
+        ((again + end) / 2, "generation 3"),
+    ):
+        picture.text((x, 40), words, size=13)
+    picture.text(
+        (left, 275), "Boxes are training. Between them ranks get the newest state.", anchor="start", size=12
+    )
+    return picture
+
+
 PICTURES: dict[str, Callable[[], Picture]] = {
     "architecture.svg": architecture,
     "threads.svg": threads,
     "gradient_pool.svg": gradient_pool,
     "gpu_streams.svg": gpu_streams,
     "data_cache.svg": data_cache,
+    "elastic.svg": elastic,
 }
 
 
