@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from elastic_jobs import ROOT, run
+from elastic_jobs import PROGRAMS, ROOT, run
 
 LOSSES = 50
-TRAINING = str(ROOT / "tests" / "python" / "programs" / "elastic_losses.py")
+TRAINING = str(PROGRAMS / "elastic_losses.py")
 FLAGS = ("-np", "3", "--min-np", "2", "--max-np", "3", "--blacklist-cooldown-range", "0", "0")
 MOST_GROWTH = 4 << 20  # bytes of memory from the fifth loss on; the model has two
 # The names of hosts, the kernel's files, and the versions of the packages.
@@ -30,6 +30,14 @@ def test_fifty_losses_leave_nothing() -> None:
         for what in ("files", "threads", "shared"):
             assert late[what] <= early[what], (what, early, late)
         assert late["memory"] - early["memory"] < MOST_GROWTH, (early, late)
+
+
+@pytest.mark.parametrize("kind", ["lars", "lamb", "masters", "scaler", "auto"])
+def test_optimizers_of_all_kinds_go_on(kind: str) -> None:
+    flags = ("-np", "3", "--min-np", "2", "--max-np", "3")
+    status, lines, err = run(*flags, program=[str(PROGRAMS / "elastic_kinds.py"), kind])
+    assert status == 0, err
+    assert [line["equal"] for line in lines] == [True] * 3
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="no strace")

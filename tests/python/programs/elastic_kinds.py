@@ -1,0 +1,76 @@
+"""Trains elastically with an optimizer of some kind: a rank is lost, its replacement joins, all end alike.
+
+Argument: lars, lamb, masters, scaler or auto.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import torch
+
+import roundelay.torch as hvd
+
+KIND = sys.argv[1]
+DIES_AT, MORE = 23, 20
+
+
+def optimizer_for(model: torch.nn.Module) -> torch.optim.Optimizer:
+    """Return the kind's optimizer, wrapped."""
+    if KIND == "lars":
+        plain: torch.optim.Optimizer = hvd.optim.LARS(model.parameters(), lr=0.1, momentum=0.9)
+    elif KIND == "lamb":
+        plain = hvd.optim.LAMB(model.parameters(), lr=0.01)
+    else:
+        plain = torch.optim.AdamW(model.parameters(), lr=0.01)
+    options: dict[str, Any] = {"master_weights": True} if KIND == "masters" else {}
+    if KIND == "auto":
+        options["strategy"] = "auto"
+    return hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters(), **options)
+
+
+def main() -> None:
+    """Train until the ranks have changed twice, and a little more."""
+    hvd.init()
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    model.to(torch.bfloat16 if KIND == "masters" else torch.float32)
+    optimizer = optimizer_for(model)
+    scaler = torch.amp.GradScaler("cpu", enabled=KIND == "scaler")
+    state = hvd.elastic.TorchState(
+        model=model, optimizer=optimizer, scaler=scaler, step=0, resets=0, reset_at=0
+    )
+
+    def count() -> None:
+        state.resets, state.reset_at = state.resets + 1, state.step
+
+    state.register_reset_callbacks([count])
+
+    @hvd.elastic.run
+    def train(state: Any) -> None:
+        while state.resets < 2 or state.step < state.reset_at + MORE:
+            optimizer.zero_grad()
+            batch = torch.full((8, 16), float(state.step % 5 + hvd.rank()), dtype=model[0].weight.dtype)
+            scaler.scale((model(batch) - 1).float().square().mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            state.step += 1
+            if state.step == DIES_AT and state.resets == 0 and hvd.rank() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if state.step % 5 == 0:
+                state.commit()
+            time.sleep(0.01)
+
+    train(state)
+    weights = torch.cat([parameter.detach().float().flatten() for parameter in model.parameters()])
+    first = hvd.broadcast(weights, 0)
+    print(json.dumps({"equal": torch.equal(weights, first), "steps": state.step}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
