@@ -68,8 +68,7 @@ class Lossy(KeepsBack):
 
     def has_saved(self, text: str) -> bool:
         """Returns whether a state has its text, with the momentum that was given or that was chosen."""
-        same = (write(self.kind, {**self.settings, "momentum": one}) for one in ("auto", self.momentum))
-        return text in same
+        return text in [write(self.kind, self.settings | {"momentum": m}) for m in ("auto", self.momentum)]
 
     def follow(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Chooses the momentum, if that is "auto". None: the optimizer is not known."""
