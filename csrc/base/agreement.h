@@ -20,8 +20,9 @@ enum class Merge : std::uint8_t {
   kOr,     // bitwise or
   kMax,    // the largest of each byte, without a sign
   kRoot,   // that of the agreement's root; zeros if the root takes no part
+  kSum,    // the sums of doubles, in the order of ranks; of bytes that make up no double, the lowest rank's
 };
-inline constexpr int kMergeCount = 5;
+inline constexpr int kMergeCount = 6;
 
 struct AgreementField {
   Merge merge = Merge::kEqual;

@@ -36,7 +36,8 @@ void bind_agreements(py::module_& module) {
       .value("AND", Merge::kAnd)
       .value("OR", Merge::kOr)
       .value("MAX", Merge::kMax)
-      .value("ROOT", Merge::kRoot);
+      .value("ROOT", Merge::kRoot)
+      .value("SUM", Merge::kSum);
   py::class_<Agreed>(module, "Agreed")
       .def_property_readonly("values", [](const Agreed& self) { return py::bytes(self.values); })
       .def_property_readonly("differences",

@@ -1,4 +1,5 @@
 // Gradient, GradientGroup and Bucket: the state of an optimizer's gradients between two steps.
+#include <pybind11/functional.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -14,6 +15,7 @@
 #include "bindings/python_reduction.h"
 #include "bindings/topics.h"
 #include "compress/registry.h"
+#include "gradients/batch_weights.h"
 #include "gradients/bucket.h"
 #include "gradients/gradient.h"
 #include "gradients/group.h"
@@ -21,6 +23,7 @@
 namespace roundelay::bindings {
 namespace {
 
+using gradients::BatchWeights;
 using gradients::Bucket;
 using gradients::Gradient;
 using gradients::GradientGroup;
@@ -34,7 +37,8 @@ std::optional<at::Tensor> unless_undefined(at::Tensor tensor) {
 std::shared_ptr<const Rule> make_rule(int op, double prescale_factor, double postscale_factor,
                                       ProcessSetId process_set, bool additive, bool sparse_as_dense,
                                       bool takes_sparse, std::optional<at::ScalarType> wire_type,
-                                      std::optional<py::object> compressor) {
+                                      std::optional<py::object> compressor,
+                                      std::shared_ptr<BatchWeights> weights) {
   auto rule = std::make_shared<Rule>();
   rule->reduction = {op, prescale_factor, postscale_factor};
   rule->process_set = process_set;
@@ -43,6 +47,7 @@ std::shared_ptr<const Rule> make_rule(int op, double prescale_factor, double pos
   rule->takes_sparse = takes_sparse;
   rule->wire_type = wire_type;
   if (compressor) rule->compressor = std::make_shared<PythonCompressor>(std::move(*compressor));
+  rule->weights = std::move(weights);
   return rule;
 }
 
@@ -86,17 +91,22 @@ std::string technique_text(const std::string& text) {
 }
 
 void bind_rule(py::module_& module) {
+  py::class_<BatchWeights, std::shared_ptr<BatchWeights>>(module, "BatchWeights")
+      .def(py::init<BatchWeights::Weight, BatchWeights::Refuse>(), py::arg("weight"), py::arg("refuse"))
+      .def("restart", &BatchWeights::restart, py::arg("size"));
   py::class_<Rule, std::shared_ptr<Rule>>(module, "Rule")
       .def(py::init([](int op, double prescale_factor, double postscale_factor, ProcessSetId process_set,
                        bool additive, bool sparse_as_dense, bool takes_sparse,
-                       std::optional<at::ScalarType> wire_type, std::optional<py::object> compressor) {
-             return std::const_pointer_cast<Rule>(make_rule(op, prescale_factor, postscale_factor,
-                                                            process_set, additive, sparse_as_dense,
-                                                            takes_sparse, wire_type, std::move(compressor)));
+                       std::optional<at::ScalarType> wire_type, std::optional<py::object> compressor,
+                       std::shared_ptr<BatchWeights> weights) {
+             return std::const_pointer_cast<Rule>(
+                 make_rule(op, prescale_factor, postscale_factor, process_set, additive, sparse_as_dense,
+                           takes_sparse, wire_type, std::move(compressor), std::move(weights)));
            }),
            py::kw_only(), py::arg("op"), py::arg("prescale_factor") = 1.0, py::arg("postscale_factor") = 1.0,
            py::arg("process_set") = 0, py::arg("additive") = true, py::arg("sparse_as_dense") = true,
-           py::arg("takes_sparse") = false, py::arg("wire") = py::none(), py::arg("compressor") = py::none());
+           py::arg("takes_sparse") = false, py::arg("wire") = py::none(), py::arg("compressor") = py::none(),
+           py::arg("weights") = py::none());
 }
 
 void bind_gradient(py::module_& module) {

@@ -1,5 +1,6 @@
 #include "gradients/agreement_round.h"
 
+#include <cstring>
 #include <utility>
 
 namespace roundelay::gradients {
@@ -7,6 +8,7 @@ namespace roundelay::gradients {
 std::vector<AgreementField> fields_of(const RoundShape& shape) {
   const auto groups = static_cast<std::uint32_t>(shape.groups);
   const auto gradients = static_cast<std::uint32_t>(shape.gradients);
+  const auto weight = static_cast<std::uint32_t>(shape.weighted ? sizeof(double) : 0);
   std::vector<AgreementField> fields = {
       {Merge::kEqual, static_cast<std::uint32_t>(kComparedBytes)},
       {Merge::kAnd, 1},          // final
@@ -14,16 +16,19 @@ std::vector<AgreementField> fields_of(const RoundShape& shape) {
       {Merge::kMax, groups},     // submitted
       {Merge::kMax, gradients},  // kinds
       {Merge::kOr, gradients},   // wanted
+      {Merge::kSum, weight},
   };
   fields.insert(fields.end(), shape.policy.begin(), shape.policy.end());
   return fields;
 }
 
-std::string pack(const RoundValues& values) {
+std::string pack(const RoundShape& shape, const RoundValues& values) {
   std::string packed = values.compared;
   packed += static_cast<char>(values.final);
   packed += static_cast<char>(values.busy);
-  return packed + values.submitted + values.kinds + values.wanted + values.policy;
+  packed += values.submitted + values.kinds + values.wanted;
+  if (shape.weighted) packed.append(reinterpret_cast<const char*>(&values.weight), sizeof values.weight);
+  return packed + values.policy;
 }
 
 RoundValues unpack(const RoundShape& shape, std::string_view packed) {
@@ -39,6 +44,7 @@ RoundValues unpack(const RoundShape& shape, std::string_view packed) {
   values.submitted = next_bytes(shape.groups);
   values.kinds = next_bytes(shape.gradients);
   values.wanted = next_bytes(shape.gradients);
+  if (shape.weighted) std::memcpy(&values.weight, next_bytes(sizeof(double)).data(), sizeof(double));
   values.policy = packed;
   return values;
 }

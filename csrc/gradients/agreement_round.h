@@ -18,6 +18,7 @@ inline constexpr std::size_t kComparedBytes = 8;
 struct RoundShape {
   std::size_t groups = 0;
   std::size_t gradients = 0;             // of all groups
+  bool weighted = false;                 // each rank has a weight
   std::vector<AgreementField> policy{};  // Python's fields
 };
 
@@ -29,15 +30,17 @@ struct RoundValues {
   std::string submitted;  // how often the group was submitted; merged: on the rank that did so most
   std::string kinds;      // GradientGroup::Kind; merged: where the gradient is ready on some rank
   std::string wanted;     // 1: the gradient is wanted, and its group was not submitted; merged: on some rank
+  double weight = 0.0;    // the rank's, if there are weights; merged: their sum
   std::string policy;     // the values of Python's fields
 };
 
 // The index of `compared` among the fields, and that of the first one of Python's.
 inline constexpr std::uint32_t kComparedField = 0;
-inline constexpr std::uint32_t kFirstPolicyField = 6;
+inline constexpr std::uint32_t kFirstPolicyField = 7;
 
 [[nodiscard]] std::vector<AgreementField> fields_of(const RoundShape& shape);
-[[nodiscard]] std::string pack(const RoundValues& values);
+// Returns values of this shape as bytes.
+[[nodiscard]] std::string pack(const RoundShape& shape, const RoundValues& values);
 // Takes values of this shape apart.
 [[nodiscard]] RoundValues unpack(const RoundShape& shape, std::string_view packed);
 

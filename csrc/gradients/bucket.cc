@@ -89,7 +89,9 @@ Status Bucket::prepare_all() {
   const at::NoGradGuard no_grad;
   unmark_all();
   for (const auto& gradient : gradients()) ROUNDELAY_RETURN_IF_ERROR(prepare(*gradient));
-  return wait_for_producers();
+  ROUNDELAY_RETURN_IF_ERROR(wait_for_producers());
+  if (rule().weights) rule().weights->weigh(pool_->elements(range_));
+  return {};
 }
 
 Status Bucket::prepare(Gradient& gradient) {
@@ -174,12 +176,12 @@ std::optional<compress::SentChunks> Bucket::sent() const {
 Status Bucket::finish() {
   if (in_flight_) {
     ROUNDELAY_RETURN_IF_ERROR(in_flight_->wait());
-    complete();
+    complete_all();
   }
   return GradientGroup::finish();
 }
 
-void Bucket::complete() {
+void Bucket::complete_all() {
   in_flight_.reset();
   technique_.complete(range_.bytes);
   pool_->completed();
@@ -193,7 +195,7 @@ void Bucket::complete() {
     } else if (!result.is_inference()) {
       result.unsafeGetTensorImpl()->bump_version();  // whoever reads it must notice the write
     }
-    gradients()[i]->complete(result);
+    complete(i, result);
   }
 }
 

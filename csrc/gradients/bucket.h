@@ -86,7 +86,7 @@ class Bucket final : public GradientGroup {
   [[nodiscard]] Status prepare_result(Slot& slot, const at::Tensor& parameter);
   [[nodiscard]] Status prepare_all();
   [[nodiscard]] Status submit_in_pool();
-  void complete();
+  void complete_all();
   void restore_contributions();
   void drop_results();
 

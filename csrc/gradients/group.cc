@@ -58,8 +58,9 @@ Result<bool> GradientGroup::mark_ready(const Gradient& gradient, const at::Tenso
   if (parameter.defined()) ROUNDELAY_RETURN_IF_ERROR(note_producer(parameter));
   const bool full =
       ready_ >= wanted_ && std::all_of(kinds_.begin(), kinds_.end(), [](Kind one) { return one <= kDense; });
-  if (full) ++filled_;
-  return full;
+  const bool submits = full && (rule().weights == nullptr || rule().weights->has_unit());
+  if (submits) ++filled_;
+  return submits;
 }
 
 Status GradientGroup::note_producer(const at::Tensor& tensor) {
@@ -125,6 +126,7 @@ Status GradientGroup::submit_dense(const Chosen& chosen, const std::string& name
     if (!parameter.defined()) continue;
     const Result<at::Tensor> dense = dense_contribution(*gradients_[index], parameter);
     if (!dense.ok()) return dense.status();
+    if (rule().weights) rule().weights->weigh(dense->detach());
     auto flight = DenseFlight::make(*dense, rule());
     if (!flight.ok()) return flight.status();
     const c10::Device device = (*flight)->compressed().device();
@@ -163,6 +165,7 @@ Status GradientGroup::submit_sparse(std::size_t index, Kind kind, SparseReducer&
   if (!parameter.defined()) return {};
   const Result<at::Tensor> tensor = sparse_contribution(gradient, parameter, kind - kDense);
   if (!tensor.ok()) return tensor.status();
+  if (rule().weights) rule().weights->weigh(*tensor);
   submitted(index, sparse.reduce_sparse(*tensor, next_name(gradient.name() + ".sparse")));
   return {};
 }
@@ -172,12 +175,17 @@ void GradientGroup::submitted(std::size_t index, std::unique_ptr<Flight> flight)
   gradients_[index]->submitted();
 }
 
+void GradientGroup::complete(std::size_t index, const at::Tensor& result) {
+  if (rule().weights) rule().weights->average(result.detach());
+  gradients_[index]->complete(result);
+}
+
 Status GradientGroup::finish() {
   while (!flights_.empty()) {
     const InFlight first = std::move(flights_.front());
     flights_.pop_front();
     ROUNDELAY_RETURN_IF_ERROR(first.flight->wait());
-    gradients_[first.index]->complete(first.flight->result());
+    complete(first.index, first.flight->result());
   }
   names_in_flight_.clear();
   return {};

@@ -98,11 +98,14 @@ class GradientGroup {
   // arrived().
   [[nodiscard]] Result<Kind> sparse_dimensions(const Gradient& gradient, const at::Tensor& parameter) const;
   // Marks a gradient as ready. Returns true if the group is full: every gradient that its optimizer wants is
-  // ready and dense. Errors: as Accelerator::stream_for; kInternal (it is another group's).
+  // ready and dense. No group is full before there is a unit of weights (BatchWeights). Errors: as
+  // Accelerator::stream_for; kInternal (it is another group's).
   [[nodiscard]] Result<bool> mark_ready(const Gradient& gradient, const at::Tensor& parameter, Kind kind);
   void unmark_all();
   // Counts the next operation of the step and returns its name: `name`, from the second one on with a number.
   [[nodiscard]] const std::string& next_name(const std::string& name);
+  // Gives a gradient the result of an operation, which it weighs as the rule says.
+  void complete(std::size_t index, const at::Tensor& result);
   // Returns the number of operations since the last step.
   [[nodiscard]] int operations() const { return operations_; }
   // Makes the current stream wait for the streams that produced the ready gradients. Call it before the

@@ -81,6 +81,8 @@ class GradientPool {
   // result memory.
   void restore(std::size_t index);
 
+  // Returns the elements of a range as a tensor of one dimension.
+  [[nodiscard]] at::Tensor elements(const PoolRange& range) const { return memory_.elements(range); }
   // Makes the C library return free memory to the system: that of gradients which entries have replaced. The
   // library would keep it, because small blocks lie in between. Does nothing on a GPU.
   void trim() const;

@@ -91,6 +91,7 @@ bool Reducer::open() const { return groups_.has_submitted() || !(groups_.complet
 
 void Reducer::new_step() {
   groups_.new_step();
+  if (rule_->weights) rule_->weights->end_round();
   ready_times_.clear();
   rounds_ = 0;
   all_final_ = false;
@@ -113,11 +114,13 @@ std::vector<std::string> Reducer::names_in_flight() const {
 
 Status Reducer::begin_round(bool final, bool alone) {
   ROUNDELAY_RETURN_IF_ERROR(groups_.submit_overdue(rules_.passes_per_step));  // gradients of no_sync() blocks
-  RoundValues mine{compared_, final, !alone, {}, {}, {}, policy_values_};
+  const bool weighted = rule_->weights != nullptr;
+  const double weight = weighted ? rule_->weights->weight() : 0.0;
+  RoundValues mine{compared_, final, !alone, {}, {}, {}, weight, policy_values_};
   groups_.write(mine);
+  const RoundShape shape{mine.submitted.size(), mine.kinds.size(), weighted, policy_fields_};
   ++rounds_;
-  Round round{
-      std::nullopt, {mine.submitted.size(), mine.kinds.size(), policy_fields_}, pack(mine), mine.submitted};
+  Round round{std::nullopt, shape, pack(shape, mine), mine.submitted};
   ROUNDELAY_RETURN_IF_ERROR(submit_attached());
   if (!alone) {
     const Result<complete::Handle> handle = submit(round, false);
@@ -174,15 +177,27 @@ Status Reducer::end_round() {
   const RoundValues merged = unpack(round.shape, agreed->values);
   groups_.note(merged);
   all_final_ = merged.final;
+  check_weights(merged.weight);
   {
     const at::NoGradGuard no_grad;
     ROUNDELAY_RETURN_IF_ERROR(contribute(merged, round.submitted));
     ROUNDELAY_RETURN_IF_ERROR(finish());
   }
+  if (rule_->weights) rule_->weights->end_round();
   if (const auto context = adapter::current_context(); context.ok())
     rules_.marking = (*context)->timeline().enabled();
   tell_policy(merged, *std::move(agreed));
   return {};
+}
+
+void Reducer::check_weights(double sum) {
+  if (!rule_->weights || rule_->weights->agreed(sum)) return;
+  try {
+    rule_->weights->refuse(names_in_flight());
+  } catch (...) {
+    abandon();
+    throw;
+  }
 }
 
 Status Reducer::contribute(const RoundValues& merged, const std::string& submitted) {

@@ -125,6 +125,7 @@ class Reducer final : public Listener, public std::enable_shared_from_this<Reduc
   [[nodiscard]] Result<Agreed> wait_for(const Round& round);
   [[nodiscard]] Status contribute(const RoundValues& merged, const std::string& submitted);
   [[nodiscard]] Status finish();
+  void check_weights(double sum);
   void tell_policy(const RoundValues& merged, Agreed agreed);
 
   const Order order_;

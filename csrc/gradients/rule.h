@@ -8,6 +8,7 @@
 
 #include "adapter/submission.h"
 #include "base/group.h"
+#include "gradients/batch_weights.h"
 
 namespace roundelay::gradients {
 
@@ -33,6 +34,7 @@ struct Rule {
   std::optional<at::ScalarType>
       wire_type;  // fp32 and fp64 gradients travel in this type; nothing: in their own
   std::shared_ptr<Compressor> compressor;  // null: none
+  std::shared_ptr<BatchWeights> weights;   // an average over samples; null: over ranks
 };
 
 }  // namespace roundelay::gradients

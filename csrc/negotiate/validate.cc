@@ -54,7 +54,7 @@ bool shapes_agree(Operation operation, const Shape& a, const Shape& b) {
 }
 
 std::string_view name_of(Merge merge) {
-  constexpr std::array<std::string_view, kMergeCount> kNames = {"equal", "and", "or", "max", "root"};
+  constexpr std::array<std::string_view, kMergeCount> kNames = {"equal", "and", "or", "max", "root", "sum"};
   return kNames[static_cast<std::size_t>(merge)];
 }
 

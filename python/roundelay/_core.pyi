@@ -282,6 +282,7 @@ class Merge(Enum):
     OR = 2  # bitwise or
     MAX = 3  # the largest of each byte
     ROOT = 4  # the root's; zeros if the root takes no part
+    SUM = 5  # the sums of doubles, 8 bytes each, in the machine's form
 
 class Agreed:
     """The result of an agreement, equal on all ranks."""

@@ -3,7 +3,7 @@
 _core.pyi imports them from here. No module has this file's name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -59,12 +59,22 @@ class HookRules:
     no_sync_depth: int  # the number of no_sync() blocks that are open
     marking: bool  # the timeline records each gradient's arrival
 
+class BatchWeights:
+    """Weighs a rank's gradients by the size of its batch, for an average over samples instead of ranks."""
+
+    # weight: returns this rank's weight; NaN: it has none. refuse: raises what is wrong with the weights of
+    # the ranks, which all call it with the names of their operations in flight.
+    def __init__(self, weight: Callable[[], float], refuse: Callable[[list[str]], None]) -> None: ...
+    # Forgets earlier weights. size: the number of ranks. All ranks call it between the same two steps.
+    def restart(self, size: int) -> None: ...
+
 class Rule:
     """How the gradients of one optimizer are reduced, equal on all ranks. It belongs to one init()."""
 
     # additive: results of several reductions of a gradient may be added. sparse_as_dense: sparse gradients
     # are made dense; else takes_sparse: they are reduced as they are, or are an error. wire: the type in
     # which fp32 and fp64 gradients travel. compressor: a torch.compression.Compressor for those in no pool.
+    # weights: an average over samples.
     def __init__(
         self,
         *,
@@ -77,6 +87,7 @@ class Rule:
         takes_sparse: bool = False,
         wire: torch.dtype | None = None,
         compressor: Any = None,
+        weights: BatchWeights | None = None,
     ) -> None: ...
 
 class Gradient:

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstring>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,6 +16,22 @@ namespace roundelay::testing {
 
 using ValuesByRank = std::map<int, std::string>;  // world rank: its values
 
+// Returns the sums of the doubles of which these values consist, and the lowest rank's further bytes.
+inline std::string sums_of(const std::vector<std::string>& parts) {
+  std::string all = parts.front();
+  for (std::size_t at = 0; at + sizeof(double) <= all.size(); at += sizeof(double)) {
+    std::vector<double> numbers(parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      std::memcpy(&numbers[i], parts[i].data() + at, sizeof(double));
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      numbers[0] += numbers[i];
+      if (std::isnan(numbers[0])) numbers[0] = std::numeric_limits<double>::quiet_NaN();
+    }
+    std::memcpy(all.data() + at, numbers.data(), sizeof(double));
+  }
+  return all;
+}
+
 // Returns the result of these ranks, without `absent`.
 inline Agreed reference_of(const std::vector<AgreementField>& fields, int root, const ValuesByRank& ranks) {
   Agreed agreed;
@@ -21,6 +40,13 @@ inline Agreed reference_of(const std::vector<AgreementField>& fields, int root, 
     const auto [merge, bytes] = fields[f];
     const auto part = [&, b = begin, n = bytes](int rank) { return ranks.at(rank).substr(b, n); };
     const int lowest = ranks.begin()->first;
+    if (merge == Merge::kSum) {
+      std::vector<std::string> parts;
+      for (const auto& [rank, values] : ranks) parts.push_back(part(rank));
+      agreed.values += sums_of(parts);
+      begin += bytes;
+      continue;
+    }
     for (std::size_t i = 0; i < bytes; ++i) {
       unsigned all = merge == Merge::kAnd ? 255 : 0;
       for (const auto& [rank, values] : ranks) {

@@ -60,7 +60,7 @@ TEST_CASE("values merge as the reference does, whatever the fields", "[agreement
     std::vector<AgreementField> fields;
     for (auto n = random.below(6); n > 0; --n)
       fields.push_back(
-          {static_cast<Merge>(random.below(kMergeCount)), static_cast<std::uint32_t>(random.below(5))});
+          {static_cast<Merge>(random.below(kMergeCount)), static_cast<std::uint32_t>(random.below(20))});
     ValuesByRank ranks;
     for (auto n = 1 + random.below(5); n > 0; --n)
       ranks[static_cast<int>(random.below(9))] = random.bytes(bytes_of(fields));
@@ -68,6 +68,16 @@ TEST_CASE("values merge as the reference does, whatever the fields", "[agreement
     INFO("seed " << seed);
     REQUIRE(merged(fields, root, ranks) == reference_of(fields, root, ranks));
   }
+}
+
+TEST_CASE("sums of doubles have the bits of additions in the order of ranks", "[agreement]") {
+  const auto bytes_of_double = [](double value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  const std::vector<AgreementField> fields{{Merge::kSum, sizeof(double)}};
+  const ValuesByRank ranks{
+      {0, bytes_of_double(1e16)}, {3, bytes_of_double(1.0)}, {5, bytes_of_double(-1e16)}};
+  CHECK(merged(fields, -1, ranks).values == bytes_of_double(1e16 + 1.0 - 1e16));
 }
 
 TEST_CASE("a change turns its base into the values, in few runs", "[agreement]") {

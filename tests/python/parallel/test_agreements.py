@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -56,6 +57,7 @@ def check_every_merge() -> None:
                 (Merge.MAX, bytes([200 + rank, step])),
                 (Merge.ROOT, bytes([rank, step])),
                 (Merge.MAX, b""),
+                (Merge.SUM, struct.pack("2d", rank, 0.5 + step)),
             ],
             root=last,
         )
@@ -67,6 +69,7 @@ def check_every_merge() -> None:
             bytes([200 + last, step]),
             bytes([last, step]),
             b"",
+            struct.pack("2d", sum(range(hvd.size())), hvd.size() * (0.5 + step)),
         ]
         assert agreed.differences == []
         assert agreed.absent == []

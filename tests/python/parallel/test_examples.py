@@ -115,11 +115,10 @@ def test_help_shows_every_options_meaning_and_default(example: str) -> None:
         pytest.param("digits", "topk:density=0.01", marks=pytest.mark.slow),
         pytest.param("digits", "power_sgd:rank=2", marks=pytest.mark.slow),
         pytest.param("digits", "local_sgd:period=8,within_node=period", marks=pytest.mark.slow),
-        pytest.param("masked_language_model", "csc:keep=0.1,momentum=none", marks=pytest.mark.nightly),
+        pytest.param("masked_language_model", "csc:keep=0.1", marks=pytest.mark.nightly),
     ],
 )
 def test_unchanged_examples_take_strategies(example: str, strategy: str) -> None:
-    """An optimizer other than SGD needs momentum=none."""
     small = ("--width", "16") if example == "digits" else ("--quick",)
     output = output_of(example, 2, *small, "--epochs", "2", ROUNDELAY_STRATEGY=strategy)
     assert "2 processes" in output

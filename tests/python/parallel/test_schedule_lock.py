@@ -122,6 +122,35 @@ def check_training_is_locked() -> None:
         assert work["locked_operations"] == work["schedule_locks"] == 0
 
 
+def check_weights_that_change_in_each_step() -> None:
+    """Only the weights' sum travels, in the agreement: nothing that ranks would have to order anew."""
+
+    def start() -> Callable[[], None]:
+        _start_again()
+        parameters = make_parameters(6)
+        number = itertools.count()
+        weights = [1.0] * hvd.size()
+        plain = torch.optim.SGD(parameters, lr=1.0)
+        optimizer = hvd.DistributedOptimizer(plain, weight=lambda: weights[hvd.rank()])
+        use_pool(optimizer)
+
+        def step() -> None:
+            weights[:] = [1.0] * hvd.size()
+            weights[next(number) % hvd.size()] = 1.0 + hvd.size()  # so that their sum is 2 * size
+            optimizer.zero_grad()
+            add_gradients(*((p, 16.0 * hvd.rank()) for p in parameters))
+            mean = sum(16.0 * rank * weight for rank, weight in enumerate(weights)) / sum(weights)
+            assert [gradient_of(p) for p in parameters] == [[mean] * 3] * 6
+            optimizer.step()
+
+        return step
+
+    work = _locked_steps(start, 20)
+    if LOCKS:
+        assert work["locked_operations"] >= 40, work
+        assert work["schedule_unlocks"] == work["reports_sent"] == work["orders_given"] == 0, work
+
+
 def check_the_same_bits_as_by_order() -> None:
     """Both runs sum numbers that round; the second one ends the lock in each step."""
     results = []

@@ -215,7 +215,7 @@ def check_what_a_hook_refuses() -> None:
             with pytest.raises(ValueError, match=text.split(":")[0] + ".*momentum of an optimizer"):
                 ddp.hook(text)
         with pytest.raises(ValueError, match="momentum of an optimizer"):
-            ddp.hook(hvd.strategies.CSC())
+            ddp.hook(hvd.strategies.CSC(momentum="masked"))
         with pytest.raises(ValueError, match="no parameter is called 'head'"):
             ddp.hook("csc:dense_parameters=head", named_parameters=model().named_parameters())
         with pytest.raises(ValueError, match="there is no strategy"):

@@ -39,7 +39,8 @@ def main() -> None:
     hvd.init()
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
-    model.to(torch.bfloat16 if KIND == "masters" else torch.float32)
+    dtype = torch.bfloat16 if KIND == "masters" else torch.float32
+    model.to(dtype)
     optimizer = optimizer_for(model)
     scaler = torch.amp.GradScaler("cpu", enabled=KIND == "scaler")
     state = hvd.elastic.TorchState(
@@ -55,7 +56,7 @@ def main() -> None:
     def train(state: Any) -> None:
         while state.resets < 2 or state.step < state.reset_at + MORE:
             optimizer.zero_grad()
-            batch = torch.full((8, 16), float(state.step % 5 + hvd.rank()), dtype=model[0].weight.dtype)
+            batch = torch.full((8, 16), float(state.step % 5 + hvd.rank()), dtype=dtype)
             scaler.scale((model(batch) - 1).float().square().mean()).backward()
             scaler.step(optimizer)
             scaler.update()

@@ -19,7 +19,8 @@ SIZES = (5, 16, 64, 33, 7)
 class Training:
     """Parameters, SGD with lr 1 (parameters count what came), and what this rank has given.
 
-    dtype: of the parameters; half ones get fp32 masters. settings: SGD's.
+    dtype: of the parameters; half ones get fp32 masters. ranks: those that train together. passes: backward
+    passes in a step. settings: SGD's.
     """
 
     def __init__(
@@ -29,6 +30,8 @@ class Training:
         lr: float = 1.0,
         dtype: torch.dtype = torch.float32,
         op: int = hvd.Sum,
+        ranks: hvd.ProcessSet = hvd.global_process_set,
+        passes: int = 1,
         **settings: Any,
     ) -> None:
         self.parameters = [nn.Parameter(torch.zeros(size, dtype=dtype)) for size in sizes]
@@ -36,8 +39,14 @@ class Training:
         plain = torch.optim.SGD(self.parameters, lr=lr, **settings)
         masters = dtype != torch.float32
         self.optimizer: Any = hvd.DistributedOptimizer(
-            plain, op=op, strategy=strategy, master_weights=masters
+            plain,
+            op=op,
+            strategy=strategy,
+            master_weights=masters,
+            process_set=ranks,
+            backward_passes_per_step=passes,
         )
+        self.ranks, self.passes = ranks, passes
         self.strategy = hvd.strategies.of(self.optimizer)
         self.chance = torch.Generator("cpu").manual_seed(hvd.rank())
 
@@ -69,7 +78,8 @@ class Training:
 
     def step(self, among: list[int] | None = None) -> None:
         self.optimizer.zero_grad()
-        self.backward(among)
+        for _ in range(self.passes):
+            self.backward(among)
         self.optimizer.step()
 
     def flush(self) -> None:
@@ -78,14 +88,15 @@ class Training:
 
     def check_ranks_agree(self) -> None:
         """All ranks have the same parameters. The text of a tensor on a GPU would take many kernels."""
-        assert len(set(hvd.allgather_object(str([one.tolist() for one in self.parameters])))) == 1
+        mine = str([one.tolist() for one in self.parameters])
+        assert len(set(hvd.allgather_object(mine, process_set=self.ranks))) == 1
 
     def check_all_came(self) -> None:
         """Flushes; then the parameters are minus the sum of all that the ranks have given."""
         self.flush()
         assert not self.techniques.table.keeps_something()
         for parameter, given in zip(self.parameters, self.given, strict=True):
-            assert torch.equal(-parameter.detach(), hvd.allreduce(given, op=hvd.Sum))
+            assert torch.equal(-parameter.detach(), hvd.allreduce(given, op=hvd.Sum, process_set=self.ranks))
 
 
 def until_buckets(training: Training) -> Training:

@@ -72,7 +72,7 @@ def test_texts_are_read_and_written_back(strategy: CSC, text: str) -> None:
 def test_texts_leave_out_defaults() -> None:
     assert parse("csc").text == "csc:keep=0.1"
     assert parse("csc:warmup=100").text == "csc:keep=0.1,warmup=100/1"
-    assert parse("csc:wire=none,momentum=masked,warmup=0").text == "csc:keep=0.1"
+    assert parse("csc:wire=none,momentum=auto,warmup=0").text == "csc:keep=0.1"
     assert "keep=0.1" in known()["csc"]
 
 
@@ -87,13 +87,13 @@ def test_texts_leave_out_defaults() -> None:
         ({"chunk_elements": 1.5}, "chunk_elements is 1.5"),
         ({"chunk_elements": 10**12}, "chunk_elements is 1000000000000, but must be at most 2147483648"),
         ({"norms": "next"}, "norms is 'next', but must be one of same, previous"),
-        ({"momentum": "global"}, "momentum is 'global', but must be one of masked, local, none"),
+        ({"momentum": "global"}, "momentum is 'global', but must be one of auto, masked, local, none"),
         ({"momentum": "local", "masking": 2}, "masking is 2, but must be True or False"),
         ({"momentum": "local", "masking": "0"}, "masking is '0', but must be True or False"),
         ({"masking": False}, "masking=False is for momentum='local', and has no meaning with 'masked'"),
         (
             {"masking": 0, "momentum": None},
-            "masking=False is for momentum='local', and has no meaning with None",
+            "masking=False is for momentum='local', and has no meaning with 'none'",
         ),
         ({"warmup": -1}, "warmup is -1"),
         ({"warmup": "3"}, "a number of steps or a list of"),
@@ -149,7 +149,7 @@ def test_wrong_texts(text: str, words: str) -> None:
         (sgd(), CSC(dense_parameters=["head"]), {}, "no parameter is called 'head'; there are noname.0.0"),
         (
             torch.optim.AdamW(sgd().param_groups[0]["params"]),
-            CSC(),
+            CSC(momentum="masked"),
             {},
             "momentum of torch.optim.SGD, not that of AdamW: give the strategy momentum=None",
         ),
@@ -188,8 +188,33 @@ def test_passes_are_checked_when_they_change(job_of_one: None) -> None:
 
 
 def test_other_optimizers_without_correction(job_of_one: None) -> None:
+    for text in ("csc:keep=0.1,momentum=none", "csc", "csc:momentum=auto", "topk:density=0.1"):
+        adam = torch.optim.AdamW(sgd().param_groups[0]["params"])
+        hvd.DistributedOptimizer(adam, strategy=text)
+        strategy = hvd.strategies.of(adam)
+        assert strategy.text == parse(text).text
+        assert strategy.has_saved(f"{strategy.text.removesuffix(',momentum=none')},momentum=none")
+        assert not strategy.has_saved("csc:keep=0.1,momentum=local")
+        assert ("momentum=none, chosen for AdamW" in hvd.report()) == ("none" not in text)
+        hvd.DistributedOptimizer(adam, strategy="dense")
+
+
+def test_momentum_follows_sgd(job_of_one: None) -> None:
+    for text, chosen in (("csc", "masked"), ("csc:momentum=auto", "masked"), ("topk", "local")):
+        optimizer = sgd()
+        hvd.DistributedOptimizer(optimizer, strategy=text)
+        strategy = hvd.strategies.of(optimizer)
+        assert strategy.text == parse(text).text
+        assert strategy.has_saved(f"{strategy.text},momentum={chosen}")
+        assert f"momentum={chosen}, chosen for SGD" in hvd.report()
+        hvd.DistributedOptimizer(optimizer, strategy="dense")
+
+
+def test_masking_needs_local_momentum_of_the_optimizer(job_of_one: None) -> None:
     adam = torch.optim.AdamW(sgd().param_groups[0]["params"])
-    hvd.DistributedOptimizer(adam, strategy="csc:keep=0.1,momentum=none")
+    with pytest.raises(ValueError, match="masking=False is for momentum='local'"):
+        hvd.DistributedOptimizer(adam, strategy="topk:masking=0")
+    hvd.DistributedOptimizer(sgd(), strategy="topk:masking=0")
 
 
 def test_the_warmup_decides_what_each_step_keeps() -> None:

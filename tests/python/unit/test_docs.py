@@ -107,6 +107,7 @@ def test_python_blocks_run(page: Path, checkout: Path) -> None:
     "page",
     [
         *("first_script.md", "optimizer.md", "parameters.md", "master_weights.md", "strategies.md"),
+        "uneven_batches.md",
         "techniques/algorithms.md",
     ],
 )

@@ -63,7 +63,7 @@ def test_texts_are_read_and_written_back(strategy: TopK, text: str) -> None:
 
 def test_texts_leave_out_defaults() -> None:
     assert parse("topk").text == "topk:density=0.01"
-    assert parse("topk:momentum=local,select=mstopk,index_bits=32").text == "topk:density=0.01"
+    assert parse("topk:momentum=auto,select=mstopk,index_bits=32").text == "topk:density=0.01"
     assert "density=0.01" in known()["topk"]
 
 
@@ -79,7 +79,7 @@ def test_texts_leave_out_defaults() -> None:
         ({"samplings": 1 << 31}, "samplings is 2147483648, but must be at most 1073741824"),
         ({"seed": -1}, "seed is -1"),
         ({"seed": 1 << 63}, f"seed is {1 << 63}, but must be at most {1 << 62}"),
-        ({"momentum": "masked"}, "momentum is 'masked', but must be one of local, none"),
+        ({"momentum": "masked"}, "momentum is 'masked', but must be one of auto, local, none"),
         ({"masking": False, "momentum": None}, "masking=False is for momentum='local'"),
         ({"warmup": [(3, 0.0)]}, "density is 0.0"),
         ({"warmup": [3]}, "a list of (step, density)"),
@@ -120,7 +120,7 @@ def test_optimizers_and_parameters_that_topk_refuses(
     job_of_one: None, optimizer: torch.optim.Optimizer, arguments: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ValueError, match="strategy") as raised:
-        hvd.DistributedOptimizer(optimizer, strategy=TopK(), **arguments)
+        hvd.DistributedOptimizer(optimizer, strategy=TopK(momentum="local"), **arguments)
     assert words in str(raised.value)
 
 

@@ -125,6 +125,7 @@ DEFAULTS = {
     "splits": None,
     "device": -1,
     "comm": None,
+    "weight": None,
     "process_sets": None,
 }
 
@@ -132,7 +133,9 @@ DEFAULTS = {
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_signatures_are_horovods(name: str) -> None:
     parameters = inspect.signature(getattr(hvd, name)).parameters
-    assert list(parameters) == SIGNATURES[name].split()
+    own = ["weight"] if "allreduce" in name and not name.startswith("sparse") else []
+    assert list(parameters) == SIGNATURES[name].split() + own
+    assert all(parameters[each].kind is inspect.Parameter.KEYWORD_ONLY for each in own)
     assert name in hvd.__all__
     required = {"tensor", "tensors", "root_rank", "handle"}
     if name in ("sparse_allreduce_async", "add_process_set", "remove_process_set"):

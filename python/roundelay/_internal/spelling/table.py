@@ -81,7 +81,7 @@ _DENSE_ONES = {"dense_below": Parameter(Whole(), 4096), "dense_parameters": Para
 
 
 def _lossy(share: str, default: float, own: Mapping[str, Parameter], momenta: tuple[str, ...]) -> Entry:
-    """Returns a strategy that sends a share of the gradients. momenta: the first one is the default."""
+    """Returns a strategy that sends a share of the gradients. momenta: the first one is that for SGD."""
     what = {
         "keep": "the chunks of gradients with the largest norms are sent, keep=0.1 of them",
         "density": "nodes exchange the gradients of largest magnitude, density=0.01 of them",
@@ -89,7 +89,7 @@ def _lossy(share: str, default: float, own: Mapping[str, Parameter], momenta: tu
     parameters = {
         share: Parameter(Share(), default, Need.SHOWN),
         **own,
-        "momentum": Parameter(Word(momenta), momenta[0]),
+        "momentum": Parameter(Word(("auto", *momenta)), "auto"),
         "masking": Parameter(Flag(), True),
         "warmup": Parameter(WarmUp(share), ()),
         "wire": WIRED,
@@ -237,3 +237,9 @@ def parameters_of(strategy: str) -> Mapping[str, Parameter]:
 def kind_of(strategy: str, key: str) -> Any:
     """Returns the kind of a parameter's values."""
     return STRATEGIES[strategy].parameters[key].kind
+
+
+def momenta_of(name: str) -> tuple[str, ...]:
+    """Returns what a strategy may do about momentum; without a choice the first is for SGD."""
+    momenta: tuple[str, ...] = kind_of(name, "momentum").words[1:]
+    return momenta

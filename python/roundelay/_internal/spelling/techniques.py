@@ -11,7 +11,7 @@ from typing import Any
 
 from roundelay._internal.spelling.form import Written
 from roundelay._internal.spelling.reading import unknown, write
-from roundelay._internal.spelling.table import STRATEGIES
+from roundelay._internal.spelling.table import STRATEGIES, momenta_of
 
 _FLUSH = " flush"  # kFlush of csrc/wire/messages.h: it ends the text of a bucket that is flushed
 _HALF = "half"  # the core's name of a dense allreduce with a wire
@@ -67,7 +67,7 @@ def for_users(core: str) -> str:
     for key, value in written.parameters:
         own = back.get(key, key)
         if own == "momentum":  # the core's is a factor, which local momentum alone has
-            values |= {} if value == "0" else {own: "local"}
+            values |= {} if value == "0" or momenta_of(written.name)[0] == "local" else {own: "local"}
         elif key not in _COMPUTED.get(written.name, ()) and own in takes:
             values[own] = takes[own].kind.read(own, value)
     return write(written.name, values) + flush

@@ -31,7 +31,7 @@ class CSC(Lossy):
         chunk_elements: int = 32768,
         norms: str = "same",
         *,
-        momentum: str | None = "masked",
+        momentum: str | None = "auto",
         masking: bool = True,
         warmup: int | Schedule = 0,
         wire: torch.dtype | str | None = None,

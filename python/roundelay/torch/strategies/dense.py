@@ -18,6 +18,7 @@ class Dense(Strategy):
     """
 
     counts_steps: ClassVar[bool] = False
+    takes_weight = True
 
     def __init__(self, wire: torch.dtype | str | None = None) -> None:
         self.wire = checked_wire(wire)

@@ -35,6 +35,7 @@ class Fixed(Strategy):
                 wire = parameters.pop("wire", wire)
             technique = Spec(written.name, **parameters)
         self._spec = technique
+        self.takes_weight = Written.read(technique.text).name == "allreduce"
         self.wire = checked_wire(wire)
 
     @property

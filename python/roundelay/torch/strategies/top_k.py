@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from roundelay._internal.spelling.table import kind_of
+from roundelay._internal.spelling.table import kind_of, momenta_of
 from roundelay.torch._internal.strategy.bucket import Bucket
 from roundelay.torch._internal.strategy.spec import Spec
 from roundelay.torch.strategies._lossy.lossy import Lossy, Schedule
@@ -32,13 +32,13 @@ class TopK(NodeShards, Lossy):
 
     select: "radix", which finds the largest magnitudes exactly; "mstopk", which finds them nearly; or "auto",
     the faster of the two. samplings, seed: arguments of hvd.mstopk(). index_bits: the size of an index on the
-    wire, 32 or 16. momentum: "local" or None; momentum and the gradients that are kept back belong to the sum
-    over a node. Lossy describes the others.
+    wire, 32 or 16. momentum: "local", None or "auto"; momentum and the gradients that are kept back belong to
+    the sum over a node. Lossy describes the others.
     """
 
     kind = "topk"
     share: ClassVar[str] = "density"
-    momenta: ClassVar[tuple[str, ...]] = kind_of("topk", "momentum").words
+    momenta: ClassVar[tuple[str, ...]] = momenta_of("topk")
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class TopK(NodeShards, Lossy):
         index_bits: int = 32,
         seed: int = 0,
         *,
-        momentum: str | None = "local",
+        momentum: str | None = "auto",
         masking: bool = True,
         warmup: int | Schedule = 0,
         wire: torch.dtype | str | None = None,

@@ -27,6 +27,7 @@ class Reduction(NamedTuple):
     sparse_as_dense: bool
     takes_sparse: bool  # False: a sparse gradient that is not made dense is an error
     process_set: ProcessSet
+    weights: _core.BatchWeights | None  # None: the ranks count alike
 
     def for_core(self) -> _core.Rule:
         """Returns the same for the core. It belongs to this job. ValueError: the process set does not."""
@@ -41,6 +42,7 @@ class Reduction(NamedTuple):
             takes_sparse=self.takes_sparse,
             wire=getattr(self.compression, "wire", None) if built_in else None,
             compressor=None if built_in else self.compression,
+            weights=self.weights,
         )
 
 

@@ -16,6 +16,7 @@ from roundelay.torch._internal.operations.common import (
     recorded,
 )
 from roundelay.torch._internal.operations.handles import remember
+from roundelay.torch._internal.operations.weighted import WeightedAverage, differentiable
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
@@ -57,13 +58,21 @@ def allreduce_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    *,
+    weight: float | None = None,
 ) -> int:
     """Starts an allreduce; ``synchronize(handle)`` gives a new tensor like ``tensor``.
 
     Each element is ``op`` (default: Average) over all ranks of ``prescale_factor * element``, times
     ``postscale_factor``: each product is rounded to the tensor's type. Do not change ``tensor`` before then.
-    ``average`` is deprecated: use ``op``.
+    ``average`` is deprecated: use ``op``. With ``weight``, such as the number of this rank's
+    samples, it is sum(weight * element) / sum(weight). Half elements then travel as fp32.
     """
+    if weight is not None:
+        weighted = WeightedAverage(
+            [tensor], False, average, name, op, prescale_factor, postscale_factor, process_set, weight
+        )
+        return weighted.start(alone=True)
     return _start(_checked(tensor, False, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
@@ -75,8 +84,15 @@ def allreduce_async_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    *,
+    weight: float | None = None,
 ) -> int:
     """Starts ``allreduce_async`` in place: ``synchronize(handle)`` returns ``tensor`` itself."""
+    if weight is not None:
+        weighted = WeightedAverage(
+            [tensor], True, average, name, op, prescale_factor, postscale_factor, process_set, weight
+        )
+        return weighted.start(alone=True)
     return _start(_checked(tensor, True, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
@@ -88,8 +104,15 @@ def allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    *,
+    weight: float | None = None,
 ) -> torch.Tensor:
     """Reduces ``tensor`` in place and returns it. Autograd does not record this. See ``allreduce_async``."""
+    if weight is not None:
+        weighted = WeightedAverage(
+            [tensor], True, average, name, op, prescale_factor, postscale_factor, process_set, weight
+        )
+        return weighted.run()[0]
     return _run(_checked(tensor, True, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
@@ -126,13 +149,19 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    *,
+    weight: float | None = None,
 ) -> torch.Tensor:
     """Returns the allreduce of ``tensor`` as a new tensor.
 
     ``compression`` is applied before, and undone after. See ``allreduce_async`` for ``op`` and the factors.
     Differentiable for Average and Sum: the gradient is the allreduce, with the same ``op`` and factors and
-    over the same set, of the ranks' gradients.
+    over the same set, of the ranks' gradients; with ``weight``, this rank's share of their sum.
     """
+    if weight is not None:
+        return differentiable(
+            [tensor], average, name, compression, op, prescale_factor, postscale_factor, process_set, weight
+        )[0]
     with Call("allreduce", name, process_set) as call:
         call.check_tensor(tensor)
         reduction = call.checked_reduction([tensor], op, average, prescale_factor, postscale_factor)

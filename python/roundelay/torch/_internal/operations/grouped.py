@@ -22,6 +22,7 @@ from roundelay.torch._internal.operations.common import (
     with_none,
 )
 from roundelay.torch._internal.operations.handles import remember
+from roundelay.torch._internal.operations.weighted import WeightedAverage, differentiable
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
@@ -67,12 +68,19 @@ def grouped_allreduce_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    *,
+    weight: float | None = None,
 ) -> int:
     """Starts the allreduce of all ``tensors``; ``synchronize(handle)`` gives a list of new ones.
 
     Either all are reduced or none. They may differ in dtype and shape; on all ranks there are as many. See
     ``allreduce_async``.
     """
+    if weight is not None:
+        weighted = WeightedAverage(
+            tensors, False, average, name, op, prescale_factor, postscale_factor, process_set, weight
+        )
+        return weighted.start()
     arguments = _checked(tensors, False, average, name, op, prescale_factor, postscale_factor, process_set)
     return _start(tensors, arguments)
 
@@ -85,8 +93,15 @@ def grouped_allreduce_async_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    *,
+    weight: float | None = None,
 ) -> int:
     """Starts ``grouped_allreduce_async`` in place: ``synchronize(handle)`` returns the tensors themselves."""
+    if weight is not None:
+        weighted = WeightedAverage(
+            tensors, True, average, name, op, prescale_factor, postscale_factor, process_set, weight
+        )
+        return weighted.start()
     arguments = _checked(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
     return _start(tensors, arguments)
 
@@ -99,8 +114,15 @@ def grouped_allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    *,
+    weight: float | None = None,
 ) -> list[torch.Tensor]:
     """Reduces all ``tensors`` in place and returns them. Autograd does not record this."""
+    if weight is not None:
+        weighted = WeightedAverage(
+            tensors, True, average, name, op, prescale_factor, postscale_factor, process_set, weight
+        )
+        return weighted.run()
     arguments = _checked(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
     return _run(tensors, arguments)
 
@@ -140,8 +162,14 @@ def grouped_allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    *,
+    weight: float | None = None,
 ) -> list[torch.Tensor]:
     """Returns the allreduce of each tensor, all or nothing; differentiable as ``allreduce`` is."""
+    if weight is not None:
+        return differentiable(
+            tensors, average, name, compression, op, prescale_factor, postscale_factor, process_set, weight
+        )
     with Call("allreduce", name, process_set) as call:
         group = call.checked_group(tensors)
         reduction = call.checked_reduction(group, op, average, prescale_factor, postscale_factor)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ from roundelay.torch._internal.optimizer.arguments import (
     chosen_strategy,
     prefix_of,
 )
+from roundelay.torch._internal.optimizer.batch_weight import checked_weight, keep_function
 from roundelay.torch._internal.optimizer.first_weights import FirstWeights
 from roundelay.torch._internal.optimizer.grad_scaler import watch
 from roundelay.torch._internal.optimizer.gradient_marks import GradientMarks
@@ -115,6 +116,7 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     *,
     strategy: Strategy | str | None = None,
     master_weights: bool = False,
+    weight: Callable[[], Any] | None = None,
 ) -> OptimizerT:
     """Returns ``optimizer`` itself. Backward passes reduce its gradients over all ranks from now on.
 
@@ -132,6 +134,8 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     are gathered (Average and Sum; ValueError for other ops). strategy: what happens to buckets and around a
     step (docs/strategies.md), as an object or as text such as "dense:wire=bf16"; None: ROUNDELAY_STRATEGY's.
     master_weights: the optimizer works on fp32 copies of fp16 and bf16 parameters (docs/master_weights.md).
+    weight: returns the number of this rank's samples in a step, by which its gradients count in the average
+    (docs/uneven_batches.md).
 
     It gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()``, ``set_backward_passes_per_step(n)``.
     Raises ValueError for wrong arguments, before ``init``, if its present strategy keeps gradients back, and
@@ -151,11 +155,13 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
         process_set,
         strategy,
         master_weights,
+        weight,
     )
     options, settings = _checked(optimizer, given)
     watch(_scaled)
     unreduced.end()
     _leave(optimizer)
+    keep_function(optimizer, weight)
     _wrap(optimizer, options)
     show(optimizer, settings, job_number())
     horovod_name.put_on(optimizer)
@@ -205,10 +211,18 @@ def _checked(optimizer: torch.optim.Optimizer, given: Arguments) -> tuple[Option
     grouping = assign(given.num_groups, given.groups, named)
     set_id(ranks)
     _check_owners(named, ranks)
+    weight = checked_weight(optimizer, given.weight, op, strategy)
     rule = Reduction(
-        op, 1.0 / factor, factor, compression, given.sparse_as_dense, strategy.takes_sparse, ranks
+        op,
+        1.0 / factor,
+        factor,
+        compression,
+        given.sparse_as_dense,
+        strategy.takes_sparse,
+        ranks,
+        None if weight is None else weight.core,
     )
-    options = Options(rule, given.passes, grouping, names, strategy, masters, FirstWeights())
+    options = Options(rule, given.passes, grouping, names, strategy, masters, FirstWeights(), weight)
     return options, given.settings()
 
 
@@ -267,6 +281,7 @@ def _forget(optimizer: torch.optim.Optimizer, wrapper: Wrapper) -> None:
     del _wrapped[optimizer]
     attached.pop(optimizer).detach()
     wrapper.undo(optimizer)
+    keep_function(optimizer, None)
     hide(optimizer)
     horovod_name.take_off(optimizer)
 
@@ -300,7 +315,11 @@ def _sharing(
 def _joined(process_set: ProcessSet, last_rank: int) -> None:
     number = process_set.process_set_id
     there = [each for each in wrapped() if each[1].process_set.process_set_id == number]
-    agree_on_steps(process_set, last_rank, (wrapper.gradient_hooks.sync for _, wrapper in there))
+    syncs = [wrapper.gradient_hooks.sync for _, wrapper in there]
+    for sync in syncs:
+        if sync is not None and sync.batch_weight is not None:
+            sync.batch_weight.restart()
+    agree_on_steps(process_set, last_rank, syncs)
     tell_joined(process_set, [(optimizer, attached[optimizer]) for optimizer, _ in there])
 
 

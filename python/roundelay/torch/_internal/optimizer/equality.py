@@ -33,28 +33,32 @@ def mixed(digest: bytes, other: bytes) -> bytes:
     return number.to_bytes(DIGEST_BYTES, "big")
 
 
-def way_of(strategy: Strategy, compression: type[Compressor]) -> str:
-    """Returns the text by which ranks compare how gradients travel: the strategy's, and the compression."""
-    if compression is Compression.none or strategy.wire is not None:
-        return strategy.text
-    name = getattr(compression, "__name__", type(compression).__name__)  # it may be an object
-    return f"{strategy.text} with compression {name}"
+def way_of(strategy: Strategy, compression: type[Compressor], weighted: bool) -> str:
+    """Returns the text by which ranks compare how gradients are averaged: strategy, compression, weights."""
+    text = strategy.text
+    if compression is not Compression.none and strategy.wire is None:
+        name = getattr(compression, "__name__", type(compression).__name__)  # it may be an object
+        text = f"{text} with compression {name}"
+    return f"{text} with weight=" if weighted else text
 
 
-def check_ways(way: str, prefix: str, process_set: ProcessSet) -> None:
+def check_ways(way: str, submitted: Set[str], prefix: str, process_set: ProcessSet) -> None:
     """Raises MismatchError, on all ranks, if an optimizer has other strategies on some. All ranks call it.
 
-    way: this rank's way_of(). prefix: that of the optimizer's names.
+    way: this rank's way_of(). submitted: the names of operations in flight on this rank. Those that only
+    some ranks have submitted fail with the same text. prefix: that of the optimizer's names.
     """
-    rows = allgather_object((_core.rank(), way), f"{prefix}.strategies", process_set)
-    rank, first = rows[0]
+    rows = allgather_object((_core.rank(), way, sorted(submitted)), f"{prefix}.strategies", process_set)
+    rank, first, _ = rows[0]
     other = next((row for row in rows if row[1] != first), None)
     if other is not None:
-        raise MismatchError(
+        text = (
             f"the strategies of an optimizer ({prefix!r}) differ between ranks: rank {rank} has {first!r}, "
-            f"rank {other[0]} {other[1]!r}: give DistributedOptimizer the same strategy and "
-            "compression on every rank"
+            f"rank {other[0]} {other[1]!r}: give DistributedOptimizer the same strategy, "
+            "compression and weight= on every rank"
         )
+        fail({name for *_, names in rows for name in names} - submitted, text, process_set)
+        raise MismatchError(text)
 
 
 def digest_of_parameters(rows: Sequence[Row], way: str = "") -> bytes:
@@ -103,7 +107,7 @@ def parameters_error(
         "DistributedOptimizer the same parameters, named_parameters and groups on every rank, and wrap "
         "several optimizers in the same order (is a layer frozen or left out on some ranks only?)"
     )
-    _fail({name for _, _, names in gathered for name in names} - submitted, text, process_set)
+    fail({name for _, _, names in gathered for name in names} - submitted, text, process_set)
     return MismatchError(text)
 
 
@@ -129,11 +133,11 @@ def loaded_error(
         f"({prefix!r}: rank {rank} has {ours}, rank {other[0]} {theirs}), and forget them: load the state of "
         "one checkpoint on every rank"
     )
-    _fail({name for _, _, names in gathered for name in names} - submitted, error, process_set)
+    fail({name for _, _, names in gathered for name in names} - submitted, error, process_set)
     return MismatchError(error)
 
 
-def _fail(names: Set[str], error: str, process_set: ProcessSet) -> None:
+def fail(names: Set[str], error: str, process_set: ProcessSet) -> None:
     """Makes the operations of these names, which other ranks have submitted, fail with this text."""
     for name in sorted(names):
         _core.submit_error("allreduce", name, error, set_id(process_set))

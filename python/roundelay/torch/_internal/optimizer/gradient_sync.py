@@ -47,13 +47,16 @@ class GradientSync:
         order = (set_id(rule.process_set), scope)
         self._reducer = _core.Reducer(order, self._prefix, rule.for_core(), rule.process_set.ranks[0], self)
         self.rules.passes_per_step = options.passes
-        self._way = equality.way_of(strategy, rule.compression)
+        self._way = equality.way_of(strategy, rule.compression, rule.weights is not None)
         self._table = GradientTable(self._prefix, rule, options.grouping, self._way)
         self._masters = options.masters
         self._weights = options.weights
+        self.batch_weight = options.batch_weight
         self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix, self._table.records)
         self.states = TechniqueStates(self.techniques, self._table.records, self)
         self._plan = self._make_plan()
+        if self.batch_weight is not None:
+            self.batch_weight.belong_to(self._prefix, rule.process_set)
         self._published: tuple[Fields, bool, tuple[bytes, bytes]] | None = None
 
     @property
@@ -136,6 +139,8 @@ class GradientSync:
         keys = job_keys.of(self._rule.process_set)
         if is_elastic() and keys is not self._keys:
             self._keys, self._key = keys, keys.take()
+        if self.batch_weight is not None:
+            self.batch_weight.restart()
         self._reducer.set_rule(self._rule.for_core())
         self._table.begin_anew()
         self.techniques.restart()
@@ -225,7 +230,7 @@ class GradientSync:
                 raise found from cause
             loaded = self.states.loaded_error(submitted)
             if loaded is None:
-                equality.check_ways(self._way, self._prefix, self._rule.process_set)
+                equality.check_ways(self._way, submitted, self._prefix, self._rule.process_set)
                 raise cause or MismatchError(f"the ranks' optimizers differ ({self._prefix!r})")
         finally:
             self._reducer.abandon()

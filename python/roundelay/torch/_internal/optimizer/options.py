@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from roundelay.torch._internal.gradients.gradient import Reduction
 from roundelay.torch._internal.operations.common import check_compression
 from roundelay.torch._internal.optimizer.arguments import check_passes, checked_reduction
+from roundelay.torch._internal.optimizer.batch_weight import BatchWeight
 from roundelay.torch._internal.optimizer.first_weights import FirstWeights
 from roundelay.torch._internal.optimizer.master_weights import MasterWeights
 from roundelay.torch._internal.optimizer.settings import PASSES, Settings
@@ -34,6 +35,7 @@ class Arguments:
     process_set: ProcessSet
     strategy: Strategy | str | None
     master_weights: bool
+    weight: Callable[[], Any] | None
 
     def checked(self) -> Arguments:
         """Returns them with numbers of the right types. ValueError: one is wrong by itself."""
@@ -66,6 +68,7 @@ class Options:
     strategy: Strategy
     masters: MasterWeights
     weights: FirstWeights
+    batch_weight: BatchWeight | None  # the rule's
 
     def over(self, ranks: ProcessSet) -> Options:
         """Returns the same for gradients that are reduced over other ranks."""

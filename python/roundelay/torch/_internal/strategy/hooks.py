@@ -23,6 +23,7 @@ class Hooks:
     reduces_gradients: ClassVar[bool] = True  # False: gradients stay local, and the strategy combines steps
     takes_sparse: bool = True  # False: a sparse gradient is an error, unless it is made dense
     takes_complex: ClassVar[bool] = True  # False: a complex parameter is an error
+    takes_weight: bool = False  # True: weight= is right, as each step's gradients are added up in it
     counts_steps: ClassVar[bool] = True  # False: it needs no step() of the optimizer
     shares_parameters: ClassVar[bool] = True  # False: no other wrapped optimizer may have one of them
 

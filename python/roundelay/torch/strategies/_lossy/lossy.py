@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import torch
 
 from roundelay._internal.spelling.form import Value
-from roundelay._internal.spelling.table import kind_of
+from roundelay._internal.spelling.reading import write
+from roundelay._internal.spelling.table import momenta_of
 from roundelay._internal.spelling.values import Flag, Share, WarmUp, Word
 from roundelay.torch._internal.horovod_name import plain_kind
 from roundelay.torch._internal.strategy.bucket import Bucket, Sent
@@ -30,7 +31,8 @@ class Lossy(KeepsBack):
     keep: the part of the elements that a step sends, above 0 and at most 1. momentum, one of ``momenta``:
     "masked": SGD moves the elements that were sent; the momentum of the others waits, and they only decay;
     "local": each rank accumulates momentum before elements are sent; None or "none": the optimizer sees zeros
-    in place of elements that were not sent. masking: whether local momentum is cleared where it was sent.
+    in place of elements that were not sent; "auto": the first of these for torch.optim.SGD, and "none" for
+    other optimizers. masking: whether local momentum is cleared where it was sent.
     warmup: the number of first steps that send all, or a list of (step, keep): steps before ``step`` send the
     part ``keep``. KeepsBack describes the others.
 
@@ -38,13 +40,13 @@ class Lossy(KeepsBack):
     """
 
     share: ClassVar[str] = "keep"  # the subclass's name for ``keep``
-    momenta: ClassVar[tuple[str, ...]] = kind_of("csc", "momentum").words  # the first is the default
+    momenta: ClassVar[tuple[str, ...]] = momenta_of("csc")  # the first is for SGD
 
     def __init__(
         self,
         keep: float,
         *,
-        momentum: str | None = "masked",
+        momentum: str | None = "auto",
         masking: bool = True,
         warmup: int | Schedule = 0,
         wire: torch.dtype | str | None = None,
@@ -53,16 +55,27 @@ class Lossy(KeepsBack):
     ) -> None:
         super().__init__(wire, dense_below, dense_parameters)
         self.keep = Share().checked(self.share, keep)
-        self.momentum = "none" if momentum is None else momentum
-        Word(self.momenta).checked("momentum", self.momentum)
+        given = "none" if momentum is None else momentum
+        self._given = Word(("auto", *self.momenta)).checked("momentum", given)
+        self.momentum = self.momenta[0] if given == "auto" else given
         self.masking = Flag().checked("masking", masking)
-        if not masking and self.momentum != "local":
-            raise ValueError(f"masking=False is for momentum='local', and has no meaning with {momentum!r}")
+        _check_masking(self.masking, self.momentum)
         self.warmup = WarmUp(self.share).checked("warmup", warmup)
         self._sgd_momentum = 0.0
         self._nesterov = False
         self._taken: sgd_steps.Taken = []
         self._own_step: Callable[[], None] | None = None  # waits for the end of the optimizer's
+
+    def has_saved(self, text: str) -> bool:
+        """Returns whether a state has its text, with the momentum that was given or that was chosen."""
+        return text in [write(self.kind, self.settings | {"momentum": m}) for m in ("auto", self.momentum)]
+
+    def follow(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """Chooses the momentum, if that is "auto". None: the optimizer is not known."""
+        if self._given == "auto":
+            sgd = optimizer is not None and plain_kind(optimizer) is torch.optim.SGD
+            self.momentum = self.momenta[0] if sgd else "none"
+            _check_masking(self.masking, self.momentum)
 
     @abstractmethod
     def spec(self, bucket: Bucket, keep: float, dense: Collection[int]) -> Spec | None:
@@ -79,7 +92,7 @@ class Lossy(KeepsBack):
         return {
             **super().settings,
             self.share: self.keep,
-            "momentum": self.momentum,
+            "momentum": self._given,
             "masking": self.masking,
             "warmup": self.warmup,
         }
@@ -98,6 +111,7 @@ class Lossy(KeepsBack):
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
         """Refuses gradients that cannot be sent in parts, and optimizers whose momentum it does not know."""
         super().accept(optimizer, op)
+        self.follow(optimizer)
         if self.momentum == "none":
             return
         if plain_kind(optimizer) is not torch.optim.SGD:
@@ -109,21 +123,7 @@ class Lossy(KeepsBack):
         for group in optimizer.param_groups:
             sgd_steps.check_group(group, self.text)
         if self.momentum == "local":
-            self._sgd_momentum, self._nesterov = self._one_momentum(optimizer)
-
-    def _one_momentum(self, optimizer: torch.optim.Optimizer) -> tuple[float, bool]:
-        found = {(float(one["momentum"]), bool(one["nesterov"])) for one in optimizer.param_groups}
-        if len(found) > 1:
-            raise ValueError(
-                f"strategy {self.text} accumulates one momentum for all parameters, but their groups have "
-                f"{' and '.join(_momentum_text(*each) for each in sorted(found))}: give all groups the same, "
-                f"or the strategy momentum={self._other_momentum!r}"
-            )
-        return found.pop()
-
-    @property
-    def _other_momentum(self) -> str:
-        return next(one for one in self.momenta if one != "local")
+            self._sgd_momentum, self._nesterov = _one_momentum(optimizer, self.text, self.momenta)
 
     def accept_closure(self) -> None:
         """Refuses a closure if the strategy steps parameters itself: it needs gradients before step()."""
@@ -142,6 +142,12 @@ class Lossy(KeepsBack):
         if len(dense) == len(bucket.parameters):
             return None
         return self.spec(bucket, self.keep if keep is None else keep, dense)
+
+    def report(self) -> Iterable[str]:
+        """Tells the momentum that was chosen for the optimizer."""
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        if self._given == "auto" and optimizer is not None:
+            yield f"momentum={self.momentum}, chosen for {plain_kind(optimizer).__name__}"
 
     # -- around the step
 
@@ -190,12 +196,12 @@ class Lossy(KeepsBack):
 
     def _accumulated(self, optimizer: torch.optim.SGD) -> set[torch.Tensor]:
         """Returns the tensors whose gradients have the momentum already: after_step() steps them."""
-        now = self._one_momentum(optimizer)
+        now = _one_momentum(optimizer, self.text, self.momenta)
         if now != (self._sgd_momentum, self._nesterov):
             self._momentum_has_changed(
                 f"strategy {self.text} accumulates {_momentum_text(self._sgd_momentum, self._nesterov)}, and "
                 f"the optimizer has {_momentum_text(*now)} by now: keep it constant (cycle_momentum=False), "
-                f"or give momentum={self._other_momentum!r}"
+                f"or give momentum={_not_local(self.momenta)!r}"
             )
         accumulated = {
             self.context.stepped(parameter)
@@ -253,7 +259,7 @@ class Lossy(KeepsBack):
         super().forget_state()
         optimizer = self._optimizer() if self._optimizer is not None else None
         if self.momentum == "local" and optimizer is not None:
-            self._sgd_momentum, self._nesterov = self._one_momentum(optimizer)
+            self._sgd_momentum, self._nesterov = _one_momentum(optimizer, self.text, self.momenta)
 
     def shared_state(self) -> Any:
         """Returns the momentum that is accumulated."""
@@ -267,6 +273,27 @@ class Lossy(KeepsBack):
         """Stops being an optimizer's strategy."""
         self.abandon_step()
         super().detach()
+
+
+def _check_masking(masking: bool, momentum: str) -> None:
+    if not masking and momentum != "local":
+        raise ValueError(f"masking=False is for momentum='local', and has no meaning with {momentum!r}")
+
+
+def _not_local(momenta: Sequence[str]) -> str:
+    return next(one for one in momenta if one != "local")
+
+
+def _one_momentum(optimizer: torch.optim.Optimizer, text: str, momenta: Sequence[str]) -> tuple[float, bool]:
+    """Returns the momentum of all groups. ValueError: they differ. text: the strategy's."""
+    found = {(float(one["momentum"]), bool(one["nesterov"])) for one in optimizer.param_groups}
+    if len(found) > 1:
+        raise ValueError(
+            f"strategy {text} accumulates one momentum for all parameters, but their groups have "
+            f"{' and '.join(_momentum_text(*each) for each in sorted(found))}: give all groups the same, "
+            f"or the strategy momentum={_not_local(momenta)!r}"
+        )
+    return found.pop()
 
 
 def _momentum_text(momentum: float, nesterov: bool) -> str:
