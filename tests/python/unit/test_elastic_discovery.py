@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,9 +34,13 @@ FAULTS = {
 
 
 @pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def _soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runs scripts often. No thread is left: its children would hold this process's locks for a moment."""
     monkeypatch.setattr(discovery, "INTERVAL_S", 0.01)
     monkeypatch.setattr(discovery, "_SCRIPT_S", 0.5)
+    yield
+    gc.collect()
+    wait_until(lambda: discovery.THREAD not in [t.name for t in threading.enumerate()], LIMIT_S, "it runs")
 
 
 @pytest.mark.parametrize("script", FAULTS)

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 
 from roundelay.run.errors import UsageError
 from roundelay.run.system.hosts import parse_hosts
 from roundelay.run.system.processes import die_with_parent, how
 
+THREAD = "roundelay-discovery"
 INTERVAL_S = 1.0  # between two runs of the script
 _SCRIPT_S = 30.0  # a run that takes longer counts as failed
 _MOST_SLOTS = 4096  # of a host: so many processes are an error of the script
@@ -21,7 +23,8 @@ _MOST_SLOTS = 4096  # of a host: so many processes are an error of the script
 class Discovery:
     """Runs the user's script on a thread of its own: a script that hangs holds nothing up.
 
-    A run that fails changes nothing; the first one in a row is told of. Both end with the launcher.
+    A run that fails changes nothing; the first one in a row is told of. The thread ends when nothing refers
+    to this object any more. A script that runs ends with the launcher.
     """
 
     def __init__(self, script: str, slots: int, say: Callable[[str], None]) -> None:
@@ -29,27 +32,35 @@ class Discovery:
         self._script, self._slots, self._say = script, slots, say
         self._hosts = self._ask()
         self._failed = False
-        threading.Thread(target=self._watch, daemon=True).start()
+        watched = weakref.ref(self)
+        threading.Thread(target=_watch, args=(watched,), name=THREAD, daemon=True).start()
 
     def hosts(self) -> Mapping[str, int]:
         """Returns the slots by host, as the script's last good run printed them."""
         return self._hosts
 
-    def _watch(self) -> None:
-        while True:
-            time.sleep(INTERVAL_S)
-            try:
-                self._hosts, self._failed = self._ask(), False
-            except UsageError as error:
-                if not self._failed:
-                    self._say(f"{error}; going on with the hosts that are known")
-                self._failed = True
+    def look(self) -> None:
+        """Runs the script once more."""
+        try:
+            self._hosts, self._failed = self._ask(), False
+        except UsageError as error:
+            if not self._failed:
+                self._say(f"{error}; going on with the hosts that are known")
+            self._failed = True
 
     def _ask(self) -> Mapping[str, int]:
         try:
             return parse(_output_of(self._script), self._slots)
         except (subprocess.SubprocessError, OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--host-discovery-script {self._script!r} failed: {error}") from error
+
+
+def _watch(watched: weakref.ref[Discovery]) -> None:
+    time.sleep(INTERVAL_S)
+    while (discovery := watched()) is not None:
+        discovery.look()
+        del discovery
+        time.sleep(INTERVAL_S)
 
 
 def _output_of(script: str) -> str:
