@@ -29,7 +29,7 @@ def compile(  # noqa: A001  PyTorch's name
     layers are reduced while those of the first ones are computed. Values stay the same.
 
     ``piece_bytes`` of parameters, in bytes, close a piece. By default a graph has about 16 pieces, of at
-    least 1 MiB. More pieces hide more of the communication; fewer are compiled faster. The other arguments
+    least 4 MiB. More pieces hide more of the communication; fewer are compiled faster. The other arguments
     are those of ``torch.compile``. ``model`` may be a function that calls models.
 
     A graph that PyTorch cannot cut is compiled whole, and its gradients are reduced at the end; a line of

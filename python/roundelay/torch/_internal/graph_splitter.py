@@ -15,7 +15,7 @@ import torch
 
 from roundelay import _core
 
-_LEAST_BYTES = 1 << 20  # of a piece: less is sent in no time, and costs a compiled backward
+_LEAST_BYTES = 4 << 20  # of a piece, by default: the compiler fuses nothing over a cut
 _MOST_PIECES = 16  # by default: each is compiled by itself
 
 Graph = torch.fx.GraphModule
