@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from elastic_jobs import MOST_S, PROGRAMS, TRAINING, began, check_ended, job, run, said
+from elastic_jobs import MOST_S, PROGRAMS, TRAINING, began, check_ended, ended_well, job, run, said
 from hosts_here import local_ssh
 from in_time import wait_until
 
@@ -58,10 +58,8 @@ def test_lost_ranks_are_replaced(lost: str, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_change_of_ranks_loses_no_gradients_that_were_kept_back(tmp_path: Path) -> None:
-    flags = ("-np", "3", "--min-np", "2", "--max-np", "3")
-    with job(*flags, program=[str(PROGRAMS / "elastic_residuals.py"), str(tmp_path), "1"]) as process:
-        out, err = process.communicate(timeout=MOST_S)
-    assert process.returncode == 0, err
+    program = [str(PROGRAMS / "elastic_residuals.py"), str(tmp_path), "1"]
+    out, err = ended_well("-np", "3", "--min-np", "2", "--max-np", "3", program=program)
     assert out.count("nothing is lost with 3 ranks") == 3
     for strategy in ("topk", "csc", "power_sgd"):
         lost = [line for line in err.splitlines() if f"strategy {strategy}:" in line]
@@ -84,27 +82,21 @@ def test_strategies_that_average_weights_go_on(
     if "within_node" not in strategy:
         monkeypatch.setenv("NODE_EACH", "1")
     program = [str(PROGRAMS / "elastic_averaging.py"), str(tmp_path), strategy, "1"]
-    with job("-np", "3", "--min-np", "2", "--max-np", "3", program=program) as process:
-        out, err = process.communicate(timeout=MOST_S)
-    assert process.returncode == 0, err
+    out, _ = ended_well("-np", "3", "--min-np", "2", "--max-np", "3", program=program)
     assert out.count("averaged with 3 ranks") == 3
 
 
 @pytest.mark.nightly
 def test_an_epoch_has_each_sample_once(tmp_path: Path) -> None:
     program = [str(PROGRAMS / "elastic_data.py"), str(tmp_path)]
-    with job("-np", "3", "--min-np", "2", "--max-np", "3", program=program) as process:
-        out, err = process.communicate(timeout=MOST_S)
-    assert process.returncode == 0, err
+    out, _ = ended_well("-np", "3", "--min-np", "2", "--max-np", "3", program=program)
     assert out.count("each sample was drawn once, with 3 ranks") == 3
 
 
 @pytest.mark.nightly
 def test_an_optimizer_of_a_process_set_goes_on(tmp_path: Path) -> None:
     program = [str(PROGRAMS / "elastic_sets.py"), str(tmp_path)]
-    with job("-np", "3", "--min-np", "2", "--max-np", "3", program=program) as process:
-        out, err = process.communicate(timeout=MOST_S)
-    assert process.returncode == 0, err
+    out, _ = ended_well("-np", "3", "--min-np", "2", "--max-np", "3", program=program)
     assert out.count("two optimizers with 3 ranks") == 3
     assert out.count("the set of a list has ended") == 2  # on the ranks that were there before
 

@@ -47,6 +47,14 @@ def run(*flags: str, most_s: float = MOST_S, **options: Any) -> tuple[int, list[
         return process.returncode, said(out), err
 
 
+def ended_well(*flags: str, program: Sequence[str]) -> tuple[str, str]:
+    """Run a job that must end well: what its ranks and its launcher have printed."""
+    with job(*flags, program=program) as process:
+        out, err = process.communicate(timeout=MOST_S)
+    assert process.returncode == 0, err
+    return out, err
+
+
 def said(out: str) -> list[dict[str, Any]]:
     """Read the ranks' lines of JSON."""
     return [json.loads(line.partition("] ")[2]) for line in out.splitlines() if "] {" in line]

@@ -135,6 +135,11 @@ class Call:
         if tensor.dim() == 0:
             raise self.wrong("the tensor has no dimensions; pass tensor.unsqueeze(0)")
 
+    def check_apart(self, group: Sequence[torch.Tensor]) -> None:
+        """Raises ValueError if a tensor that gets its result in place is in the group twice."""
+        if len({id(tensor) for tensor in group}) < len(group):
+            raise self.wrong("the same tensor is in the group twice")
+
     def checked_group(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Returns the tensors of a grouped operation as a list."""
         if not isinstance(tensors, list | tuple):

@@ -43,8 +43,8 @@ def _checked(
     with Call("allreduce", name, process_set) as call:
         group = call.checked_group(tensors)
         reduction = call.checked_reduction(group, op, average, prescale_factor, postscale_factor)
-        if in_place and len({id(tensor) for tensor in group}) < len(group):
-            raise call.wrong("the same tensor is in the group twice")
+        if in_place:
+            call.check_apart(group)
     sent = never_empty(group)
     outputs = sent if in_place else [torch.empty_like(tensor) for tensor in sent]
     return sent, outputs, name, *reduction, call.group

@@ -53,8 +53,8 @@ class WeightedAverage:
                         f"weight= is for floating point and complex tensors, not {tensor.dtype}: pass "
                         "tensor.float()"
                     )
-            if in_place and len({id(tensor) for tensor in group}) < len(group):
-                raise call.wrong("the same tensor is in the group twice")
+            if in_place:
+                call.check_apart(group)
             self._weight = _checked(call, weight)
         self._results = group if in_place else [torch.empty_like(tensor) for tensor in group]
         self._sums = [_product(tensor.detach(), self._weight) for tensor in group]
