@@ -64,6 +64,13 @@ std::optional<Sent> sent_by(const Bucket& bucket) {
   return Sent(sent->chunk, bucket.technique().sent_indices(*sent), {sent->dense.begin(), sent->dense.end()});
 }
 
+std::tuple<std::size_t, std::size_t, double> residual_of(const Bucket& bucket, int place, int shards,
+                                                         bool even, std::int64_t divisor) {
+  const compress::Place there{place, shards, shards, even};
+  const compress::Residual kept = bucket.technique().residual({.divisor = divisor}, there);
+  return {kept.elements.first, kept.elements.count, kept.factor};
+}
+
 std::vector<std::pair<std::size_t, std::size_t>> slices_of(const Bucket& bucket) {
   std::vector<std::pair<std::size_t, std::size_t>> slices;
   for (const auto& [first, count] : bucket.slices()) slices.emplace_back(first, count);
@@ -157,6 +164,7 @@ void bind_bucket(py::module_& module) {
       .def_property(
           "run", [](const Bucket& self) { return self.technique().run(); },
           [](Bucket& self, std::uint64_t run) { check(self.set_run(run)); })
+      .def("residual", &residual_of, py::arg("place"), py::arg("shards"), py::arg("even"), py::arg("divisor"))
       .def(
           "rescale", [](Bucket& self, double factor) { check(self.rescale(factor)); }, py::arg("factor"))
       .def("sent", &sent_by)

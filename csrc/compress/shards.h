@@ -10,19 +10,13 @@
 
 namespace roundelay::compress {
 
-// A rank's place among the ranks of its node.
-struct Place {
-  int index = 0;
-  int shards = 1;   // the places that have one, the first ones; the same on all nodes
-  int members = 1;  // the ranks of this node
-};
-
 // Returns this rank's place; that of the only member if the workspace has no fabric within a node.
 [[nodiscard]] inline Place place_in(Workspace& workspace) {
   collective::Fabric* const node = workspace.node();
-  if (node == nullptr) return {};
+  const bool even = workspace.fabric().capabilities().uneven.empty();
+  if (node == nullptr) return {.even = even};
   const int shards = collective::level_sizes(workspace.fabric()).front();
-  return {node->group().index, shards, node->group().size()};
+  return {node->group().index, shards, node->group().size(), even};
 }
 
 // The scale of the sums inside a node, and that of the sums between the nodes.
@@ -33,11 +27,10 @@ struct LevelScales {
 // Splits a reduction's scale. Each level divides what it has added up, so that an average of equal parts is
 // that part again, and a half's partial sum overflows no sooner than the result. Nodes of different sizes
 // divide by all ranks at once. A factor scales the whole sum. Equal on all ranks.
-[[nodiscard]] inline LevelScales scales_of(const collective::Reduction& how, Workspace& workspace) {
-  LevelScales scales{{}, how.scale};
-  const bool even = workspace.fabric().capabilities().uneven.empty();
-  const std::int64_t share = even ? place_in(workspace).members : how.scale.divisor;
-  if (how.reduce_op == ReduceOp::kSum && how.scale.divisor % share == 0) {
+[[nodiscard]] inline LevelScales scales_of(const Scale& scale, const Place& place) {
+  LevelScales scales{{}, scale};
+  const std::int64_t share = place.even ? place.members : scale.divisor;
+  if (scale.divisor % share == 0) {
     scales.inside.divisor = share;
     scales.between.divisor /= share;
   }

@@ -61,6 +61,21 @@ struct SentChunks {
   std::span<const std::uint32_t> dense;  // the numbers of the parameters that went densely
 };
 
+// A rank's place among the ranks of its node. Ranks without a node of several are the only member of one.
+struct Place {
+  int index = 0;
+  int shards = 1;    // the places that have a shard of a bucket, the first ones; the same on all nodes
+  int members = 1;   // the ranks of this node
+  bool even = true;  // nodes have equally many ranks; the same on all ranks
+};
+
+// The gradients that a technique keeps back on one rank: the first numbers of its state, of type
+// kernels::residual_type(dtype), are those of `elements`.
+struct Residual {
+  Slice elements;     // of the bucket
+  double factor = 1;  // makes them this rank's part of the sum
+};
+
 // The means of a technique while it works on one bucket. Only the technique's coroutine uses it, one thread
 // at a time: the holder of the lane's token.
 class Workspace {
@@ -135,9 +150,11 @@ class Technique {
   // Makes the task that reduces the bucket (collective/task.h). The workspace, the technique and the bucket's
   // memory outlive it. Errors end the communication of the whole group, as those of a fabric do.
   [[nodiscard]] virtual collective::Task run(Workspace& workspace, Bucket bucket) const = 0;
-  // Adds the residual in `bucket.state` to the bucket's elements, in units of this rank's part of the sum,
-  // and clears the state. The lane then reduces densely. Layouts change only after such a flush step.
-  [[nodiscard]] virtual Status give_back(Workspace& workspace, const Bucket& bucket) const = 0;
+  // Returns what it keeps back, on the rank at this place, of a bucket with `count` elements whose sums have
+  // this scale; {}: nothing. A flush step adds it to the gradients, clears the state, and reduces densely:
+  // layouts change only then.
+  [[nodiscard]] virtual Residual residual(std::size_t count, const Scale& scale,
+                                          const Place& place) const = 0;
 };
 
 using TechniquePtr = std::shared_ptr<const Technique>;
@@ -152,7 +169,7 @@ struct TechniqueOutcome {
 // over; the lane reads it.
 struct BucketTechnique {
   TechniquePtr technique;
-  bool flush = false;  // give_back() and a dense allreduce, instead of run()
+  bool flush = false;  // the residual and a dense allreduce, instead of run()
   ByteSpan state;      // Bucket's field of this name, as are the next two
   std::uint64_t run = 0;
   std::vector<Slice> parameters;

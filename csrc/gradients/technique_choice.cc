@@ -105,6 +105,11 @@ bool TechniqueChoice::unflushed() const {
   return state_.defined() && (used_ || state_._version() != clean_version_);
 }
 
+compress::Residual TechniqueChoice::residual(const Scale& scale, const compress::Place& place) const {
+  if (!chosen_) return {};
+  return chosen_->run.technique->residual(elements_.count, scale, place);
+}
+
 void TechniqueChoice::rescale(double factor) {
   if (!chosen_) return;
   const c10::InferenceMode normal(false);

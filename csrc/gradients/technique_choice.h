@@ -64,6 +64,9 @@ class TechniqueChoice {
   // Counts the runs that used the state since it was clear. A restored state brings its number.
   [[nodiscard]] std::uint64_t run() const { return run_; }
   void set_run(std::uint64_t run) { run_ = run; }
+  // Returns what the state keeps back, as in compress::Technique::residual(). `place` and `scale` are those
+  // of the set's levels and operation.
+  [[nodiscard]] compress::Residual residual(const Scale& scale, const compress::Place& place) const;
   // Multiplies what the state keeps of gradients, after their scale has changed. May throw.
   void rescale(double factor);
   // Returns the chunks that the last operation has sent; none: it was dense, or there was none.

@@ -37,7 +37,7 @@ class Negate final : public Technique {
     co_return math.scale(values, bucket.count, dtype, kMinus);
   }
 
-  Status give_back(Workspace&, const Bucket&) const override { return {}; }  // it keeps nothing back
+  Residual residual(std::size_t, const Scale&, const Place&) const override { return {}; }
 
  private:
   const std::string text_;

@@ -82,13 +82,7 @@ class Csc final : public Technique {
     return plan.in_place ? run_in_place(workspace, bucket) : run_by_message(workspace, bucket, plan);
   }
 
-  Status give_back(Workspace& workspace, const Bucket& bucket) const override {
-    Arithmetic& math = workspace.math();
-    const DType dtype = bucket.reduction.dtype;
-    ROUNDELAY_RETURN_IF_ERROR(math.give_back(bucket.buffer.data(), bucket.state.data(), bucket.count, dtype));
-    const std::size_t rest = places(bucket.count, dtype).momentum;
-    return math.clear(bucket.state.data() + rest, bucket.state.size() - rest);
-  }
+  Residual residual(std::size_t count, const Scale&, const Place&) const override { return {{0, count}}; }
 
  private:
   [[nodiscard]] bool has_momentum() const { return options_.momentum.factor != 0; }

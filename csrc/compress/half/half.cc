@@ -26,7 +26,7 @@ class Half final : public Technique {
                                                                  : run_dense(workspace, bucket);
   }
 
-  Status give_back(Workspace&, const Bucket&) const override { return {}; }  // it keeps nothing back
+  Residual residual(std::size_t, const Scale&, const Place&) const override { return {}; }
 
  private:
   Task run_dense(Workspace& workspace, Bucket bucket) const {

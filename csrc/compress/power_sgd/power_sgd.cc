@@ -54,12 +54,8 @@ class PowerSgd final : public Technique {
     return shard_capacity(count, levels.empty() ? 1 : levels.front());
   }
   Task run(Workspace& workspace, Bucket bucket) const override;
-  Status give_back(Workspace& workspace, const Bucket& bucket) const override {
-    const DType dtype = bucket.reduction.dtype;
-    const Slice shard = shard_of(bucket.count, place_in(workspace));
-    std::byte* const values = bucket.buffer.data() + shard.first * size_of(dtype);
-    ROUNDELAY_RETURN_IF_ERROR(workspace.math().give_back(values, bucket.state.data(), shard.count, dtype));
-    return workspace.math().clear(bucket.state.data(), bucket.state.size());
+  Residual residual(std::size_t count, const Scale&, const Place& place) const override {
+    return {shard_of(count, place)};
   }
 
  private:

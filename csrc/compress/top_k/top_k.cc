@@ -24,6 +24,7 @@
 // The state: the residual of the shard, and the momentum if there is any.
 #include <utility>
 
+#include "compress/give_back.h"
 #include "compress/quota.h"
 #include "compress/registry.h"
 #include "compress/top_k/plan.h"
@@ -94,7 +95,10 @@ class TopK final : public Technique {
     return plan.in_place ? run_in_place(workspace, bucket)
                          : run_by_message(workspace, bucket, std::move(plan));
   }
-  Status give_back(Workspace& workspace, const Bucket& bucket) const override;
+  Residual residual(std::size_t count, const Scale& scale, const Place& place) const override {
+    // What the ranks of a node keep back has been divided, as their sum.
+    return {shard_of(count, place), static_cast<double>(scales_of(scale, place).inside.divisor)};
+  }
 
  private:
   Task run_in_place(Workspace& workspace, Bucket bucket) const;
@@ -117,22 +121,8 @@ Status TopK::check(const BucketShape& shape) const {
                          std::to_string(options_.dense.back()));
 }
 
-Status TopK::give_back(Workspace& workspace, const Bucket& bucket) const {
-  const Place place = place_in(workspace);
-  const DType dtype = bucket.reduction.dtype;
-  const Slice shard = shard_of(bucket.count, place);
-  std::byte* const residual = bucket.state.data();
-  const Scale inside = scales_of(bucket.reduction, workspace).inside;
-  // This rank's part is divided with those of the others in its node.
-  const Scale back{static_cast<double>(inside.divisor), 1};
-  ROUNDELAY_RETURN_IF_ERROR(workspace.math().scale(residual, shard.count, residual_type(dtype), back));
-  ROUNDELAY_RETURN_IF_ERROR(workspace.math().give_back(bucket.buffer.data() + shard.first * size_of(dtype),
-                                                       residual, shard.count, dtype));
-  return workspace.math().clear(residual, bucket.state.size());
-}
-
 Task TopK::run_in_place(Workspace& workspace, Bucket bucket) const {
-  Status bad = give_back(workspace, bucket);
+  Status bad = give_back(*this, workspace, bucket);
   if (!bad.ok()) co_return bad;
   Call call = allreduce_of(bucket.buffer, bucket, workspace);
   co_await Calling(workspace.fabric(), call, "allreduce");
@@ -142,7 +132,7 @@ Task TopK::run_in_place(Workspace& workspace, Bucket bucket) const {
 Task TopK::run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const {
   Fabric* const node = workspace.node();
   const Place place = place_in(workspace);
-  const LevelScales scales = scales_of(bucket.reduction, workspace);
+  const LevelScales scales = scales_of(bucket.reduction.scale, place);
   std::byte* const own = bucket.buffer.data() + plan.shard.first * size_of(plan.dtype);
   std::vector<std::size_t> shards;
   Call call;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "compress/give_back.h"
 #include "execute/lane_recorder.h"
 #include "execute/operations/operations.h"
 #include "execute/technique_workspace.h"
@@ -62,7 +63,7 @@ collective::Task run_technique(DeviceBuffers& buffers, Batch& batch) {
   bool applies = true;
   Task inner;
   if (taken.flush) {
-    Status given = taken.technique->give_back(use.workspace(), bucket);
+    Status given = compress::give_back(*taken.technique, use.workspace(), bucket);
     if (!given.ok()) co_return given;
   } else if (taken.present) {
     collective::Call call = largest_of(*taken.present);

@@ -52,7 +52,7 @@ class ThroughLevels final : public compress::Technique {
     co_await collective::Calling(inside, call);
     co_return Status{};
   }
-  Status give_back(compress::Workspace&, const compress::Bucket&) const override { return {}; }
+  compress::Residual residual(std::size_t, const Scale&, const compress::Place&) const override { return {}; }
 };
 
 // Integers, so that every order of additions gives the same bits.

@@ -38,8 +38,9 @@ class Watched final : public compress::Technique {
     before_(calls);
     co_return inner.status();
   }
-  Status give_back(compress::Workspace& workspace, const compress::Bucket& bucket) const override {
-    return inner_->give_back(workspace, bucket);
+  compress::Residual residual(std::size_t count, const Scale& scale,
+                              const compress::Place& place) const override {
+    return inner_->residual(count, scale, place);
   }
 
  private:

@@ -10,6 +10,7 @@
 #include "collective/program/program.h"
 #include "collective/shm/programs.h"
 #include "collective/shm/rounds.h"
+#include "compress/give_back.h"
 #include "compress/host_arithmetic.h"
 #include "tests/cpp/explore/steps.h"
 
@@ -143,7 +144,7 @@ class TechniqueScene::Worker {
 
   void run(const TechniqueRun& how) {
     using Kind = TechniqueRun::Kind;
-    if (how.kind == Kind::kFlush && !technique_.give_back(workspace_, bucket_).ok())
+    if (how.kind == Kind::kFlush && !compress::give_back(technique_, workspace_, bucket_).ok())
       return fail("the technique keeps what it has");
     collective::Task task = how.kind == Kind::kTechnique ? technique_.run(workspace_, bucket_)
                                                          : dense(workspace_, bucket_, how.absent);

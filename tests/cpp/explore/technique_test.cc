@@ -39,7 +39,7 @@ class Wrong final : public compress::Technique {
     if (!kUneven) std::memset(rest, 0, half);
     co_return Status{};
   }
-  Status give_back(compress::Workspace&, const compress::Bucket&) const override { return {}; }
+  compress::Residual residual(std::size_t, const Scale&, const compress::Place&) const override { return {}; }
 };
 
 TEST_CASE("techniques in every order", "[explore]") {

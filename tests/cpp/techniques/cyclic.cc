@@ -71,10 +71,7 @@ class Cyclic final : public Technique {
     co_return math.scatter(values, dtype, *message, dtype, chunking, indices);
   }
 
-  Status give_back(Workspace& workspace, const Bucket& bucket) const override {
-    return workspace.math().give_back(bucket.buffer.data(), bucket.state.data(), bucket.count,
-                                      bucket.reduction.dtype);
-  }
+  Residual residual(std::size_t count, const Scale&, const Place&) const override { return {{0, count}}; }
 
  private:
   const std::size_t parts_;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <random>
 
+#include "compress/give_back.h"
 #include "compress/registry.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/unit/kernels_reference.h"
@@ -72,7 +73,7 @@ class Group {
       Bucket copy = member->bucket;
       copy.buffer = {zeros.data(), 0, zeros.size()};
       copy.state = {reinterpret_cast<std::byte*>(state.data()), member->bucket.state.size()};
-      REQUIRE(technique->give_back(member->workspace, copy).ok());
+      REQUIRE(compress::give_back(*technique, member->workspace, copy).ok());
       for (std::size_t i = 0; i < sums.size(); ++i)
         sums[i] += reference::read(how.dtype, zeros.data() + i * size_of(how.dtype));
     }

@@ -44,7 +44,7 @@ class Calls final : public compress::Technique {
     }
     co_return Status{};
   }
-  Status give_back(compress::Workspace&, const compress::Bucket&) const override { return {}; }
+  compress::Residual residual(std::size_t, const Scale&, const compress::Place&) const override { return {}; }
 
  private:
   int& ended_;

@@ -10,6 +10,7 @@
 
 #include "collective/engine/algorithm_fabric.h"
 #include "collective/inproc/hub.h"
+#include "compress/give_back.h"
 #include "compress/host_arithmetic.h"
 #include "compress/technique.h"
 #include "tests/cpp/catch.h"
@@ -134,7 +135,7 @@ class TechniqueMembers {
   void run_dense(const Technique* flush = nullptr) {
     for (auto& member : members) {
       if (flush != nullptr) {
-        REQUIRE(flush->give_back(member->workspace, member->bucket).ok());
+        REQUIRE(compress::give_back(*flush, member->workspace, member->bucket).ok());
         member->bucket.run = 0;
       }
       member->task = dense(member->workspace, member->bucket);

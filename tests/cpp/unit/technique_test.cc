@@ -134,7 +134,7 @@ std::vector<double> kept(TechniqueMembers& group, const Technique& technique) {
     Bucket copy = member->bucket;
     copy.buffer = {zeros.data(), 0, zeros.size()};
     copy.state = {reinterpret_cast<std::byte*>(state.data()), member->bucket.state.size()};
-    REQUIRE(technique.give_back(member->workspace, copy).ok());
+    REQUIRE(compress::give_back(technique, member->workspace, copy).ok());
     for (std::size_t i = 0; i < sum.size(); ++i)
       sum[i] += static_cast<double>(reinterpret_cast<float*>(zeros.data())[i]);
   }

@@ -1,8 +1,9 @@
 """Trains elastically with strategies that keep gradients back, and checks that no change of ranks loses any.
 
-Arguments: FOLDER LOST. Rank LOST of the first generation kills itself at step 23. What it had kept back at
-its last commit, which it has written to a file, is all that may be missing. The job ends when its replacement
-has joined. Gradients are whole numbers, and weights count them.
+Arguments: FOLDER LOST STRATEGY..., which are used besides those below. Rank LOST of the first generation
+kills itself at step 23. What it had kept back at its last commit, which it has written to a file, is all that
+may be missing. The job ends when its replacement has joined. Gradients are whole numbers, and weights count
+them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ STRATEGIES = (
     "topk:density=0.05,momentum=none,dense_below=0",
     "csc:keep=0.2,chunk_elements=8,dense_below=0",
     "power_sgd:rank=1,dense_below=0",
+    *sys.argv[3:],
 )
 
 

@@ -23,34 +23,6 @@ from roundelay.torch.process_sets import ProcessSet
 
 # By the parameter's name: the first element of the part, in the order of the pool, and its values.
 Kept = dict[str, tuple[int, torch.Tensor]]
-# Returns the elements of a bucket whose residual is at the beginning of the technique's state, and the factor
-# that makes it this rank's part of the sum. Arguments: the bucket's elements, levels, the set's size, the op.
-_Layout = Callable[[int, Levels, int, int], tuple[range, int]]
-
-
-def _whole(elements: int, _levels: Levels, _size: int, _op: int) -> tuple[range, int]:
-    return range(elements), 1
-
-
-def _shard(elements: int, levels: Levels, _size: int, _op: int) -> tuple[range, int]:
-    each = -(-elements // levels.members)
-    first = min(levels.place * each, elements)
-    return range(first, min(first + each, elements)), 1
-
-
-def _shard_of_mean(elements: int, levels: Levels, size: int, op: int) -> tuple[range, int]:
-    """Nodes of one size divide a mean level by level, others by all ranks at once (compress/shards.h)."""
-    even = levels.members * levels.nodes == size
-    mean = levels.members if even else size
-    return _shard(elements, levels, size, op)[0], mean if op == Average else 1
-
-
-# give_back() of each technique in csrc/compress says the same.
-_LAYOUTS: dict[str, _Layout] = {"csc": _whole, "topk": _shard_of_mean, "power_sgd": _shard}
-
-
-def _layout_of(bucket: PoolBucket) -> _Layout | None:
-    return _LAYOUTS.get((bucket.core.technique or "").partition(":")[0])
 
 
 class Residuals:
@@ -73,20 +45,20 @@ class Residuals:
         """Returns all residuals of this rank, as copies; between two steps."""
         found = dict(self._waiting)
         for bucket in () if self._taken else self._table.buckets:
-            layout = _layout_of(bucket)
-            if layout is None or not bucket.core.unflushed:
-                continue
-            levels = Levels.of(self._set, bucket.pool.device.type != "cpu")
-            elements = bucket.core.bytes // bucket.pool.dtype.itemsize
-            place, factor = layout(elements, levels, self._set.size(), self._op)
-            for name, part in self._parts(bucket, place, factor).items():
-                found[name] = _together(part, found.get(name))
+            if bucket.core.unflushed:
+                for name, part in self._parts(bucket).items():
+                    found[name] = _together(part, found.get(name))
         return found
 
-    def _parts(self, bucket: PoolBucket, place: range, factor: int) -> Kept:
-        """Returns the residual of each of the bucket's parameters. place: the elements that the state has."""
-        state = bucket.core.state
+    def _parts(self, bucket: PoolBucket) -> Kept:
+        """Returns the residual of each of the bucket's parameters."""
+        state, size = bucket.core.state, self._set.size()
         assert state is not None
+        levels = Levels.of(self._set, bucket.pool.device.type != "cpu")
+        even = levels.members * levels.nodes == size
+        divisor = size if self._op == Average else 1
+        first, count, factor = bucket.core.residual(levels.place, levels.members, even, divisor)
+        place = range(first, first + count)
         dtype = torch.float64 if bucket.pool.dtype == torch.float64 else torch.float32
         values = state[: len(place) * dtype.itemsize].view(dtype)
         parts: Kept = {}
@@ -101,7 +73,7 @@ class Residuals:
         """Makes these this rank's residuals, in place of all others. The next step sends them."""
         self._waiting = dict(kept)
         for bucket in self._table.buckets:
-            if _layout_of(bucket) is not None and bucket.core.state is not None:
+            if bucket.core.state is not None:
                 bucket.core.state.zero_()
         self._taken = True
         self.flush(kept.keys())

@@ -1,0 +1,20 @@
+#include "compress/give_back.h"
+
+#include "compress/shards.h"
+
+namespace roundelay::compress {
+
+Status give_back(const Technique& technique, Workspace& workspace, const Bucket& bucket) {
+  if (bucket.state.empty()) return {};
+  const DType dtype = bucket.reduction.dtype;
+  const Residual kept = technique.residual(bucket.count, bucket.reduction.scale, place_in(workspace));
+  std::byte* const values = bucket.buffer.data() + kept.elements.first * size_of(dtype);
+  std::byte* const residual = bucket.state.data();
+  const DType type = kernels::residual_type(dtype);
+  const Scale back{kept.factor, 1};
+  ROUNDELAY_RETURN_IF_ERROR(workspace.math().scale(residual, kept.elements.count, type, back));
+  ROUNDELAY_RETURN_IF_ERROR(workspace.math().give_back(values, residual, kept.elements.count, dtype));
+  return workspace.math().clear(residual, bucket.state.size());
+}
+
+}  // namespace roundelay::compress
