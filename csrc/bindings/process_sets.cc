@@ -42,11 +42,17 @@ void remove(ProcessSetId id) {
   check(context->drop_process_set(id));
 }
 
+void end_changes() {
+  const auto context = global_context();
+  agree(*context, value_of(context->submit_no_change()), "the end of adding process sets");
+}
+
 }  // namespace
 
 void bind_process_sets(py::module_& module) {
   module.def("add_process_set", add, py::arg("ranks"));
   module.def("remove_process_set", remove, py::arg("process_set"));
+  module.def("end_process_set_changes", end_changes);
   module.def(
       "levels",
       [](ProcessSetId id, bool on_gpu) {

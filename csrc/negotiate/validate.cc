@@ -20,6 +20,7 @@ std::string scale_text(const Scale& scale) {
 }
 
 std::string change_text(const wire::Request& request) {
+  if (request.root < 0 && request.ranks.empty()) return "no further process set";
   return request.root < 0 ? "process set " + list_text(request.ranks)
                           : "removal of process set " + std::to_string(request.root);
 }

@@ -89,6 +89,9 @@ class Context {
   virtual Result<complete::Handle> submit_new_set(std::vector<int> ranks) = 0;
   virtual Result<ProcessSetId> make_process_set(const std::vector<int>& ranks) = 0;
   virtual Result<complete::Handle> submit_removal(ProcessSetId id) = 0;
+  // All ranks of the world submit it where none of them has a change in mind: the handle is done when all
+  // have. Errors: kMismatch (others have submitted a change, and would wait for this rank for ever).
+  virtual Result<complete::Handle> submit_no_change() = 0;
   // Also waits for the operations that are in flight in the set. An operation that some member has not
   // submitted fails.
   virtual Status drop_process_set(ProcessSetId id) = 0;

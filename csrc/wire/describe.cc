@@ -4,7 +4,8 @@ namespace roundelay::wire {
 
 std::string describe(const Request& request) {
   if (request.operation == Operation::kProcessSet) {
-    return request.root < 0 ? "add_process_set()" : "remove_process_set()";
+    if (request.root >= 0) return "remove_process_set()";
+    return request.ranks.empty() ? "the end of adding process sets" : "add_process_set()";
   }
   std::string text(name_of(request.operation));
   const bool named = traits_of(request.operation).has_tensors || request.operation == Operation::kAgreement;

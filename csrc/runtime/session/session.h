@@ -69,6 +69,7 @@ class Session final : public Context, private control::NegotiationSink {
   Result<complete::Handle> submit_removal(ProcessSetId id) override {
     return set_changes_.submit_removal(id);
   }
+  Result<complete::Handle> submit_no_change() override { return set_changes_.submit_none(); }
   Status drop_process_set(ProcessSetId id) override { return set_changes_.remove(id); }
   Result<std::vector<int>> level_sizes(ProcessSetId id, DeviceType device) override;
   Result<bool> poll(complete::Handle handle) override { return operations_.poll(handle); }

@@ -43,6 +43,8 @@ class SetChanges {
   // or remove(). Errors: kInvalidArgument (wrong ranks or id; the other ranks get this error too).
   Result<complete::Handle> submit_new(const std::vector<int>& ranks);
   Result<complete::Handle> submit_removal(ProcessSetId id);
+  // Submits that no change is to come now: a rank that waits with one gets an error.
+  Result<complete::Handle> submit_none() { return session_.operations.submit_change({}, {}); }
 
   // All ranks of the world call it. Returns the new set's id. Errors: kUnavailable (a member could not make
   // its fabric; the text is the same on all ranks), kAborted.

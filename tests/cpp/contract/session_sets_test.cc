@@ -291,6 +291,24 @@ TEST_CASE("ranks that announce different changes all get an error", "[session][s
   world.shutdown();
 }
 
+TEST_CASE("a rank that changes a set where the others change none gets an error", "[session][sets]") {
+  SessionWorld world(3);
+  world.run([](Session& session, int rank) -> std::string {
+    for (int round = 0; round < 3; ++round) {
+      const auto handle = rank == round ? session.submit_new_set({0, 1}) : session.submit_no_change();
+      if (!handle.ok()) return handle.status().message();
+      const Status status = *session.wait(*handle, Deadline::never());
+      if (status.code() != StatusCode::kMismatch || !contains(status.message(), "no further process set"))
+        return "no mismatch: " + status.message();
+      const auto none = session.submit_no_change();
+      if (!none.ok()) return none.status().message();
+      if (const Status all = *session.wait(*none, Deadline::never()); !all.ok()) return all.message();
+    }
+    return sum_once(session, rank, "after", 3);
+  });
+  world.shutdown();
+}
+
 TEST_CASE("a set that one rank cannot make is made by none, with one reason for all", "[session][sets]") {
   const int failing = GENERATE(0, 2);
   SessionWorld world(3);

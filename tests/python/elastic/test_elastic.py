@@ -13,6 +13,7 @@ import pytest
 from elastic_jobs import MOST_S, PROGRAMS, TRAINING, began, check_ended, ended_well, job, run, said
 from hosts_here import local_ssh
 from in_time import wait_until
+from technique_libraries import CYCLIC
 
 HOROVODS_SCRIPT = """
 import json
@@ -58,11 +59,11 @@ def test_lost_ranks_are_replaced(lost: str, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_change_of_ranks_loses_no_gradients_that_were_kept_back(tmp_path: Path) -> None:
-    program = [str(PROGRAMS / "elastic_residuals.py"), str(tmp_path), "1"]
+    program = [str(PROGRAMS / "elastic_residuals.py"), str(tmp_path), "1", f"{CYCLIC}:parts=3"]
     out, err = ended_well("-np", "3", "--min-np", "2", "--max-np", "3", program=program)
     assert out.count("nothing is lost with 3 ranks") == 3
-    for strategy in ("topk", "csc", "power_sgd"):
-        lost = [line for line in err.splitlines() if f"strategy {strategy}:" in line]
+    for strategy in ("topk:", "csc:", "power_sgd:", "cyclic@"):
+        lost = [line for line in err.splitlines() if f"strategy {strategy}" in line]
         assert len(lost) == 1, err
         assert lost[0].endswith("of the last generation have kept back of their gradients is lost: 1")
 
@@ -99,6 +100,23 @@ def test_an_optimizer_of_a_process_set_goes_on(tmp_path: Path) -> None:
     out, _ = ended_well("-np", "3", "--min-np", "2", "--max-np", "3", program=program)
     assert out.count("two optimizers with 3 ranks") == 3
     assert out.count("the set of a list has ended") == 2  # on the ranks that were there before
+
+
+def test_ranks_that_had_other_weights_are_named(tmp_path: Path) -> None:
+    program = [str(PROGRAMS / "elastic_faults.py"), str(tmp_path), "diverged"]
+    out, err = ended_well("-np", "3", "--min-np", "2", "--max-np", "3", program=program)
+    assert out.count("ended well") == 3
+    warning = (
+        "rank 1 had other values of parameter 'bias' than rank 0 at the newest commit (1 of the 2 parameters"
+    )
+    assert err.count(warning) == 1, err  # not at the second change: all had the same then
+
+
+def test_a_newcomer_that_alone_adds_a_set_fails_and_the_others_go_on(tmp_path: Path) -> None:
+    program = [str(PROGRAMS / "elastic_faults.py"), str(tmp_path), "set"]
+    out, err = ended_well("-np", "3", "--min-np", "2", "--max-np", "3", program=program)
+    assert re.search(r"rank [01] has no further process set, rank 2 has process set \[0, 1\]", out + err)
+    assert out.count("ended well") == 2
 
 
 def test_too_few_ranks_wait_for_a_replacement(tmp_path: Path) -> None:

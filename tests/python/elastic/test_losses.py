@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_jobs import PROGRAMS, ROOT, run
+from elastic_jobs import PROGRAMS, ROOT, ended_well, run
 
 LOSSES = 50
 TRAINING = str(PROGRAMS / "elastic_losses.py")
@@ -32,7 +32,18 @@ def test_fifty_losses_leave_nothing() -> None:
         assert late["memory"] - early["memory"] < MOST_GROWTH, (early, late)
 
 
-@pytest.mark.parametrize("kind", ["lars", "lamb", "masters", "scaler", "auto"])
+def test_the_example_learns_as_well_as_without_losses() -> None:
+    flags = ("-np", "2", "--min-np", "1", "--max-np", "2", "--blacklist-cooldown-range", "0", "0")
+    program = [str(ROOT / "examples" / "elastic.py"), "--epochs", "300"]
+    out, _ = ended_well(*flags, program=program)
+    out_with_losses, err = ended_well(*flags, program=[*program, "--lose-one-every", "5"])
+    assert err.count("killed by SIGKILL") >= 3
+    without, with_losses = (float(one.split("test accuracy")[1].split()[0]) for one in (out, out_with_losses))
+    print(f"accuracy {without} without losses, {with_losses} with {err.count('killed by SIGKILL')}")
+    assert with_losses > without - 0.01  # 3 of the 360 images
+
+
+@pytest.mark.parametrize("kind", ["lars", "lamb", "masters", "scaler", "auto", "auto_lossy"])
 def test_optimizers_of_all_kinds_go_on(kind: str) -> None:
     flags = ("-np", "3", "--min-np", "2", "--max-np", "3")
     status, lines, err = run(*flags, program=[str(PROGRAMS / "elastic_kinds.py"), kind])

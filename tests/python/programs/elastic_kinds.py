@@ -1,6 +1,6 @@
 """Trains elastically with an optimizer of some kind: a rank is lost, its replacement joins, all end alike.
 
-Argument: lars, lamb, masters, scaler or auto.
+Argument: lars, lamb, masters, scaler, auto or auto_lossy.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ def optimizer_for(model: torch.nn.Module) -> torch.optim.Optimizer:
     options: dict[str, Any] = {"master_weights": True} if KIND == "masters" else {}
     if KIND == "auto":
         options["strategy"] = "auto"
+    elif KIND == "auto_lossy":
+        options["strategy"] = "auto:candidates=[dense,bf16,csc:keep=0.5,topk:density=0.1]"
     return hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters(), **options)
 
 

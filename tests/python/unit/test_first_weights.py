@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from roundelay.torch._internal.optimizer.first_weights import difference, sums_of
+from roundelay.torch._internal.optimizer.first_weights import sums_of, unequal, warning
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float8_e5m2, torch.complex64, torch.complex128)
 
@@ -48,11 +48,12 @@ def test_parameters_without_values() -> None:
 
 
 def test_the_warning() -> None:
-    assert difference([(0, {"a": 1}), (1, {"a": 1})], "gradient") is None
-    assert difference([(0, {}), (1, {"a": 1}), (2, {"a": 1})], "gradient") is None  # rank 0 captures a graph
+    assert unequal([(0, {"a": 1}), (1, {"a": 1})]) is None
+    assert unequal([(0, {}), (1, {"a": 1}), (2, {"a": 1})]) is None  # rank 0 captures a graph
     rows = [(0, {"a": 1, "b": 2}), *((rank, {"a": 1, "b": 3}) for rank in range(1, 12))]
-    text = difference(rows, "gradient")
-    assert text is not None
+    found = unequal(rows)
+    assert found is not None
+    text = warning(found, "gradient")
     assert text.startswith(
         "ranks 1, 2, 3, 4, 5, 6, 7, 8 ... begin with other values of parameter 'b' than rank 0"
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from roundelay import _core
 from roundelay.torch._internal.generations import is_elastic, note_state
 from roundelay.torch._internal.global_state import rank, size
 from roundelay.torch._internal.operations import Max
@@ -75,7 +76,11 @@ class State(ABC):
             raise HostsUpdatedInterrupt(skip_sync=int(told) == _ONLY_REMOVED)
 
     def sync(self) -> None:
-        """Gives every rank the state of the rank with the newest commit, the first of them; collective."""
+        """Gives every rank the state of the rank with the newest commit, the first of them; collective.
+
+        MismatchError, on every rank, those included: some add a process set instead.
+        """
+        _core.end_process_set_changes()
         before, size_before = self._place or (-1, 0)
         mine = torch.tensor([[self._commits, before, size_before]])
         rows = [tuple(row) for row in allgather(mine, name="elastic.commits").tolist()]

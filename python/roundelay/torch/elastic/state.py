@@ -12,6 +12,7 @@ from roundelay.torch._internal.global_state import rank
 from roundelay.torch._internal.progress_sampler import ProgressSampler
 from roundelay.torch._internal.strategy.attached import attached
 from roundelay.torch.elastic.copies import copied
+from roundelay.torch.elastic.divergence import warn_of_divergence
 from roundelay.torch.elastic.objects import ObjectState, State
 from roundelay.torch.functions import (
     allgather_object,
@@ -189,10 +190,14 @@ class TorchState(ObjectState):
         super().take_saved(attributes)
 
     def prepare_sync(self, root: int, newest: bool, lost: list[int]) -> None:
-        """Gives strategies the ranks of now, in the order of the arguments: some merge weights."""
+        """Gives strategies the ranks of now, in the order of the arguments: some merge weights.
+
+        Afterwards all ranks with the newest commit should have the same ones.
+        """
         for handler in self._handlers.values():
             if isinstance(handler, _Optimizer):
                 handler.begin(root, newest, lost)
+                warn_of_divergence(handler.value, handler.name, newest and self._commits > 0)
 
     def sync_from(self, root: int) -> None:
         """Gives every rank the root's state; of samplers, what all ranks have seen."""

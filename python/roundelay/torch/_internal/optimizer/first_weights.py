@@ -11,6 +11,7 @@ import hashlib
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -24,6 +25,22 @@ _SAMPLES = 1024  # of a parameter: at least so many values, and at most twice as
 _RANKS_NAMED = 8
 
 Sums = dict[str, int]  # by the parameters' names
+
+
+class Unequal(NamedTuple):
+    """Parameters that have other values on some ranks than on the first one that was compared."""
+
+    first_name: str  # of a parameter of which that is true
+    others: list[int]  # on which it has other values
+    first: int
+    unequal: int  # the number of such parameters
+    of: int
+
+    @property
+    def ranks(self) -> str:
+        """The others, for the beginning of a text."""
+        shown = ", ".join(map(str, self.others[:_RANKS_NAMED]))
+        return f"rank{'s'[: len(self.others) > 1]} {shown}{' ...' if len(self.others) > _RANKS_NAMED else ''}"
 
 
 class FirstWeights:
@@ -57,9 +74,9 @@ class FirstWeights:
         agreed = _core.agree(f"{prefix}.weights", [(_core.Merge.EQUAL, digest)], -1, set_id(process_set))
         if agreed.differences:
             rows = allgather_object((_core.rank(), sums), f"{prefix}.weights", process_set)
-            text = difference(rows, prefix)
-            if text is not None and _core.rank() == rows[0][0]:
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
+            found = unequal(rows)
+            if found is not None and _core.rank() == rows[0][0]:
+                warnings.warn(warning(found, prefix), RuntimeWarning, stacklevel=2)
 
 
 def sums_of(named: Mapping[str, torch.Tensor]) -> Sums:
@@ -92,20 +109,23 @@ def _captures(parameters: Iterable[torch.Tensor]) -> bool:
     return any(one.is_cuda for one in parameters) and torch.cuda.is_current_stream_capturing()
 
 
-def difference(rows: Sequence[tuple[int, Sums]], prefix: str) -> str | None:
-    """Returns the warning; None: the ranks that have sums have the same. rows: ranks and their sums."""
+def unequal(rows: Sequence[tuple[int, Sums]]) -> Unequal | None:
+    """Returns how weights differ; None: ranks that have sums have the same. rows: ranks and their sums."""
     rows = [row for row in rows if row[1]]
     first, sums = rows[0] if rows else (0, {})
-    unequal = [name for name in sums if any(theirs.get(name) != sums[name] for _, theirs in rows)]
-    if not unequal:
+    names = [name for name in sums if any(theirs.get(name) != sums[name] for _, theirs in rows)]
+    if not names:
         return None
-    name = unequal[0]
-    others = [rank for rank, theirs in rows if theirs.get(name) != sums[name]]
-    shown = ", ".join(map(str, others[:_RANKS_NAMED])) + (" ..." if len(others) > _RANKS_NAMED else "")
-    ranks = f"rank {shown} begins" if len(others) == 1 else f"ranks {shown} begin"
+    others = [rank for rank, theirs in rows if theirs.get(names[0]) != sums[names[0]]]
+    return Unequal(names[0], others, first, len(names), len(sums))
+
+
+def warning(found: Unequal, prefix: str) -> str:
+    """Returns the warning to give before the first step. prefix: that of the optimizer's names."""
+    begin = "begins" if len(found.others) == 1 else "begin"
     return (
-        f"{ranks} with other values of parameter {name!r} than rank {first} ({len(unequal)} of the "
-        f"{len(sums)} parameters of optimizer {prefix!r} differ), and the weights will stay different: call "
-        "hvd.broadcast_parameters(model.state_dict(), root_rank=0) before the first step. If they are to "
-        "differ, set ROUNDELAY_CHECK_WEIGHTS=0"
+        f"{found.ranks} {begin} with other values of parameter {found.first_name!r} than rank {found.first} "
+        f"({found.unequal} of the {found.of} parameters of optimizer {prefix!r} differ), and the weights "
+        "will stay different: call hvd.broadcast_parameters(model.state_dict(), root_rank=0) before the "
+        "first step. If they are to differ, set ROUNDELAY_CHECK_WEIGHTS=0"
     )

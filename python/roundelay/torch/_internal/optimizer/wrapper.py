@@ -29,7 +29,7 @@ from roundelay.torch.process_sets import set_id
 class Wrapper:
     """What one wrapped optimizer does around ``step()``. It does not keep the optimizer alive.
 
-    gradient_hooks: the hooks on its parameters. masters: its fp32 masters.
+    parameters: those in its groups. gradient_hooks: the hooks on them. masters: its fp32 masters.
     """
 
     _methods = ("synchronize", "skip_synchronize", "no_sync", "set_backward_passes_per_step")
@@ -55,8 +55,8 @@ class Wrapper:
         self._checked = False  # nothing else has reduced the parameters in the first backward
         self._uncounted = UncountedSteps(optimizer, self._strategy, self.masters.enabled)
         self.gradient_hooks = GradientHooks(optimizer, options, make_sync, marks)
-        self._parameters = WrappedParameters(optimizer, options, self.gradient_hooks, self._uncounted)
-        of_wrapped[optimizer] = self._parameters.names
+        self.parameters = WrappedParameters(optimizer, options, self.gradient_hooks, self._uncounted)
+        of_wrapped[optimizer] = self.parameters.names
         self._hooks = [
             optimizer.register_step_pre_hook(BoundMethod(self._before_step)),
             optimizer.register_step_post_hook(BoundMethod(self._after_step)),
@@ -65,12 +65,12 @@ class Wrapper:
         self._gained = GainedMethods(optimizer)
         for name in self._methods:
             self._gained.add(name, getattr(self, name))
-        self._extend(optimizer, "add_param_group", after=self._parameters.add_group)
+        self._extend(optimizer, "add_param_group", after=self.parameters.add_group)
         if self._strategy is not None:
             self._extend(optimizer, "zero_grad", self._finish_failed, self._new_gradients)
         for name in self.masters.methods.keys() - self._gained.names:
             self._extend(optimizer, name)
-        self._parameters.refresh()
+        self.parameters.refresh()
         self._follow_timeline()
 
     def _extend(
@@ -92,8 +92,8 @@ class Wrapper:
         if wanted is not None and wanted.size() == 1 and not is_elastic():
             wanted = None
         if self.gradient_hooks.reduce_over(wanted):
-            self._parameters.refresh()
-            self.gradient_hooks.follow(self._parameters.watch.named)
+            self.parameters.refresh()
+            self.gradient_hooks.follow(self.parameters.watch.named)
 
     def restart(self) -> None:
         """Begins a new job with this optimizer in it. init() calls it.
@@ -114,7 +114,7 @@ class Wrapper:
         for hook in self._hooks:
             hook.remove()
         self._gained.take_away(optimizer)
-        self._parameters.forget(optimizer)
+        self.parameters.forget(optimizer)
         of_wrapped.pop(optimizer, None)
         self.gradient_hooks.end()
         self._uncounted.end()
@@ -128,7 +128,7 @@ class Wrapper:
         return None if self.gradient_hooks.sync is None else self.gradient_hooks.sync.techniques
 
     def _new_gradients(self) -> None:
-        self._parameters.refresh()
+        self.parameters.refresh()
         if self.gradient_hooks.sync is not None:
             self.gradient_hooks.sync.new_step()
 
@@ -138,8 +138,8 @@ class Wrapper:
         if marks is None or self._optimizer() is None:
             return
         if _core.timeline_enabled():
-            self._parameters.refresh()
-            marks.follow(self._parameters.watch.named)
+            self.parameters.refresh()
+            marks.follow(self.parameters.watch.named)
         else:
             marks.close()
 
@@ -156,7 +156,7 @@ class Wrapper:
         Needed only to see gradients as ``step()`` will where some are not complete when backward() returns:
         a window of backward_passes_per_step that ended early, gradients made without backward().
         """
-        self._parameters.refresh()
+        self.parameters.refresh()
         if self.gradient_hooks.sync is not None and not self.gradient_hooks.stays_local:
             self.gradient_hooks.sync.synchronize()
         self.masters.pairs.take_gradients(arrived=False)
@@ -190,8 +190,8 @@ class Wrapper:
         """Makes gradients be reduced once in ``passes`` backward passes from now on."""
         check_passes(passes)
         if self._strategy is not None:
-            self._parameters.refresh()
-            self._strategy.accept_gradients(self._parameters.watch.named.values(), passes)
+            self.parameters.refresh()
+            self._strategy.accept_gradients(self.parameters.watch.named.values(), passes)
         note_passes(self._optimizer(), passes)
         self.gradient_hooks.set_passes(passes)
 
@@ -222,8 +222,8 @@ class Wrapper:
             set_id(self.process_set)
             raise ValueError("the process set has ended: give its optimizer to DistributedOptimizer again")
         if not self._checked:
-            self._parameters.refresh()
-            self._parameters.check_owners()
+            self.parameters.refresh()
+            self.parameters.check_owners()
             self._checked = True
         self._step = Span("step")
         self.masters.pairs.refresh()
