@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 import roundelay
 from hosts_here import local_ssh
+from roundelay.run.function import launcher_process
 
 
 def train(first: str) -> tuple[int, int]:
@@ -49,6 +52,22 @@ def test_the_last_generations_values_are_returned_by_rank(
     assert values == [(rank, len(values)) for rank in range(len(values))]
     assert "killed by SIGKILL" in capsys.readouterr().err
     assert (tmp_path / "first").exists()
+
+
+def hang() -> int:
+    """Returns its rank, but the process of rank 1 does not end."""
+    import roundelay.torch as hvd
+
+    hvd.init()
+    if hvd.rank() == 1:
+        threading.Thread(target=time.sleep, args=(600,)).start()
+    return hvd.rank()
+
+
+def test_values_are_there_although_a_process_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher_process, "END_GRACE_S", 1.0)
+    with pytest.warns(RuntimeWarning, match=r"not every rank ended well by itself: worker 1 \(told to end\)"):
+        assert roundelay.run(hang, np=2, min_np=1) == [0, 1]
 
 
 @pytest.mark.nightly

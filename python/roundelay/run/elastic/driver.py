@@ -21,6 +21,7 @@ from roundelay.run.launcher.connections import Listener, Peer
 from roundelay.run.launcher.output import Output
 from roundelay.run.launcher.ranks import Ranks
 from roundelay.run.launcher.result import Ending, JobResult, is_victim
+from roundelay.run.launcher.result_pipe import ResultPipe
 from roundelay.run.system import signals
 from roundelay.run.system.processes import exit_status
 
@@ -39,7 +40,9 @@ class Settings:
     timeout: float  # seconds to wait for enough ranks
     start_timeout: float  # seconds for which the first generation waits for all that are wanted
     say: Callable[[str], None]
-    on_result: Callable[[int, bytes], None] | None  # gets pieces of replies, if the program is a function
+    results: (
+        ResultPipe | None
+    )  # gets the workers of each generation, and replies, if the program is a function
 
 
 class Driver:
@@ -136,8 +139,8 @@ class Driver:
         elif kind == protocol.REPORT:
             self._ranks.note_report(peer.rank, payload)
         elif kind == protocol.RESULT_PIECE:
-            if self._settings.on_result is not None:
-                self._settings.on_result(peer.rank, payload)
+            if self._settings.results is not None:
+                self._settings.results.on_result(peer.rank, payload)
         else:
             stream = self._output.streams[peer.rank, "stdout" if kind == protocol.STDOUT else "stderr"]
             stream.write(payload, time.monotonic())
@@ -238,6 +241,8 @@ class Driver:
             )
             return
         self._programs.hand_out(members.generation, ranks)
+        if settings.results is not None:
+            settings.results.on_generation(ranks)
         if resets > 0:
             workers = ", ".join(map(str, ranks))
             settings.say(f"going on with workers {workers} as ranks (generation {members.generation})")

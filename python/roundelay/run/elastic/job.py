@@ -81,7 +81,7 @@ def prepare(
             _timeout(given, surroundings),
             job.start_timeout(environment),
             say,
-            result_pipe.on_result if result_pipe is not None else None,
+            result_pipe,
         ),
         listener,
     )

@@ -30,13 +30,12 @@ class LauncherProcess:
     def __init__(self, num_proc: int | None) -> None:
         """num_proc: None for an elastic job, which goes on when a rank has failed."""
         self._num_proc = num_proc
+        self._counted = list(range(num_proc or 0))  # the ranks, or workers of now, whose values are wanted
         self.replies: defaultdict[int, Reply] = defaultdict(Reply)  # by rank, or by an elastic job's worker
         self.failed: list[int] = []  # in the order of arrival
         self._end: dict[str, Any] | None = None
         self._incoming = bytearray()
         self._end_at: float | None = None
-        self._returned = 0
-        self._over = False
         self._quiet = False
 
     def run(self, payload: BinaryIO, arguments: list[str]) -> End:
@@ -123,6 +122,8 @@ class LauncherProcess:
         for kind, rank, payload in self._messages():
             if kind == result_pipe.END:
                 self._end = json.loads(payload)
+            elif kind == result_pipe.GENERATION:
+                self._counted, self._end_at = json.loads(payload), None
             else:
                 self._on_piece(rank, payload)
 
@@ -133,11 +134,12 @@ class LauncherProcess:
             return
         if reply.kind == worker.FAILURE:
             self.failed.append(rank)
-        self._returned += reply.kind == worker.VALUE
-        is_over = self._num_proc is not None and (self.failed or self._returned == self._num_proc)
-        if not self._over and is_over:
-            self._over = True
-            self._end_at = time.monotonic() + END_GRACE_S
+            is_over = self._num_proc is not None and len(self.failed) == 1
+        else:
+            values = [self.replies[rank].kind == worker.VALUE for rank in self._counted]
+            is_over = len(values) > 0 and all(values)  # an elastic job that has not begun counts nobody's
+        if is_over:
+            self._end_at = self._end_at or time.monotonic() + END_GRACE_S
 
     def _messages(self) -> Iterator[tuple[bytes, int, bytes]]:
         """Takes the whole messages off what has come."""

@@ -14,7 +14,7 @@ from roundelay.run.system.processes import how
 
 # A message to the caller: kind, rank and length, then as many bytes: a piece of a rank's reply, or JSON.
 HEADER = struct.Struct(">cII")
-PIECE, END = b"p", b"e"
+PIECE, GENERATION, END = b"p", b"g", b"e"
 
 
 @dataclass
@@ -35,6 +35,10 @@ class ResultPipe:
     def on_result(self, rank: int, piece: bytes) -> None:
         """Sends a piece of a rank's reply. Raises BrokenPipeError if the caller is gone."""
         self._send(PIECE, rank, piece)
+
+    def on_generation(self, workers: list[int]) -> None:
+        """Tells the caller whose values count from now on, in an elastic job."""
+        self._send(GENERATION, 0, json.dumps(workers).encode())
 
     def refuse(self, reason: str) -> None:
         """Tells the caller that its arguments were wrong."""
