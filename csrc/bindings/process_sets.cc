@@ -28,7 +28,7 @@ void agree(runtime::Context& context, complete::Handle agreement, const char* ca
   }
 }
 
-ProcessSetId add(std::vector<int> ranks) {
+ProcessSetId add(const std::vector<int>& ranks) {
   const auto context = global_context();
   agree(*context, value_of(context->submit_new_set(ranks)), "add_process_set()");
   const adapter::GilReleased no_gil;
