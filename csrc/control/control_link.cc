@@ -9,10 +9,18 @@ namespace roundelay::control {
 
 void ControlLink::send(int to, const wire::Message& message) { send_bytes(to, wire::encode(message)); }
 
-void ControlLink::send_bytes(int to, ConstByteSpan message) {
+void ControlLink::post(int to, const wire::Message& message) {
+  static_cast<void>(count_and_send(to, wire::encode(message)));
+}
+
+Status ControlLink::count_and_send(int to, ConstByteSpan message) {
   ++counters_.messages_sent;
   counters_.message_bytes += static_cast<std::int64_t>(message.size());
-  const Status sent = channel_.send(to, message);
+  return channel_.send(to, message);
+}
+
+void ControlLink::send_bytes(int to, ConstByteSpan message) {
+  const Status sent = count_and_send(to, message);
   if (sent.code() == StatusCode::kInvalidArgument) {
     abort({rank_, "rank " + std::to_string(rank_) + " cannot send a control message: " + sent.message()});
   }

@@ -1,5 +1,6 @@
 // Connects this rank with the others on the control plane: sends messages, counts them, and ends
-// communication for all ranks after a fault. Only the holder of the negotiation token uses it.
+// communication for all ranks after a fault. Only the holder of the negotiation token uses it, but for
+// post().
 #pragma once
 
 #include <atomic>
@@ -31,6 +32,8 @@ class ControlLink {
   // Sends the message to a world rank. Never blocks. Aborts if the message cannot be sent at all. A peer that
   // is gone is no error here: Channel::receive() reports it, with the reason.
   void send(int to, const wire::Message& message);
+  // Sends as send() does, but drops what cannot be sent: receive() reports the loss of a peer. Any thread.
+  void post(int to, const wire::Message& message);
   // Sends to each of these ranks but this one. Encodes the message once.
   void send_to_each(std::span<const int> ranks, const wire::Message& message);
   // Sends to all ranks of the world but this one.
@@ -58,6 +61,7 @@ class ControlLink {
 
  private:
   void send_bytes(int to, ConstByteSpan message);
+  Status count_and_send(int to, ConstByteSpan message);
   void end(const wire::Abort& fault);
   // Returns true if rank 0 decides on this rank's faults and tells the other ranks.
   [[nodiscard]] bool through_rank_0() const { return rank_ != 0 && lanes_.shares_open_lane(0); }

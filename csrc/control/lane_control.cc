@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lock/relay.h"
+
 namespace roundelay::control {
 
 LaneControl::LaneControl(LaneId id, const Group& members, submit::TensorTable& submitted,
@@ -14,6 +16,30 @@ LaneControl::LaneControl(LaneId id, const Group& members, submit::TensorTable& s
       watchdog(members) {
   options.schedule_lock = options.schedule_lock && submitted.can_lock();
   if (members.index == 0) coordinator = std::make_unique<negotiate::Coordinator>(id, members, options);
+}
+
+bool LaneControl::may_apply(const wire::Order& order) const {
+  if (!order.unlock) return true;
+  // Who speaks for a node may see what others have announced before they could ask it to look, and then
+  // leave.
+  if (lock::Relay* const relay = table->relay()) relay->look();
+  return table->all_announced(*order.unlock);
+}
+
+void LaneControl::take_submissions(std::vector<wire::Submission>& drained) {
+  if (!table->scheduled()) {
+    table->drain(drained);
+    for (const wire::Submission& submission : drained) participant.submit(submission);
+    return;
+  }
+  if (participant.ends()) table->freeze();
+  if (const auto announced = table->frozen_after()) participant.freeze(*announced);
+}
+
+std::optional<int> LaneControl::member_of(int rank) const {
+  const auto found = std::ranges::find(group.ranks, rank);
+  if (found == group.ranks.end()) return std::nullopt;
+  return static_cast<int>(found - group.ranks.begin());
 }
 
 const LaneControl& LaneControls::add(LaneId id, const Group& group, submit::TensorTable& table,

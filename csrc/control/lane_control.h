@@ -1,8 +1,11 @@
 // The control plane's state of the lanes on this rank. Only the holder of the negotiation token uses it.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "base/group.h"
 #include "control/neighbours.h"
@@ -25,6 +28,14 @@ struct LaneControl {
   // Returns the world rank whose messages the next order needs: the coordinator; for the coordinator itself
   // rank 0, which gives tickets.
   [[nodiscard]] int awaited_rank() const { return coordinator ? 0 : group.ranks.front(); }
+  // Returns whether this rank can carry out the order, which is the next one: it sees what all have announced
+  // before the end of a schedule.
+  [[nodiscard]] bool may_apply(const wire::Order& order) const;
+  // Moves the table's new requests to the participant. Under a schedule lock the table keeps them, and only a
+  // freeze is a change. `drained`: memory for them.
+  void take_submissions(std::vector<wire::Submission>& drained);
+  // Returns the index of a world rank in the group; nothing if it is no member.
+  [[nodiscard]] std::optional<int> member_of(int rank) const;
 
   Group group;
   submit::TensorTable* table;  // not owned
@@ -34,8 +45,10 @@ struct LaneControl {
   negotiate::CoordinatorWatch watch;                    // notices that the awaited rank is silent
   negotiate::Watchdog watchdog;                         // blames a rank when an operation is stuck
   NeighbourWatch neighbour_watch;                       // says when to look at the processes of this node
-  bool closed = false;                                  // the last order has come
-  bool end_linger = false;                              // the next report asks for the end of the linger
+  std::deque<wire::Order>
+      waiting;              // orders that came, from one on that ends a schedule too early for this rank
+  bool closed = false;      // the last order has come
+  bool end_linger = false;  // the next report asks for the end of the linger
 };
 
 // The LaneControls of all lanes of this rank, by id.

@@ -17,17 +17,21 @@ Negotiator::Negotiator(channel::Channel& channel, int rank, int size,
       sink_(sink),
       link_(channel, rank, size, lanes_, sink),
       tickets_(link_, lanes_, size),
+      relays_(link_, lanes_),
       stall_watch_(link_, lanes_, sink, options.stall_warning != Duration{0}),
       clock_probe_(link_, sink) {}
 
 void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& table) {
-  tickets_.on_lane_added(id, lanes_.add(id, group, table, options_));
+  const LaneControl& lane = lanes_.add(id, group, table, options_);
+  tickets_.on_lane_added(id, lane);
+  relays_.on_lane_added(id, lane);
 }
 
 void Negotiator::remove_lane(LaneId id) {
   const LaneControl* const lane = lanes_.find(id);
   if (lane == nullptr) return;
   if (!lane->closed) tickets_.on_lane_over(id, *lane);
+  RelayControl::on_lane_removed(*lane);
   lanes_.remove(id);
 }
 
@@ -40,6 +44,7 @@ bool Negotiator::step(TimePoint now) {
   bool moved = receive_all(now);
   moved = take_inbox(now) || moved;
   if (!link_.aborted()) {
+    moved = apply_waiting(now) || moved;
     moved = send_reports(now) || moved;
     moved = hand_over_orders(now) || moved;
     moved = stall_watch_.check(now) || moved;
@@ -49,7 +54,7 @@ bool Negotiator::step(TimePoint now) {
 
 Deadline Negotiator::next_due() const {
   if (link_.aborted()) return link_.next_due();
-  Deadline due = stall_watch_.next_due();
+  Deadline due = stall_watch_.next_due().sooner(waiting_due_);
   for (const auto& [id, lane] : lanes_) {
     if (lane.coordinator && !lane.closed) due = due.sooner(lane.coordinator->next_due());
   }
@@ -103,6 +108,7 @@ void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
                  [&](const wire::TicketGrant& grant) {
                    if (!link_.aborted()) tickets_.on_grant(grant);
                  },
+                 [&](const wire::Announced& announced) { relays_.on_announced(from, announced); },
                  // Channels and bootstraps take these two; no rank sends them to a negotiator.
                  [](const wire::Hello&) {},
                  [](const wire::Introduction&) {},
@@ -162,7 +168,7 @@ bool Negotiator::send_reports(TimePoint now) {
   for (auto& [id, lane] : lanes_) {
     if (lane.closed) continue;
     if (leaving) lane.participant.leave();
-    take_submissions(lane);
+    lane.take_submissions(drained_);
     if (std::exchange(lane.end_linger, false) || end_linger) lane.participant.end_linger();
     auto failed = lane.participant.take_failed();
     moved = moved || !failed.empty();  // a caller may wait for one of these: it must look before it sleeps
@@ -191,12 +197,10 @@ void Negotiator::send_report(const LaneControl& lane, wire::Report report, TimeP
 void Negotiator::on_report(int from, const wire::Report& report, TimePoint now) {
   LaneControl* const lane = lanes_.find(report.lane);
   if (link_.aborted() || lane == nullptr || !lane->coordinator) return;
-  for (int member = 0; member < lane->group.size(); ++member) {
-    if (lane->group.ranks[static_cast<std::size_t>(member)] != from) continue;
-    if (Status s = lane->coordinator->on_report(member, report, now); !s.ok()) {
-      link_.abort({from, s.message()});
-    }
-  }
+  const std::optional<int> member = lane->member_of(from);
+  if (!member) return;
+  if (Status s = lane->coordinator->on_report(*member, report, now); !s.ok())
+    link_.abort({from, s.message()});
 }
 
 // -- orders
@@ -235,27 +239,44 @@ void Negotiator::hand_over(LaneId id, const LaneControl& lane, wire::Order order
 void Negotiator::on_order(const wire::Order& order) {
   LaneControl* const lane = lanes_.find(order.lane);
   if (link_.aborted() || lane == nullptr) return;
-  Result<negotiate::Applied> applied = lane->participant.apply(order);
+  if (lane->waiting.empty() && lane->may_apply(order)) return apply(order.lane, *lane, order);
+  lane->waiting.push_back(order);
+}
+
+// Who speaks for this node wakes no thread here that sleeps in the channel.
+bool Negotiator::apply_waiting(TimePoint now) {
+  constexpr Duration kLook = std::chrono::milliseconds(1);
+  bool moved = false;
+  waiting_due_ = Deadline::never();
+  for (auto& [id, lane] : lanes_) {
+    for (; !lane.waiting.empty() && lane.may_apply(lane.waiting.front()); moved = true) {
+      apply(id, lane, lane.waiting.front());
+      if (link_.aborted()) return true;
+      lane.waiting.pop_front();
+    }
+    if (!lane.waiting.empty()) waiting_due_ = Deadline::at(now + kLook);
+  }
+  return moved;
+}
+
+void Negotiator::apply(LaneId id, LaneControl& lane, const wire::Order& order) {
+  Result<negotiate::Applied> applied = lane.participant.apply(order);
   if (!applied.ok()) {
     return link_.abort({rank_, "rank " + std::to_string(rank_) + ": " + applied.status().message()});
   }
-  sink_.ordered(order.lane, order.sequence);
-  if (applied->freeze) lane->table->freeze();
+  sink_.ordered(id, order.sequence);
+  if (applied->freeze) lane.table->freeze();
   if (applied->unlock) {
     ++link_.counters().unlocks;
-    sink_.unlock(order.lane, *applied->unlock);
-    lane->end_linger = true;  // callers that wait for announced submissions have not asked for it
+    sink_.unlock(id, *applied->unlock);
+    lane.end_linger = true;  // callers that wait for announced submissions have not asked for it
   }
-  for (auto& ordered : applied->operations) {
-    sink_.execute(order.lane, order.sequence, std::move(ordered));
-  }
-  fail_submissions(order.lane, std::move(applied->failed));
-  if (applied->joined) sink_.joined(order.lane, *applied->joined);
-  fail_submissions(order.lane, lane->participant.take_failed());
-  if (applied->schedule) {
-    begin_schedule(order.lane, *lane, order.sequence, std::move(*applied->schedule));
-  }
-  close(order.lane, *lane, *applied);
+  for (auto& ordered : applied->operations) sink_.execute(id, order.sequence, std::move(ordered));
+  fail_submissions(id, std::move(applied->failed));
+  if (applied->joined) sink_.joined(id, *applied->joined);
+  fail_submissions(id, lane.participant.take_failed());
+  if (applied->schedule) begin_schedule(id, lane, order.sequence, std::move(*applied->schedule));
+  close(id, lane, *applied);
 }
 
 // Closes the lane if the order was its last one.
@@ -271,18 +292,6 @@ void Negotiator::begin_schedule(LaneId id, LaneControl& lane, std::uint64_t sequ
   ++link_.counters().locks;
   lane.table->begin_schedule(schedule.number, schedule.operations, std::move(schedule.returned));
   sink_.locked(id, sequence);
-}
-
-// Moves the table's new requests to the participant. Under a schedule lock the table keeps them, and only a
-// freeze is a change.
-void Negotiator::take_submissions(LaneControl& lane) {
-  if (!lane.table->scheduled()) {
-    lane.table->drain(drained_);
-    for (const wire::Submission& submission : drained_) lane.participant.submit(submission);
-    return;
-  }
-  if (lane.participant.ends()) lane.table->freeze();
-  if (const auto announced = lane.table->frozen_after()) lane.participant.freeze(*announced);
 }
 
 void Negotiator::fail_submissions(LaneId id, std::vector<negotiate::FailedSubmission> failed) {

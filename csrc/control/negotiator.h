@@ -15,6 +15,7 @@
 #include "control/control_link.h"
 #include "control/lane_control.h"
 #include "control/negotiation_sink.h"
+#include "control/relay_control.h"
 #include "control/stall_watch.h"
 #include "control/ticket_control.h"
 #include "negotiate/coordinator.h"
@@ -71,9 +72,10 @@ class Negotiator {
   bool hand_over_orders(TimePoint now);
   void hand_over(LaneId id, const LaneControl& lane, wire::Order order);
   void on_order(const wire::Order& order);
+  bool apply_waiting(TimePoint now);
+  void apply(LaneId id, LaneControl& lane, const wire::Order& order);
   void close(LaneId id, LaneControl& lane, const negotiate::Applied& applied);
   void begin_schedule(LaneId id, LaneControl& lane, std::uint64_t sequence, negotiate::Schedule schedule);
-  void take_submissions(LaneControl& lane);
   void fail_submissions(LaneId id, std::vector<negotiate::FailedSubmission> failed);
 
   channel::Channel& channel_;
@@ -84,9 +86,11 @@ class Negotiator {
   ControlLink link_;
   ControlInbox inbox_;
   TicketControl tickets_;
+  RelayControl relays_;
   StallWatch stall_watch_;
   ClockProbe clock_probe_;
-  std::vector<wire::Submission> drained_;  // reused by take_submissions()
+  Deadline waiting_due_ = Deadline::never();  // when to look again whether orders that wait may be applied
+  std::vector<wire::Submission> drained_;     // reused
 };
 
 }  // namespace roundelay::control

@@ -7,6 +7,15 @@
 
 namespace roundelay::execute {
 
+namespace {
+
+std::shared_ptr<lock::Announcements> announcements_of(
+    const collective::Fabric& fabric, const std::shared_ptr<lock::Announcements>& between_nodes) {
+  return between_nodes ? between_nodes : fabric.capabilities().announcements;
+}
+
+}  // namespace
+
 Lane::Lane(LaneId id, LaneFabrics fabrics, Completer& completer, timeline::Timeline& timeline,
            const AbortToken& abort, const LaneOptions& options, Faults faults)
     : id_(id),
@@ -14,14 +23,15 @@ Lane::Lane(LaneId id, LaneFabrics fabrics, Completer& completer, timeline::Timel
       abort_(abort),
       faults_(std::move(faults)),
       late_peers_(options.stall_warning),
-      executors_(std::move(fabrics), abort, options),
+      executors_(std::move(fabrics.all), abort, options),
       group_(fabric().group()),
       level_sizes_(collective::level_sizes(executors_.first().fabric())),
       gpu_level_sizes_(options.gpu
                            ? gpu::gpu_level_sizes(executors_.first().fabric(), options.gpu->fabric.wish)
                            : std::vector<int>()),
       make_region_(fabric().capabilities().make_region),
-      waker_(executors_.wakers(), options.schedule_lock ? fabric().capabilities().announcements : nullptr),
+      waker_(executors_.wakers(),
+             options.schedule_lock ? announcements_of(fabric(), fabrics.announcements) : nullptr),
       table_(waker_.announcements(), group_.ranks),
       queue_(group_.ranks, options.fusion_threshold, table_, completer),
       recorder_(timeline, executors_.counters(), group_.index == 0),

@@ -113,6 +113,10 @@ class Lane {
   void end_schedule(std::uint64_t from) { schedule_.end(from); }
   [[nodiscard]] bool goes_by_schedule() const { return schedule_.open(); }
   [[nodiscard]] bool may_enter() const { return schedule_.may_enter(); }
+  // Returns whether step() has something to do, or will have without a message.
+  [[nodiscard]] bool may_step() const {
+    return (has_work() || goes_by_schedule()) && !schedule_.waits_for_messages();
+  }
 
   // Returns what the lane knows of the peers that calls of their own wait for. Any thread.
   [[nodiscard]] LatePeers& late_peers() { return late_peers_; }

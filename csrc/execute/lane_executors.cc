@@ -9,11 +9,12 @@ namespace roundelay::execute {
 
 LaneFabrics one_fabric(std::unique_ptr<collective::Fabric> fabric) {
   LaneFabrics fabrics;
-  fabrics.push_back(std::move(fabric));
+  fabrics.all.push_back(std::move(fabric));
   return fabrics;
 }
 
-LaneExecutors::LaneExecutors(LaneFabrics fabrics, const AbortToken& abort, const LaneOptions& options) {
+LaneExecutors::LaneExecutors(std::vector<std::unique_ptr<collective::Fabric>> fabrics,
+                             const AbortToken& abort, const LaneOptions& options) {
   LaneOptions own = options;
   own.calls_at_once = fabrics.size();
   for (auto& fabric : fabrics) {

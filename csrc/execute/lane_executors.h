@@ -17,8 +17,12 @@
 
 namespace roundelay::execute {
 
-// The fabrics of a lane's executors: one or more, alike, each of them for all members of one group.
-using LaneFabrics = std::vector<std::unique_ptr<collective::Fabric>>;
+struct LaneFabrics {
+  // Of the executors: one or more, alike, each of them for all members of one group.
+  std::vector<std::unique_ptr<collective::Fabric>> all{};
+  // Of a group on several nodes. A fabric within a node has its own. Null: no schedule is locked.
+  std::shared_ptr<lock::Announcements> announcements{};
+};
 
 // Returns the fabrics of a lane with one executor.
 LaneFabrics one_fabric(std::unique_ptr<collective::Fabric> fabric);
@@ -37,7 +41,8 @@ struct LaneExecutor {
 class LaneExecutors {
  public:
   // Only the first executor takes batches on a GPU. `abort` outlives the executors.
-  LaneExecutors(LaneFabrics fabrics, const AbortToken& abort, const LaneOptions& options);
+  LaneExecutors(std::vector<std::unique_ptr<collective::Fabric>> fabrics, const AbortToken& abort,
+                const LaneOptions& options);
 
   // Returns the first executor. Any thread may ask its fabric for name(), group(), level_fabrics() and
   // any_thread().

@@ -65,6 +65,17 @@ Nap LaneSchedule::driver_nap() {
   return {announcements->doorbell(kWho), seen, next.when() - steady_now()};
 }
 
+bool LaneSchedule::waits_for_messages() const {
+  const auto& announcements = waker_.announcements();
+  return announcements && announcements->told_by_messages() && open() && !queue_.has_work() && !may_enter();
+}
+
+Deadline LaneSchedule::message_deadline() {
+  static_cast<void>(waker_.announcements()->arm(lock::Announcements::Sleeper::kDriver));
+  const auto look_again = waits_for_messages() ? look() : std::nullopt;
+  return look_again.value_or(Deadline::at(TimePoint::min()));
+}
+
 void LaneSchedule::sleep(Deadline deadline) {
   constexpr auto kWho = lock::Announcements::Sleeper::kBackground;
   const auto& announcements = waker_.announcements();

@@ -52,6 +52,12 @@ class LaneSchedule {
   // Returns the sleep of the holder of the lane's token until all members have announced the next operation.
   // No pause if they have, or if the schedule is no longer open. Call it while open().
   [[nodiscard]] Nap driver_nap();
+  // Returns whether the holder of the lane's token has nothing to do but wait for the next operation, which
+  // messages tell of (lock/announcements.h). Any thread.
+  [[nodiscard]] bool waits_for_messages() const;
+  // Returns when a thread that sleeps in the channel instead of in driver_nap() has to look again; in the
+  // past if waits_for_messages() no longer holds.
+  [[nodiscard]] Deadline message_deadline();
   // Sleeps until all members have announced the next operation, LaneWaker::wake() or the deadline. Returns
   // at once if the queue has work or there is no schedule. Only the lane's thread calls it.
   void sleep(Deadline deadline);

@@ -50,6 +50,11 @@ void AnnouncedSchedule::publish() {
   announcements_->announce(announcement(schedule_.number(), announced_));
 }
 
+bool AnnouncedSchedule::all_announced(std::uint64_t until) const {
+  return !schedule_.active() || until <= schedule_.entered() ||
+         (can_lock() && announcements_->least(schedule_.number()) >= until);
+}
+
 bool AnnouncedSchedule::may_enter() const {
   return schedule_.active() && can_lock() && schedule_.may_enter(announcements_->least(schedule_.number()));
 }

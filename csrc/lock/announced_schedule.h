@@ -52,6 +52,11 @@ class AnnouncedSchedule {
   void freeze();
   // Returns how many positions were announced. Nothing: the schedule is not frozen, or there is none.
   [[nodiscard]] std::optional<std::uint64_t> frozen_after() const;
+  // Returns whether all members have announced the positions before `until`, as far as this rank sees: it may
+  // learn later than the coordinator what ranks of other nodes have announced.
+  [[nodiscard]] bool all_announced(std::uint64_t until) const;
+  // Returns Announcements::relay(); null without announcements.
+  [[nodiscard]] Relay* relay() const { return can_lock() ? announcements_->relay() : nullptr; }
   // Ends the schedule. Returns the submissions that were not entered, which the caller negotiates.
   std::vector<wire::Submission> end();
 

@@ -2,11 +2,11 @@
 // repeats without end. A position is an index in that sequence. A member announces a position when it has
 // submitted all tensors of the operation there. It enters a position, that is, it starts the operation, when
 // all members have announced it (lock/schedule_lock.h).
-// Each member has one shared word: only it increases the word, and the others see the new value at once. It
-// has cells too, in which it shows what its values of agreements change (lock/locked_agreement.h).
+// Each member has one shared word: only it increases the word, and the others on its node see the new value
+// at once. It has cells too, in which it shows what its values of agreements change
+// (lock/locked_agreement.h). Between nodes a relay carries both (lock/relay.h).
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +38,8 @@ struct Cell {
 inline constexpr std::size_t kLockedAgreements = 32;
 inline constexpr std::size_t kCells = 2 * kLockedAgreements;
 
+class Relay;
+
 // One member's access to the words and cells of its group. Thread-safe, except announce() and show(): one
 // thread at a time.
 class Announcements {
@@ -49,15 +51,15 @@ class Announcements {
 
   virtual ~Announcements() = default;
   [[nodiscard]] virtual int members() const = 0;
-  // Returns a member's word.
-  [[nodiscard]] virtual std::uint64_t word(int member) const = 0;
-  // Stores this member's next word, as announcement() makes it. Wakes the sleepers of all members if this
-  // member was the last to announce a position.
+  // Returns how many positions of `lock` all members have announced, as far as this member sees.
+  [[nodiscard]] virtual std::uint64_t least(std::uint64_t lock) const = 0;
+  // Stores this member's next word, as announcement() makes it. If this member was the last to announce a
+  // position, the sleepers of all members wake.
   virtual void announce(std::uint64_t word) = 0;
 
   // Stores this member's cell of this number, less than kCells. It wakes nobody: announce() follows.
   virtual void show(std::size_t number, const Cell& cell) = 0;
-  // Returns a member's cell. A caller that sees a word sees the cells that the member has shown before it.
+  // Returns a member's cell. A caller that sees least() sees the cells that members have shown before.
   [[nodiscard]] virtual Cell cell(int member, std::size_t number) const = 0;
 
   // Lets others wake this member's sleeper. To sleep, a thread calls arm(), checks that it has nothing to do,
@@ -70,14 +72,12 @@ class Announcements {
   // Wakes this member's own sleepers. The other members' sleep on.
   virtual void wake() = 0;
 
-  // Returns how many positions of `lock` all members have announced.
-  [[nodiscard]] std::uint64_t least(std::uint64_t lock) const {
-    std::uint64_t least = UINT64_MAX;
-    for (int member = 0; member < members(); ++member) {
-      least = std::min(least, announced_under(lock, word(member)));
-    }
-    return least;
-  }
+  // Returns whether messages to this member's process tell of all that members announce, its own threads'
+  // aside: it speaks for its node. A thread may then arm() the driver's doorbell and sleep in the channel.
+  [[nodiscard]] virtual bool told_by_messages() const { return false; }
+  // Returns what carries announcements to other nodes, and lives as long as this object. Null: all members
+  // are on one node.
+  [[nodiscard]] virtual Relay* relay() { return nullptr; }
 };
 
 }  // namespace roundelay::lock

@@ -150,6 +150,16 @@ bool TensorTable::can_lock() const {
   return schedule_.can_lock();
 }
 
+lock::Relay* TensorTable::relay() const {
+  MutexLock held(mutex_);
+  return schedule_.relay();
+}
+
+bool TensorTable::all_announced(std::uint64_t until) const {
+  MutexLock held(mutex_);
+  return schedule_.all_announced(until);
+}
+
 void TensorTable::begin_schedule(std::uint64_t number, const lock::ScheduleLock::Operations& operations,
                                  std::vector<wire::Submission> returned) {
   MutexLock held(mutex_);

@@ -74,7 +74,9 @@ class TensorTable {
   // Returns the number of names in flight.
   [[nodiscard]] std::size_t in_flight() const EXCLUDES(mutex_);
 
-  // The next five functions negotiate the schedule lock. Only the holder of the negotiation token calls them.
+  // The next seven functions negotiate the schedule lock. Only the holder of the negotiation token calls
+  // them. Returns what carries announcements to other nodes (lock/announcements.h). Null: nothing has to.
+  [[nodiscard]] lock::Relay* relay() const EXCLUDES(mutex_);
   // Returns whether members can announce. Without that begin_schedule() makes a frozen schedule.
   [[nodiscard]] bool can_lock() const EXCLUDES(mutex_);
   // Begins schedule `number`, whose period is `operations`, and files `returned` again: the submissions that
@@ -86,6 +88,9 @@ class TensorTable {
   void freeze() EXCLUDES(mutex_);
   // Returns how many positions were announced. Nothing: the schedule is not frozen, or there is none.
   [[nodiscard]] std::optional<std::uint64_t> frozen_after() const EXCLUDES(mutex_);
+  // Returns whether this rank sees that all have announced the positions before `until`, so that it can end
+  // the schedule there.
+  [[nodiscard]] bool all_announced(std::uint64_t until) const EXCLUDES(mutex_);
   // Ends the schedule. Queues the requests that were not entered before those that came later.
   void end_schedule() EXCLUDES(mutex_);
 

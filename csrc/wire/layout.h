@@ -258,6 +258,20 @@ void layout(auto& /*io*/, Is<StateQuestion> auto& /*m*/) {}
 
 void layout(auto& io, Is<StateAnswer> auto& m) { io.text("state.text", m.text); }
 
+void layout(auto& io, Is<ShownCell> auto& m) {
+  io.integer("cell.member", m.member);
+  io.integer("cell.number", m.number);
+  io.integer("cell.submission", m.submission);
+  for (auto& word : m.words) io.fixed("cell.words", word);
+}
+inline constexpr std::size_t kLeastShownCell = 3 + 7 * sizeof(std::uint64_t);
+
+void layout(auto& io, Is<Announced> auto& m) {
+  layout(io, m.lane);
+  io.integer("announced.word", m.word);
+  io.list("announced.cells", m.cells, kLeastShownCell, [&](auto& cell) { layout(io, cell); });
+}
+
 void layout(auto& io, Is<Introduction> auto& m) {
   layout(io, m.hello);
   io.text("introduction.node", m.node);

@@ -4,6 +4,7 @@
 // Messages between two ranks keep their order.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -286,9 +287,27 @@ struct StateAnswer {
   friend bool operator==(const StateAnswer&, const StateAnswer&) = default;
 };
 
+// A cell of lock/announcements.h, as a member has shown it to its node.
+struct ShownCell {
+  std::int32_t member = 0;  // an index in the group
+  std::uint32_t number = 0;
+  std::uint64_t submission = 0;
+  std::array<std::uint64_t, 7> words{};
+  friend bool operator==(const ShownCell&, const ShownCell&) = default;
+};
+
+// What has changed in the announcements of one part of a group's nodes (lock/relay.h).
+struct Announced {
+  LaneId lane;
+  // The least word of that part. 0: only asks who speaks for the sender's node to look.
+  std::uint64_t word = 0;
+  std::vector<ShownCell> cells;  // all that came since the last message in this direction
+  friend bool operator==(const Announced&, const Announced&) = default;
+};
+
 // The index of a type is its kind in the encoding: append only.
 using Message =
     std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk, Introduction, TimelineSwitch,
-                 TicketMembers, TicketRequest, TicketGrant, StateQuestion, StateAnswer>;
+                 TicketMembers, TicketRequest, TicketGrant, StateQuestion, StateAnswer, Announced>;
 
 }  // namespace roundelay::wire

@@ -1,7 +1,9 @@
 // Announcements of members in one process. Nobody sleeps, so nothing is woken.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -28,8 +30,11 @@ class AnnouncedWords : public lock::Announcements {
       : words_(std::move(words)), member_(static_cast<std::size_t>(member)) {}
 
   [[nodiscard]] int members() const override { return static_cast<int>(words_->size()); }
-  [[nodiscard]] std::uint64_t word(int member) const override {
-    return (*words_)[static_cast<std::size_t>(member)];
+  [[nodiscard]] std::uint64_t least(std::uint64_t lock) const override {
+    std::uint64_t least = UINT64_MAX;
+    for (std::size_t member = 0; member < words_->size(); ++member)
+      least = std::min(least, lock::announced_under(lock, (*words_)[member]));
+    return least;
   }
   void announce(std::uint64_t word) override { (*words_)[member_] = word; }
   void show(std::size_t number, const lock::Cell& cell) override { words_->cell(member_, number) = cell; }

@@ -56,6 +56,18 @@ struct alignas(128) Announced {
 struct alignas(64) SharedCell {
   SharedWord<Word> submission{0};  // stored last: a reader that sees it sees the words
   SharedWord<Word> words[7]{};
+
+  void write(const lock::Cell& cell) {
+    for (std::size_t i = 0; i < cell.words.size(); ++i)
+      words[i].store(cell.words[i], std::memory_order_relaxed);
+    submission.store(cell.submission, std::memory_order_release);
+  }
+  [[nodiscard]] lock::Cell read() const {
+    lock::Cell cell{submission.load(std::memory_order_acquire), {}};
+    for (std::size_t i = 0; i < cell.words.size(); ++i)
+      cell.words[i] = words[i].load(std::memory_order_relaxed);
+    return cell;
+  }
 };
 // The marks of a member's last calls (collective/call_mark.h).
 struct alignas(128) Marks {

@@ -149,7 +149,8 @@ struct ShmState final : CallQueue<ShmState>, Waker {
             .within_node = true,
             .waker = this,
             .make_region = resources.options.make_region,
-            .announcements = shm::make_announcements(resources.memory, group().index, group().size()),
+            .announcements =
+                std::make_shared<shm::SegmentAnnouncements>(resources.memory, group().index, group().size()),
             .counters = resources.history.counters};
   }
 

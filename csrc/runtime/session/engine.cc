@@ -125,13 +125,13 @@ bool Engine::wait(complete::Handle handle, LaneId id, Deadline deadline) {
 
 // Drives the lane of the handle. The threads of other lanes run at the same time.
 bool Engine::drive_lane(execute::Lane& lane, complete::Handle handle, Deadline deadline) {
-  if (!lane.has_work() && !lane.goes_by_schedule()) return false;
+  if (!lane.may_step()) return false;
   execute::DriverHold hold(lane.token());
   if (!hold) return false;
   // This may take long. Meanwhile the background reports what was submitted, and has the linger ended.
   if (lane.take_unreported()) wake();
   Backoff backoff(crowded_);
-  while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {
+  while (lane.may_step() && !done(handle) && !deadline.passed()) {
     if (lanes_.step(lane)) {
       backoff.reset();
     } else {
@@ -143,22 +143,22 @@ bool Engine::drive_lane(execute::Lane& lane, complete::Handle handle, Deadline d
 
 bool Engine::drive_negotiation(execute::Lane& lane, complete::Handle handle, Deadline deadline) {
   // Another caller drives the lane. The background negotiates meanwhile.
-  if (lane.has_work() || lane.goes_by_schedule()) return false;
+  if (lane.may_step()) return false;
   execute::DriverHold hold(negotiation_);
   if (!hold) return false;
   const Polling polling(channel_);
-  // has_work() is asked before done(): as soon as it is false, the handles of the work are done, and done()
-  // sees that.
-  const auto negotiates = [&] {
-    return !lane.has_work() && !lane.goes_by_schedule() && !done(handle) && !deadline.passed();
-  };
+  // may_step() is asked before done(): as soon as there is no work, the handles of the work are done, and
+  // done() sees that.
+  const auto negotiates = [&] { return !lane.may_step() && !done(handle) && !deadline.passed(); };
   while (negotiates()) {
     static_cast<void>(lane.take_unreported());  // before the step, which reports it
     if (negotiator_.step(steady_now())) {
       lanes_.wake(&lane);  // they may have new orders
     } else if (negotiates()) {
       // Asked again, because the step may have taken the wake-up that came with new work of the lane.
-      channel_.wait_polling(deadline.sooner(negotiator_.next_due()), crowded_ ? Duration{0} : Backoff::kSpin);
+      Deadline due = deadline.sooner(negotiator_.next_due());
+      if (lane.goes_by_schedule()) due = due.sooner(lane.schedule().message_deadline());
+      channel_.wait_polling(due, crowded_ ? Duration{0} : Backoff::kSpin);
     }
   }
   // The coordination thread must look now if this thread has taken a wake-up that was meant for it, or if

@@ -72,7 +72,8 @@ class Engine {
   // The body of the coordination thread.
   void coordinate();
   // Each runs its part until the handle is done, the deadline has passed, or nothing is left to do here.
-  // Returns false if another thread has the token, or if there was nothing to do.
+  // Under a schedule lock between nodes messages, and not the lane, may tell of the next operation. Returns
+  // false if another thread has the token, or if there was nothing to do.
   bool drive_lane(execute::Lane& lane, complete::Handle handle, Deadline deadline);
   bool drive_negotiation(execute::Lane& lane, complete::Handle handle, Deadline deadline);
   [[nodiscard]] bool done(complete::Handle handle) const { return handles_.done(handle).value_or(true); }

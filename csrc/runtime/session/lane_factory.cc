@@ -19,7 +19,8 @@ std::shared_ptr<execute::Lane> LaneFactory::make(LaneId id, execute::LaneFabrics
   const Config& config = parts_.config;
   execute::LaneOptions options{config.progress_timeout, fusion_threshold(config, parts_.rank_info.size)};
   options.stall_warning = config.stall_check_disable ? Duration{0} : config.stall_check_time;
-  options.schedule_lock = config.schedule_lock && threads && fabrics.front()->any_thread();
+  options.schedule_lock = config.schedule_lock && threads && fabrics.all.front()->any_thread() &&
+                          (fabrics.announcements == nullptr || parts_.channel->any_thread());
   if (parts_.gpu.runtime != nullptr) {
     const gpu::GpuFabricOptions gpu{.wish = gpu::gpu_fabric_wish(config.gpu_fabric),
                                     .may_share = parts_.ranks_may_share_gpu,

@@ -16,7 +16,9 @@
 #include "runtime/session/session.h"
 #include "runtime/startup/device_medium.h"
 #include "runtime/startup/fabrics.h"
+#include "runtime/startup/lane_fabrics.h"
 #include "runtime/startup/messages.h"
+#include "runtime/startup/node_group.h"
 #include "runtime/startup/refitted.h"
 #include "runtime/startup/ways.h"
 #include "wire/codec.h"
@@ -171,11 +173,11 @@ Result<std::unique_ptr<channel::Channel>> open_tcp(const Config& config, const G
 // Makes the shared memory for messages between the ranks of this node. Returns null if these go over TCP, as
 // between nodes.
 Result<std::shared_ptr<std::byte>> share_rings(const Config& config, Fabrics& fabrics,
-                                               const bootstrap::RankInfo& rank_info) {
+                                               const bootstrap::RankInfo& rank_info, const Group& world) {
   constexpr std::uint64_t kKey = UINT64_MAX;  // process sets use their ids as keys
   const bool wanted = config.channel == "auto" || config.channel == "shm";
   if (!wanted || rank_info.local_size == 1) return std::shared_ptr<std::byte>();
-  const std::optional<Group> node = fabrics.node(rank_info.rank);
+  const std::optional<Group> node = node_group(fabrics, world);
   Status why = Status::unavailable("ranks of this node cannot share memory");
   if (node) {
     const std::size_t bytes = channel::Rings::bytes(node->size());
@@ -292,20 +294,20 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   fabrics.choose_by(std::move(algorithms).value());
   if (start.ranks_changed) refit_factors(parts, fabrics, world);
   parts.neighbours = fabrics.neighbours(world.index);
-  auto made = fabrics.make(world);
+  auto made = parts.make_fabrics(world);
   Status outcome = made.status();
   if (outcome.code() == StatusCode::kInvalidArgument) return outcome;  // the same on all ranks
   if (outcome.ok()) outcome = keep(parts.make_device_medium(world), parts.device_medium);
   if (outcome.ok() && start.call_order) outcome = keep(make_messages(fabrics, world), parts.messages);
   std::shared_ptr<std::byte> rings;
   if (outcome.ok() && everyone_listens) {
-    outcome = keep(share_rings(config, fabrics, parts.rank_info), rings);
+    outcome = keep(share_rings(config, fabrics, parts.rank_info, world), rings);
   }
   if (outcome.ok() && world.index == 0) outcome = open_timeline(parts);
   // The ranks agree before they make the channel, because there they would wait for a rank that failed.
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, outcome, deadline));
   parts.fabrics = std::move(made).value();
-  const Group node = rings ? *fabrics.node(world.index) : Group{};
+  const Group node = rings ? *node_group(fabrics, world) : Group{};
   auto channel = everyone_listens ? open_tcp(config, world, {mine.hello, start.secret}, all,
                                              std::move(*listener), node.ranks, deadline)
                                   : parts.backend->channel(world);
@@ -336,7 +338,10 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   parts.ranks_may_share_gpu = ranks_may_share_gpu();
   parts.bootstrap = (*ranks)->name();
   const auto fabrics = std::make_shared<Fabrics>(config, backend, start.given_up);
-  parts.make_fabrics = [fabrics](const Group& group) { return fabrics->make(group); };
+  const bool locks = config.schedule_lock && !start.call_order;
+  parts.make_fabrics = [fabrics, locks, limit = config.start_timeout](const Group& group) {
+    return locks ? make_lane_fabrics(*fabrics, group, limit) : fabrics->make(group);
+  };
   parts.make_device_medium = [fabrics, backend, config](const Group& group) {
     return make_device_medium(backend, config, fabrics->algorithms(), group);
   };
@@ -354,7 +359,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
     parts.backend = backend;
     ROUNDELAY_RETURN_IF_ERROR(connect(parts, *fabrics, **ranks, start, deadline));
     parts.allreduce_ways =
-        ways_of(parts.config, fabrics->algorithms(), parts.topology, *parts.fabrics.front());
+        ways_of(parts.config, fabrics->algorithms(), parts.topology, *parts.fabrics.all.front());
   }
   if (parts.rank_info.rank == 0 && !parts.topology.unused.empty()) {
     log(LogLevel::kInfo, "the launcher's racks are not used: " + parts.topology.unused);

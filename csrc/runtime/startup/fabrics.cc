@@ -142,12 +142,12 @@ Result<execute::LaneFabrics> Fabrics::make_over_levels(const Group& group,
     return one_fabric(between(group));
   }
   execute::LaneFabrics fabrics;
-  while (fabrics.size() < execute::kExecutors) {
+  while (fabrics.all.size() < execute::kExecutors) {
     auto next = try_levels(group, plans);
     if (!next.ok()) return next.status();
-    if (next->flat && !fabrics.empty()) break;  // there is no memory for one more, and one executor does
+    if (next->flat && !fabrics.all.empty()) break;  // there is no memory for one more, and one executor does
     if (next->flat) ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, next->why_flat, next->failed));
-    fabrics.push_back(std::move(next->fabric));
+    fabrics.all.push_back(std::move(next->fabric));
     if (next->flat) return fabrics;
   }
   const std::string outside = outer_.name();
@@ -156,18 +156,6 @@ Result<execute::LaneFabrics> Fabrics::make_over_levels(const Group& group,
     if (group.index == 0) log(LogLevel::kInfo, text_of(group, stages, &plan != &plans.front()));
   }
   return fabrics;
-}
-
-std::optional<Group> Fabrics::node(int rank) const {
-  Group group;
-  const std::string& name = node_infos_[static_cast<std::size_t>(rank)].node;
-  for (std::size_t other = 0; other < node_infos_.size(); ++other) {
-    if (node_infos_[other].node != name) continue;
-    if (static_cast<int>(other) == rank) group.index = group.size();
-    group.ranks.push_back(static_cast<int>(other));
-  }
-  if (group.size() == 1 || !why_not_shm(group).empty()) return std::nullopt;
-  return group;
 }
 
 Result<std::shared_ptr<platform::SharedMemory>> Fabrics::share(std::uint64_t key, const Group& group,

@@ -49,8 +49,13 @@ class Fabrics {
   // Returns the ranks of `rank`'s node, itself too, whose processes are known from their shm sockets. `rank`
   // is this process's. Call it and all that follows after exchange().
   [[nodiscard]] std::vector<control::Neighbour> neighbours(int rank) const;
-  // Returns the ranks of this rank's node as a group; nothing if it is alone or they do not share memory.
-  [[nodiscard]] std::optional<Group> node(int rank) const;
+  // Returns the node of a rank.
+  [[nodiscard]] const std::string& node_of(int rank) const {
+    return node_infos_[static_cast<std::size_t>(rank)].node;
+  }
+  // Returns why the members cannot share memory inside their nodes; "" if they can. The reason is that of the
+  // first member with one.
+  [[nodiscard]] std::string why_not_shm(const Group& group) const;
   // Makes zeroed memory for a group on one node. All members call it with the same `key`, which no other
   // memory has; `prepare` allocates the member's part. Waits up to limit(). Errors: handover.h's.
   Result<std::shared_ptr<platform::SharedMemory>> share(std::uint64_t key, const Group& group,
@@ -73,9 +78,6 @@ class Fabrics {
     std::string why_flat{};  // empty: it is not flat
   };
 
-  [[nodiscard]] const std::string& node_of(int rank) const {
-    return node_infos_[static_cast<std::size_t>(rank)].node;
-  }
   // Returns whether the ranks of this rank's node outnumber its cores.
   [[nodiscard]] bool crowded(int rank) const;
   // Returns true if ROUNDELAY_FABRIC names an outer fabric alone, so that no memory is shared.
@@ -83,9 +85,6 @@ class Fabrics {
     return config_.fabric != "auto" && !config_.fabric.starts_with("shm");
   }
   [[nodiscard]] bool on_one_node(const Group& group) const;
-  // Returns why the members cannot share memory inside their nodes; "" if they can. The reason is that of the
-  // first member with one.
-  [[nodiscard]] std::string why_not_shm(const Group& group) const;
   Result<FabricPtr> between(const Group& group);
   Result<execute::LaneFabrics> make_flat(const Group& group);
   Result<execute::LaneFabrics> make_over_levels(const Group& group, const std::vector<LevelPlan>& plans);

@@ -7,6 +7,7 @@
 #include "collective/program/split_transport.h"
 #include "collective/shm/pair_rings.h"
 #include "collective/shm/shm_transport.h"
+#include "runtime/startup/node_group.h"
 
 namespace roundelay::runtime {
 
@@ -16,7 +17,7 @@ Result<std::unique_ptr<collective::PointToPoint>> make_messages(Fabrics& fabrics
   constexpr ProcessSetId kKey = UINT32_MAX;  // process sets have ids of their own
   if (world.size() == 1) return std::unique_ptr<collective::PointToPoint>();
   std::unique_ptr<collective::Transport> transport;
-  const std::optional<Group> node = fabrics.node(world.world_rank());
+  const std::optional<Group> node = node_group(fabrics, world);
   if (node) {
     auto memory =
         fabrics.share(kKey, *node, PairRings::bytes(node->size()), [&](const platform::SharedMemory& whole) {

@@ -9,6 +9,7 @@
 
 #include "collective/inproc/hub.h"
 #include "collective/levels/levels_fabric.h"
+#include "execute/lane_executors.h"
 #include "collective/levels/places.h"
 #include "collective/levels/plan.h"
 #include "tests/cpp/contract/within_node.h"
@@ -146,10 +147,10 @@ class InprocLevels {
 struct TwoFabrics {
   explicit TwoFabrics(const collective::levels::Tree& tree) : one(tree, 0), other(tree, 0) {}
   TwoFabrics(int nodes, int members) : TwoFabrics(tree_of_nodes(nodes, members)) {}
-  [[nodiscard]] std::vector<std::unique_ptr<collective::Fabric>> of(int rank) const {
-    std::vector<std::unique_ptr<collective::Fabric>> fabrics;
+  [[nodiscard]] execute::LaneFabrics of(int rank) const {
+    execute::LaneFabrics fabrics;
     for (const InprocLevels* levels : {&one, &other})
-      fabrics.push_back(collective::make_levels_fabric(levels->of(rank)));
+      fabrics.all.push_back(collective::make_levels_fabric(levels->of(rank)));
     return fabrics;
   }
 

@@ -73,7 +73,7 @@ struct World {
     for (int rank = 0; rank < kRanks; ++rank) {
       execute::LaneFabrics fabrics;
       for (const auto& levels : media) {
-        fabrics.push_back(std::make_unique<CountedFabric>(
+        fabrics.all.push_back(std::make_unique<CountedFabric>(
             collective::make_levels_fabric(levels->of(rank, {.shard_bytes = 1024, .most_across = 2})),
             calls[static_cast<std::size_t>(rank)]));
       }

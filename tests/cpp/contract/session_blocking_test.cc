@@ -120,7 +120,7 @@ TEST_CASE("a call that blocks is negotiated while its thread runs an earlier ope
           "[session][blocking]") {
   std::atomic<bool> open{false};
   SessionWorld world(2, {}, [&](runtime::SessionParts& parts) {
-    parts.fabrics.front() = std::make_unique<GatedFabric>(std::move(parts.fabrics.front()), open);
+    parts.fabrics.all.front() = std::make_unique<GatedFabric>(std::move(parts.fabrics.all.front()), open);
   });
   const int orders_before = world.orders_sent;
   std::atomic<bool> ordered{false};

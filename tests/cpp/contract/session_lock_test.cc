@@ -1,5 +1,5 @@
-// Sessions over shared memory with threads as ranks, whose steps repeat. They use the whole schedule lock at
-// once, for TSan too.
+// Sessions with threads as ranks, on one node or several, whose steps repeat. They use the whole schedule
+// lock at once, for TSan too.
 #include <random>
 
 #include "tests/cpp/catch.h"
@@ -31,7 +31,8 @@ std::string step(Session& session, int rank, int size, int tensors) {
 
 TEST_CASE("steps that repeat need no message at all", "[session][lock]") {
   const int size = GENERATE(2, 3);
-  LockingWorld world(size, one_by_one());
+  const int nodes = GENERATE(1, 2);
+  LockingWorld world(size, one_by_one(), nodes);
   const auto steps = [&](int number) {
     world.run([&](Session& session, int rank) -> std::string {
       for (int i = 0; i < number; ++i) {
@@ -56,7 +57,7 @@ TEST_CASE("steps that repeat need no message at all", "[session][lock]") {
 
 TEST_CASE("surprises of all kinds in a locked schedule", "[session][lock]") {
   constexpr int kSize = 3;
-  LockingWorld world(kSize, one_by_one());
+  LockingWorld world(kSize, one_by_one(), GENERATE(1, 2));
   world.run([&](Session& session, int rank) -> std::string {
     for (int i = 0; i < 120; ++i) {
       if (std::string wrong = step(session, rank, kSize, 2); !wrong.empty()) return wrong;
@@ -80,7 +81,7 @@ TEST_CASE("surprises of all kinds in a locked schedule", "[session][lock]") {
 
 TEST_CASE("several threads of each rank use a locked schedule at once", "[session][lock]") {
   constexpr int kSize = 2;
-  LockingWorld world(kSize, one_by_one());
+  LockingWorld world(kSize, one_by_one(), GENERATE(1, 2));
   world.run([&](Session& session, int rank) {
     return in_threads(
         3, 60, [&](std::size_t t) { return sum_once(session, rank, "thread " + std::to_string(t), kSize); });
@@ -93,7 +94,7 @@ TEST_CASE("threads of equal loops go on when one of them ends", "[session][lock]
   const int size = GENERATE(2, 3);
   Config config;
   config.log_level = LogLevel::kError;
-  LockingWorld world(size, config);
+  LockingWorld world(size, config, GENERATE(1, 2));
   world.run([&](Session& session, int rank) {
     return in_threads(4, 1, [&](std::size_t thread) -> std::string {
       for (std::size_t round = 0; round < 200 + 40 * thread; ++round) {
@@ -111,7 +112,7 @@ TEST_CASE("threads of equal loops go on when one of them ends", "[session][lock]
 
 // A thread of the peer stops for a moment. The others must not be forgotten.
 TEST_CASE("threads whose peer is late by seconds", "[session][lock][slow]") {
-  LockingWorld world(2, {});
+  LockingWorld world(2, {}, GENERATE(1, 2));
   world.run([&](Session& session, int rank) {
     return in_threads(4, 400, [&](std::size_t thread) -> std::string {
       thread_local int round = 0;
@@ -123,7 +124,7 @@ TEST_CASE("threads whose peer is late by seconds", "[session][lock][slow]") {
 }
 
 TEST_CASE("blocking calls of one name, and polled ones, go by schedule", "[session][lock]") {
-  LockingWorld world(2, one_by_one());
+  LockingWorld world(2, one_by_one(), GENERATE(1, 2));
   world.run([](Session& session, int) -> std::string {
     for (int round = 0; round < 60; ++round) {
       Flight flight{std::vector<float>(8, 2.0F)};
@@ -143,7 +144,7 @@ TEST_CASE("blocking calls of one name, and polled ones, go by schedule", "[sessi
 }
 
 TEST_CASE("a peer that is late ends the lock, and is waited for", "[session][lock][slow]") {
-  LockingWorld world(2, one_by_one());
+  LockingWorld world(2, one_by_one(), GENERATE(1, 2));
   world.run([&](Session& session, int rank) -> std::string {
     for (int round = 0; round < 12; ++round) {
       // Rank 1 is late until the lock has ended.
@@ -160,7 +161,7 @@ TEST_CASE("a peer that is late ends the lock, and is waited for", "[session][loc
 }
 
 TEST_CASE("a rank that leaves a locked schedule ends it for all", "[session][lock]") {
-  LockingWorld world(3, one_by_one());
+  LockingWorld world(3, one_by_one(), GENERATE(1, 2, 3));
   world.run([](Session& session, int rank) -> std::string {
     for (int round = 0; round < 20; ++round) {
       if (std::string wrong = sum_once(session, rank, "x", 3); !wrong.empty()) return wrong;
@@ -180,7 +181,7 @@ TEST_CASE("a coordinator that stops under a lock is named", "[session][lock][slo
   config.stall_check_time = seconds(1);
   config.stall_shutdown_time = seconds(3);  // before the lock, no rank is so late on a busy machine
   const int stopped = GENERATE(0, 1);
-  LockingWorld world(2, config);
+  LockingWorld world(2, config, GENERATE(1, 2));
   world.run([&](Session& session, int rank) -> std::string {
     for (int round = 0; round < 20; ++round) {
       if (std::string wrong = sum_once(session, rank, "x", 2); !wrong.empty()) return wrong;

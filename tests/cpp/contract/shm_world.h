@@ -2,11 +2,9 @@
 // them.
 #pragma once
 
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <utility>
 #include <vector>
 
@@ -15,16 +13,9 @@
 #include "collective/fabric.h"
 #include "collective/shm/segment.h"
 #include "collective/shm/shm_fabric.h"
+#include "tests/cpp/zeroed_pages.h"
 
 namespace roundelay::contract {
-
-inline std::shared_ptr<std::byte> segment_memory(int members) {
-  using collective::shm::Segment;
-  constexpr std::align_val_t kPage{Segment::kPageBytes};
-  auto* const memory = static_cast<std::byte*>(::operator new(Segment::bytes(members), kPage));
-  std::memset(memory, 0, Segment::bytes(members));
-  return {memory, [](std::byte* p) { ::operator delete(p, kPage); }};
-}
 
 // Regions in memory that all threads see at the same address, so that TSan sees the accesses.
 class CommonRegions {

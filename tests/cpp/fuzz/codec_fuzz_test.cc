@@ -251,6 +251,17 @@ Message random_message(Source& source) {
       return StateAnswer{source.text()};
     case 13:
       return StateQuestion{};
+    case 14: {
+      Announced announced{source.lane(), source.number<std::uint64_t>(), {}};
+      for (auto n = source.below(4); n > 0; --n) {
+        ShownCell& cell = announced.cells.emplace_back();
+        cell.member = source.number<std::int32_t>();
+        cell.number = source.number<std::uint32_t>();
+        cell.submission = source.number<std::uint64_t>();
+        for (std::uint64_t& word : cell.words) word = source.number<std::uint64_t>();
+      }
+      return announced;
+    }
     default:
       return Introduction{random_hello(source), source.text(), source.text(), source.text(),
                           source.text(),        source.text(), source.text(), source.text()};

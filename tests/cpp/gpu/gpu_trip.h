@@ -55,7 +55,7 @@ class GpuWorld {
       parts.config.node_id = "node " + std::to_string(rank % nodes);
       parts.gpu.pointers = gpu::pointers_of(device.gpu);
       if (fabric == "mpi" && with_library) parts.device_medium = medium_of(parts);
-      if (levels.stages() > 1) parts.fabrics.front() = collective::make_levels_fabric(levels.of(rank));
+      if (levels.stages() > 1) parts.fabrics.all.front() = collective::make_levels_fabric(levels.of(rank));
     });
   }
   // Returns a rank's medium for the world's memory on GPUs. The hub takes it, as it is the host's in
@@ -63,7 +63,7 @@ class GpuWorld {
   [[nodiscard]] std::shared_ptr<collective::DeviceMedium> medium_of(
       const runtime::SessionParts& parts) const {
     collective::DeviceMedium medium{.state = std::make_shared<collective::FabricState>(), .name = "mpi"};
-    medium.state->group = parts.fabrics.front()->group();
+    medium.state->group = parts.fabrics.all.front()->group();
     medium.state->transport = device_hub->transport(parts.rank_info.rank);
     return std::make_shared<collective::DeviceMedium>(std::move(medium));
   }

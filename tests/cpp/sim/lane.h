@@ -16,7 +16,6 @@
 #include "execute/completer.h"
 #include "negotiate/applied.h"
 #include "submit/table.h"
-#include "tests/cpp/announced_words.h"
 
 namespace roundelay::sim {
 
@@ -80,10 +79,10 @@ class Lane {
   };
 
   // `handles` and `counts` outlive the lane.
-  Lane(Group members, std::shared_ptr<AnnouncedWords::Words> words, complete::HandleTable& handles,
+  Lane(Group members, std::shared_ptr<lock::Announcements> announcements, complete::HandleTable& handles,
        Counts& counts)
       : group(std::move(members)),
-        table(std::make_shared<AnnouncedWords>(std::move(words), group.index), group.ranks),
+        table(std::move(announcements), group.ranks),
         handles_(handles),
         completer_(handles, [](const submit::Entry&, TimePoint) {}),
         counts_(counts) {}

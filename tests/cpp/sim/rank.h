@@ -27,8 +27,8 @@ class Rank final : public control::NegotiationSink {
         sequencer_([] {}),
         negotiator(*channel_, rank, size, options, *this) {}
 
-  void open(LaneId id, Group group, std::shared_ptr<AnnouncedWords::Words> words) {
-    auto lane = std::make_unique<Lane>(group, std::move(words), handles_, counts);
+  void open(LaneId id, Group group, std::shared_ptr<lock::Announcements> announcements) {
+    auto lane = std::make_unique<Lane>(group, std::move(announcements), handles_, counts);
     negotiator.add_lane(id, group, lane->table);
     lanes.emplace(id, std::move(lane));
   }

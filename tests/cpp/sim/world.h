@@ -1,5 +1,5 @@
-// N ranks in one thread: their negotiators over the inproc channel, process sets that come and go, a GPU
-// each, a fake clock, and a seed that decides everything.
+// N ranks in one thread, on one to four nodes: their negotiators over the inproc channel, process sets that
+// come and go, a GPU each, a fake clock, and a seed that decides everything.
 //
 // Each rank follows a script of submissions. The scheduler picks at random who submits, steps or receives
 // next, so that one seed is one schedule, and a failing one can be run again.
@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "channel/inproc/hub.h"
+#include "tests/cpp/announced_words.h"
+#include "tests/cpp/announcing_nodes.h"
 #include "tests/cpp/sim/rank.h"
 
 namespace roundelay::sim {
@@ -46,8 +48,12 @@ class World {
         sets_(std::move(sets)),
         hub_(static_cast<int>(sets_.front().size()), channel::Delivery::kByHand),
         random_(seed) {
+    std::mt19937_64 of_nodes(seed);
+    const std::size_t nodes = 1 + of_nodes() % 4;
+    for (std::size_t r = 0; r < sets_.front().size(); ++r)
+      node_of_.push_back(static_cast<int>(of_nodes() % nodes));
     for (const auto& members : sets_)
-      words_.push_back(std::make_shared<AnnouncedWords::Words>(members.size()));
+      announcements_.push_back(announcing(members, 1 + static_cast<int>(of_nodes() % 3)));
     const int size = static_cast<int>(sets_.front().size());
     for (int r = 0; r < size; ++r) {
       ranks.push_back(std::make_unique<Rank>(r, size, hub_.channel(r), options, gpus, heeds_tickets));
@@ -126,7 +132,19 @@ class World {
     const auto self = std::find(members.begin(), members.end(), rank);
     if (self == members.end()) return;
     const Group group{set, members, static_cast<int>(self - members.begin())};
-    ranks[static_cast<std::size_t>(rank)]->open(lane_of(set), group, words_[set]);
+    ranks[static_cast<std::size_t>(rank)]->open(lane_of(set), group, announcements_[set](group));
+  }
+
+  using MakeAnnouncements = std::function<std::shared_ptr<lock::Announcements>(const Group&)>;
+
+  [[nodiscard]] MakeAnnouncements announcing(const std::vector<int>& members, int fan_out) const {
+    std::vector<int> nodes;
+    for (const int rank : members) nodes.push_back(node_of_[static_cast<std::size_t>(rank)]);
+    if (std::ranges::count(nodes, nodes.front()) < std::ssize(nodes))
+      return [all = AnnouncingNodes(nodes, fan_out)](const Group& group) { return all.of(group); };
+    return [words = std::make_shared<AnnouncedWords::Words>(nodes.size())](const Group& group) {
+      return std::make_shared<AnnouncedWords>(words, group.index);
+    };
   }
 
   // The rank's program goes on. False if it cannot.
@@ -291,7 +309,8 @@ class World {
   channel::Hub hub_;
   std::mt19937_64 random_;
   TimePoint now_{std::chrono::seconds(1000)};
-  std::vector<std::shared_ptr<AnnouncedWords::Words>> words_;
+  std::vector<int> node_of_;                      // by rank
+  std::vector<MakeAnnouncements> announcements_;  // by set
   std::vector<Place> places_;
   std::size_t turn_ = 0;
 };

@@ -5,7 +5,7 @@
 
 #include "collective/shm/announcements.h"
 #include "tests/cpp/catch.h"
-#include "tests/cpp/contract/shm_world.h"
+#include "tests/cpp/zeroed_pages.h"
 
 namespace roundelay {
 namespace {
@@ -15,10 +15,10 @@ using lock::Announcements;
 using Sleeper = Announcements::Sleeper;
 
 std::vector<std::shared_ptr<Announcements>> members_of(int members) {
-  const auto memory = contract::segment_memory(members);
+  const auto memory = segment_memory(members);
   std::vector<std::shared_ptr<Announcements>> all;
   for (int member = 0; member < members; ++member)
-    all.push_back(collective::shm::make_announcements(memory, member, members));
+    all.push_back(std::make_shared<collective::shm::SegmentAnnouncements>(memory, member, members));
   return all;
 }
 
@@ -49,8 +49,7 @@ TEST_CASE("announcements: the last member to announce a position wakes all sleep
     for (const Armed& one : asleep) REQUIRE_FALSE(one.rung());
     members[last]->announce(announcement(1, count));
     for (const Armed& one : asleep) REQUIRE(one.rung());
-    for (const auto& member : members)
-      REQUIRE(member->word(static_cast<int>(last)) == announcement(1, count));
+    for (const auto& member : members) REQUIRE(member->least(1) == count);
   }
 }
 

@@ -124,6 +124,10 @@ std::vector<Message> samples() {
       StateQuestion{},
       StateAnswer{},
       StateAnswer{.text = "its process 1 computes"},
+      Announced{},
+      Announced{.lane = {3, 0},
+                .word = std::uint64_t{7} << 40,
+                .cells = {{.member = 2, .number = 5, .submission = 300, .words = {1, 0, ~std::uint64_t{0}}}}},
       TimelineChunk{.rank = 2, .last = true, .events = std::string(1000, '\x7f')},
   };
 }

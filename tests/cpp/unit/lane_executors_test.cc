@@ -82,7 +82,7 @@ LaneOptions options(Duration progress_timeout = std::chrono::seconds(30)) {
 struct TwoFabrics {
   explicit TwoFabrics(const LaneOptions& lane_options = options()) {
     LaneFabrics fabrics;
-    for (Gate& gate : gates) fabrics.push_back(std::make_unique<GatedFabric>(gate));
+    for (Gate& gate : gates) fabrics.all.push_back(std::make_unique<GatedFabric>(gate));
     rank = std::make_unique<LaneRank>(std::move(fabrics), lane_options);
   }
   // Adds an operation and orders it.

@@ -16,8 +16,8 @@ namespace {
 class Doorbells final : public lock::Announcements {
  public:
   [[nodiscard]] int members() const override { return 2; }
-  [[nodiscard]] std::uint64_t word(int member) const override {
-    return words[static_cast<std::size_t>(member)];
+  [[nodiscard]] std::uint64_t least(std::uint64_t lock) const override {
+    return std::min(lock::announced_under(lock, words[0]), lock::announced_under(lock, words[1]));
   }
   void announce(std::uint64_t word) override { words[0] = word; }
   void show(std::size_t number, const lock::Cell& cell) override { cells[0][number] = cell; }

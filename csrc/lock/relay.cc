@@ -1,0 +1,105 @@
+#include "lock/relay.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace roundelay::lock {
+
+Relay::Relay(NodeBoard& board, NodeTree tree, int member)
+    : board_(board), tree_(std::move(tree)), member_(member) {
+  for (const NodeEdge& to : tree_.edges()) {
+    edges_.push_back({.to = to, .sent_cells = std::vector<std::vector<std::uint64_t>>(to.beyond.size())});
+  }
+}
+
+void Relay::connect(Send send) {
+  MutexLock lock(mutex_);
+  send_ = std::move(send);
+  if (speaks()) carry();
+}
+
+void Relay::node_announced() {
+  MutexLock lock(mutex_);
+  if (speaks()) {
+    carry();
+  } else if (send_) {
+    send_(tree_.speaker(), {});
+  }
+}
+
+void Relay::look() {
+  MutexLock lock(mutex_);
+  if (speaks()) carry();
+}
+
+void Relay::wake() {
+  MutexLock lock(mutex_);
+  if (send_) send_(member_, {});
+}
+
+Status Relay::take(int from, const wire::Announced& message) {
+  MutexLock lock(mutex_);
+  if (speaks() && std::ranges::binary_search(tree_.own(), from)) {
+    carry();
+    return {};
+  }
+  const auto edge = std::ranges::find(edges_, from, [](const Edge& one) { return one.to.speaker; });
+  if (!speaks() || edge == edges_.end())
+    return Status::internal("it announces to a rank that is no neighbour");
+  return take_from_edge(*edge, message);
+}
+
+Status Relay::take_from_edge(Edge& edge, const wire::Announced& message) {
+  for (const wire::ShownCell& cell : message.cells) {
+    const auto member = static_cast<std::size_t>(cell.member);
+    if (cell.member < 0 || member >= edge.to.beyond.size() || !edge.to.beyond[member] ||
+        cell.number >= kCells)
+      return Status::internal("it announces for a member that is elsewhere");
+    board_.put(cell.member, cell.number, {cell.submission, cell.words});
+  }
+  if (message.word < edge.received) return Status::internal("its announcements go back");
+  edge.received = message.word;
+  const auto least = std::ranges::min_element(edges_, {}, &Edge::received);
+  board_.raise_others(least->received);
+  carry();
+  return {};
+}
+
+void Relay::carry() {
+  if (!send_) return;
+  const std::uint64_t own = board_.least_word();
+  for (Edge& edge : edges_) {
+    std::uint64_t word = own;
+    for (const Edge& other : edges_) {
+      if (&other != &edge) word = std::min(word, other.received);
+    }
+    if (word <= edge.sent) continue;
+    edge.sent = word;
+    send_(edge.to.speaker, {{}, word, unsent_cells(edge)});
+  }
+}
+
+// Agreements of a period are numbered from 0, and each uses two cells. A member shows one of a later
+// agreement first only before it has announced the earlier one.
+std::vector<wire::ShownCell> Relay::unsent_cells(Edge& edge) {
+  std::vector<wire::ShownCell> unsent;
+  for (std::size_t member = 0; member < edge.to.beyond.size(); ++member) {
+    if (edge.to.beyond[member]) continue;
+    std::vector<std::uint64_t>& sent = edge.sent_cells[member];
+    for (std::size_t number = 0; number < kCells; ++number) {
+      const Cell cell = board_.shown(static_cast<int>(member), number);
+      if (sent.size() <= number) sent.push_back(0);
+      if (cell.submission > sent[number]) {
+        sent[number] = cell.submission;
+        unsent.push_back({static_cast<std::int32_t>(member), static_cast<std::uint32_t>(number),
+                          cell.submission, cell.words});
+      }
+      const bool second = number % 2 == 1;
+      if (second && sent[number] == 0 && sent[number - 1] == 0) break;
+    }
+  }
+  return unsent;
+}
+
+}  // namespace roundelay::lock
