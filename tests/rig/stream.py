@@ -14,7 +14,7 @@ class Stream:
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection = connection
+        self.connection = connection
         self._incoming = bytearray(_PIECE)
         self._outgoing = memoryview(bytes(_PIECE))
 
@@ -42,7 +42,7 @@ class Stream:
         sender.start()
         left = size
         while left > 0:
-            got = self._connection.recv_into(self._incoming, min(left, _PIECE))
+            got = self.connection.recv_into(self._incoming, min(left, _PIECE))
             if got == 0:
                 raise ConnectionError("the other end of the stream is gone")
             left -= got
@@ -50,11 +50,11 @@ class Stream:
 
     def close(self) -> None:
         """End the connection."""
-        self._connection.close()
+        self.connection.close()
 
     def _send(self, size: int) -> None:
         left = size
         while left > 0:
             piece = min(left, _PIECE)
-            self._connection.sendall(self._outgoing[:piece])
+            self.connection.sendall(self._outgoing[:piece])
             left -= piece

@@ -29,7 +29,7 @@ def warn_of_divergence(optimizer: torch.optim.Optimizer, state: str, trained: bo
     found = unequal(allgather_object((_core.rank(), sums), f"elastic.weights.{state}"))
     if found is not None and _core.rank() == 0:
         _core.log_warning(
-            f"{found.ranks} had other values of parameter {found.first_name!r} than rank {found.first} at the "
-            f"newest commit ({found.unequal} of the {found.of} parameters of {state!r} differed): their "
+            f"{found.ranks} had other values of parameter {found.first_name!r} than rank {found.first} at "
+            f"the newest commit ({found.unequal} of the {found.of} parameters of {state!r} differed): their "
             "training had diverged before. All ranks go on with the weights of one"
         )
