@@ -48,4 +48,9 @@ Result<std::shared_ptr<GroupSession>> GroupSession::create(std::shared_ptr<C10dS
   return group;
 }
 
+void GroupSession::abort() {
+  const std::string rank = std::to_string(context_->rank_info().rank);
+  context_->fail("rank " + rank + " has aborted the group by abort()");
+}
+
 }  // namespace roundelay::process_group

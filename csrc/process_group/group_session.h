@@ -30,6 +30,9 @@ class GroupSession {
                                                       Config config);
 
   [[nodiscard]] runtime::Context& context() { return *context_; }
+  // Ends communication for all members: the user has called abort(). Calls that wait end at once, in all
+  // threads.
+  void abort();
   // Takes the messages between members; null if there is one member.
   [[nodiscard]] std::unique_ptr<collective::PointToPoint> take_messages() {
     return context_->take_messages();

@@ -51,6 +51,11 @@ def test_a_rank_that_ends_is_named(core_job: CoreJob, ends: str, cause: str, how
     expect_within(SOON_S, end.after_s, end.err)
 
 
+def test_a_thread_aborts_what_another_waits_for(core_job: CoreJob) -> None:
+    end = core_job.conduct(3, program(grouped.aborts_from_another_thread, SOON_S))
+    assert end.status == 0, end.err
+
+
 def test_who_leaves_first_takes_nothing_away(core_job: CoreJob) -> None:
     end = core_job.conduct(2, program(grouped.ends_in_order))
     assert end.status == 0, end.err
