@@ -14,9 +14,11 @@ __all__ = ["core_job"]
 SOON_S = 6.0  # a rank that has left is known at once in a node, one that has died soon
 
 
-@pytest.mark.parametrize("what", sorted(grouped.WRONG))
-def test_wrong_calls_name_both_ranks(core_job: CoreJob, what: str) -> None:
-    end = core_job.conduct(2, program(grouped.calls_wrongly, what))
+@pytest.mark.parametrize(
+    ("what", "nodes"), [*((what, 1) for what in sorted(grouped.WRONG)), ("root's size", 2)]
+)
+def test_wrong_calls_name_both_ranks(core_job: CoreJob, what: str, nodes: int) -> None:
+    end = core_job.conduct(2, program(grouped.calls_wrongly, what, nodes))
     assert set(end.seen) == {0, 1}, end.err
     for seen in end.seen.values():
         assert seen.type == "ProcessGroupMismatchError"

@@ -50,12 +50,15 @@ WRONG: dict[str, Callable[[int], object]] = {
     ),
     "root": lambda rank: (dist.broadcast(torch.ones(4), rank % 2), dist.barrier()),
     "splits": lambda rank: _exchange([4, 2] if rank == 1 else [3, 3]),
+    "root's size": lambda rank: dist.broadcast(torch.ones(3 if rank == 1 else 100_000), 0),
     "message": lambda rank: dist.send(torch.ones(5), 0) if rank == 1 else dist.recv(torch.ones(4), 1),
 }
 
 
-def calls_wrongly(me: Rank, what: str) -> None:
+def calls_wrongly(me: Rank, what: str, nodes: int = 1) -> None:
     """Rank 1 calls something else, and all call on until they hear of it."""
+    if nodes > 1:
+        os.environ.update(ROUNDELAY_NODE_ID=str(me.number), LOCAL_RANK="0")
     rank = _join(me)
     me.stamp()
     try:
