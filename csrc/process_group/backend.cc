@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -39,6 +40,12 @@ std::vector<c10::intrusive_ptr<RoundelayBackend>> take_living() {
   return found;
 }
 
+// Releases Python's lock if this thread has it.
+std::optional<adapter::GilReleased> release_gil() {
+  if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return std::nullopt;
+  return std::optional<adapter::GilReleased>(std::in_place);
+}
+
 }  // namespace
 
 RoundelayBackend::RoundelayBackend(std::shared_ptr<GroupSession> group, milliseconds timeout)
@@ -71,8 +78,7 @@ RoundelayBackend::~RoundelayBackend() {
     leak(std::move(messages_));
     return;
   }
-  std::optional<adapter::GilReleased> no_gil;
-  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) no_gil.emplace();
+  const std::optional<adapter::GilReleased> no_gil = release_gil();
   stop();
 }
 
@@ -86,7 +92,22 @@ void RoundelayBackend::fail(const std::string& what) {
   if (::getpid() == process_) group_->context().fail("rank " + std::to_string(rank_) + " " + what);
 }
 
-void RoundelayBackend::abort() { fail("has called abort()"); }
+void RoundelayBackend::abort() {
+  if (::getpid() == process_) group_->abort();
+}
+
+c10::intrusive_ptr<::c10d::Backend> RoundelayBackend::split(const c10::intrusive_ptr<::c10d::Store>& store,
+                                                            const std::vector<int>& ranks,
+                                                            const c10::intrusive_ptr<Options>& options) {
+  check_usable();
+  const auto mine = std::ranges::find(ranks, rank_);
+  if (mine == ranks.end()) return nullptr;
+  const std::optional<adapter::GilReleased> no_gil = release_gil();
+  auto group = group_->split(std::make_shared<C10dStore>(store), static_cast<int>(mine - ranks.begin()),
+                             static_cast<int>(ranks.size()), options->group_name);
+  check(group.status());
+  return create(std::move(group).value(), options->timeout);
+}
 
 ::c10d::ErrorType RoundelayBackend::getError() {
   return group_->context().fault().ok() ? ::c10d::ErrorType::SUCCESS : ::c10d::ErrorType::COMM_ERROR;

@@ -29,13 +29,19 @@ class RoundelayBackend final : public ::c10d::Backend {
   ~RoundelayBackend() override;
 
   [[nodiscard]] const std::string getBackendName() const override { return "roundelay"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  // Returns a copy: ProcessGroup::splitGroup() writes the new group's name and timeout into it.
+  c10::intrusive_ptr<Options> getBackendOptions() override { return c10::make_intrusive<Options>(*options_); }
   void setTimeout(milliseconds timeout) override { options_->timeout = timeout; }
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return calls_; }
   ::c10d::ErrorType getError() override;
   void abort() override;
   void shutdown() override { stop(); }
+  // Null: this rank is not among `ranks`. supportsSplitting() stays false: for true, new_group() calls
+  // functions of NCCL's class in Python. The ProcessGroup splits without asking.
+  c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<::c10d::Store>& store,
+                                    const std::vector<int>& ranks,
+                                    const c10::intrusive_ptr<Options>& options) override;
 
   using WorkPtr = c10::intrusive_ptr<::c10d::Work>;
   WorkPtr broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) override;

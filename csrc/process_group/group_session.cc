@@ -31,7 +31,7 @@ Result<std::shared_ptr<GroupSession>> GroupSession::create(std::shared_ptr<C10dS
   // A group that was destroyed may be made again in the same store.
   const Result<std::uint32_t> generation = store->count_group(job, place.size);
   if (!generation.ok()) return generation.status();
-  std::shared_ptr<GroupSession> group(new GroupSession(std::move(store)));
+  std::shared_ptr<GroupSession> group(new GroupSession(std::move(store), place.secret, config));
   config.bootstrap = "store";
   config.timeline = timeline_of(config.timeline, place.name);
   runtime::Start start;
@@ -46,6 +46,16 @@ Result<std::shared_ptr<GroupSession>> GroupSession::create(std::shared_ptr<C10dS
   if (!context.ok()) return context.status();
   group->context_ = std::move(context).value();
   return group;
+}
+
+Result<std::shared_ptr<GroupSession>> GroupSession::split(std::shared_ptr<C10dStore> store, int rank,
+                                                          int size, const std::string& name) const {
+  return create(std::move(store), {rank, size, name, secret_}, config_);
+}
+
+void GroupSession::abort() {
+  const std::string rank = std::to_string(context_->rank_info().rank);
+  context_->fail("rank " + rank + " has aborted the group by abort()");
 }
 
 }  // namespace roundelay::process_group

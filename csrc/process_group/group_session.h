@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/config.h"
 #include "base/status.h"
@@ -29,15 +30,25 @@ class GroupSession {
   static Result<std::shared_ptr<GroupSession>> create(std::shared_ptr<C10dStore> store, const Place& place,
                                                       Config config);
 
+  // Makes a group of some members of this one, with its settings. All members of the new one call it.
+  [[nodiscard]] Result<std::shared_ptr<GroupSession>> split(std::shared_ptr<C10dStore> store, int rank,
+                                                            int size, const std::string& name) const;
+
   [[nodiscard]] runtime::Context& context() { return *context_; }
+  // Ends communication for all members: the user has called abort(). Calls that wait end at once, in all
+  // threads.
+  void abort();
   // Takes the messages between members; null if there is one member.
   [[nodiscard]] std::unique_ptr<collective::PointToPoint> take_messages() {
     return context_->take_messages();
   }
 
  private:
-  explicit GroupSession(std::shared_ptr<C10dStore> store) : backend_(std::move(store)) {}
+  GroupSession(std::shared_ptr<C10dStore> store, const trust::Key& secret, Config config)
+      : secret_(secret), config_(std::move(config)), backend_(std::move(store)) {}
 
+  const trust::Key secret_;
+  const Config config_;
   StoreBackend backend_;
   std::unique_ptr<runtime::Context> context_;
 };

@@ -25,27 +25,37 @@ class Signal {
                      .tag = tag,
                      .deadline = Deadline::never(),
                      .over = [state = state_](const Result<int>& outcome) {
-                       state->failed = !outcome.ok();
+                       state->outcome = outcome.status();
                        state->over = true;
                      }}));
   }
   [[nodiscard]] bool over() const { return state_->over; }
-  [[nodiscard]] bool failed() const { return state_->failed; }
+  // Returns why the message has failed; ok if it has not, or not yet.
+  [[nodiscard]] Status outcome() const { return over() ? state_->outcome : Status{}; }
 
  private:
   struct State {
     std::byte byte{};
-    std::atomic<bool> over{false}, failed{false};
+    Status outcome;  // is read when `over`
+    std::atomic<bool> over{false};
   };
   std::shared_ptr<State> state_;
 };
 
-bool wait_for(MessageLane& lane, const std::vector<Signal>& signals, Deadline deadline) {
+// Returns false at the deadline. Throws if a message has failed, as communication has for all members then.
+bool wait_for(MessageLane& lane, const std::vector<Signal>& signals, Deadline deadline, int rank) {
   const auto done = [&] {
     return std::all_of(signals.begin(), signals.end(), [](const Signal& one) { return one.over(); });
   };
-  return wait_in_steps(
+  const bool came = wait_in_steps(
       done, [&](Deadline until) { lane.drive(done, until); }, deadline);
+  for (const Signal& signal : signals) {
+    if (const Status why = signal.outcome(); !why.ok()) {
+      check(Status::aborted("[Rank " + std::to_string(rank) +
+                            "]: monitoredBarrier has failed: " + why.message()));
+    }
+  }
+  return came;
 }
 
 // Returns "Rank 1", "Ranks 1, 2".
@@ -62,11 +72,10 @@ void wait_for_all(MessageLane& lane, int size, std::chrono::milliseconds timeout
   }
   std::vector<Signal> here;
   for (int peer = 1; peer < size; ++peer) here.emplace_back(lane, Kind::kReceive, peer, kHere);
-  wait_for(lane, here, Deadline::after(timeout));
+  wait_for(lane, here, Deadline::after(timeout), 0);
   std::vector<int> late;
   for (int peer = 1; peer < size; ++peer) {
-    const Signal& signal = here[static_cast<std::size_t>(peer - 1)];
-    if ((!signal.over() || signal.failed()) && (all || late.empty())) late.push_back(peer);
+    if (!here[static_cast<std::size_t>(peer - 1)].over() && (all || late.empty())) late.push_back(peer);
   }
   if (!late.empty()) {
     check(Status::aborted("[Rank 0]: " + names(late) + " failed to pass monitoredBarrier in " +
@@ -74,7 +83,7 @@ void wait_for_all(MessageLane& lane, int size, std::chrono::milliseconds timeout
   }
   std::vector<Signal> go;
   for (int peer = 1; peer < size; ++peer) go.emplace_back(lane, Kind::kSend, peer, kGo);
-  wait_for(lane, go, Deadline::after(timeout));
+  wait_for(lane, go, Deadline::after(timeout), 0);
 }
 
 }  // namespace
@@ -83,8 +92,7 @@ void monitored_barrier(MessageLane& lane, int rank, int size, std::chrono::milli
   if (rank == 0) return wait_for_all(lane, size, timeout, all);
   const std::vector<Signal> signals{Signal(lane, Kind::kSend, 0, kHere),
                                     Signal(lane, Kind::kReceive, 0, kGo)};
-  const bool came = wait_for(lane, signals, Deadline::after(timeout));
-  if (came && !signals[0].failed() && !signals[1].failed()) return;
+  if (wait_for(lane, signals, Deadline::after(timeout), rank)) return;
   check(Status::aborted("[Rank " + std::to_string(rank) + "]: Rank " + std::to_string(rank) +
                         " successfully reached monitoredBarrier, but received errors while waiting for "
                         "send/recv from rank 0: no answer for " +

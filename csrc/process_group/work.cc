@@ -112,7 +112,7 @@ bool CallWork::wait(std::chrono::milliseconds timeout) {
   return true;
 }
 
-void CallWork::abort() { group_->context().fail("rank " + std::to_string(rank_) + " has called abort()"); }
+void CallWork::abort() { group_->abort(); }
 
 Result<CallWork::Memory> CallWork::allocate(std::size_t /*part*/,
                                             const std::vector<std::int64_t>& /*shape*/) {

@@ -24,6 +24,9 @@ Status InStream::receive(TransferId id, ByteSpan data, const Label& label, std::
   for (const Kept& one : kept_) {
     if (differ(label, one.label)) return calls_differ(label, one.label);
   }
+  for (const Label& offer : offers_) {
+    if (differ(label, offer)) return calls_differ(label, offer);
+  }
   if (is_small(data.size())) {
     const auto kept = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) {
       return one.label.tag == label.tag && !one.receive;
@@ -109,12 +112,17 @@ Status InStream::parse(std::vector<TransferId>& over) {
   return {};
 }
 
-// Finds the memory for the bytes that come after this header.
+// Finds the memory for the bytes that come after this header, unless it is an offer.
 Status InStream::begin(const Header& header, std::vector<TransferId>& over) {
   const bool small = is_small(header.bytes);
   for (const Posted& one : posted_) {
     if (differ(one.label, header.label)) return calls_differ(one.label, header.label);
   }
+  if (header.bytes == kOffer) {
+    offers_.push_back(header.label);
+    return {};
+  }
+  if (!small) forget_offer(header.label.tag);
   const auto posted = std::find_if(posted_.begin(), posted_.end(), [&](const Posted& one) {
     return one.label.tag == header.label.tag && is_small(one.data.size()) == small;
   });
@@ -131,6 +139,12 @@ Status InStream::begin(const Header& header, std::vector<TransferId>& over) {
   }
   if (header.bytes == 0) complete(over);
   return {};
+}
+
+// Forgets the offer of a message that has come.
+void InStream::forget_offer(std::uint64_t tag) {
+  const auto offer = std::ranges::find(offers_, tag, &Label::tag);
+  if (offer != offers_.end()) offers_.erase(offer);
 }
 
 // Counts bytes of the message that arrives.
@@ -168,6 +182,7 @@ void InStream::close() {
   socket_.reset();
   posted_.clear();
   kept_.clear();
+  offers_.clear();
   into_.reset();
 }
 

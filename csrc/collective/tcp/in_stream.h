@@ -69,6 +69,7 @@ class InStream {
   platform::Transfer read_some(std::vector<TransferId>& over);
   Status parse(std::vector<TransferId>& over);
   Status begin(const Header& header, std::vector<TransferId>& over);
+  void forget_offer(std::uint64_t tag);
   void advance(std::size_t bytes, std::vector<TransferId>& over);
   void complete(std::vector<TransferId>& over);
   void take_kept(const std::deque<Kept>::iterator& kept, Posted receive, std::vector<TransferId>& over);
@@ -77,6 +78,7 @@ class InStream {
   std::deque<Posted> posted_;
   std::deque<Kept> kept_;
   std::size_t kept_bytes_ = 0;
+  std::deque<Label> offers_;  // of large messages that have not come
   std::optional<Into> into_;
   Arriving<Header> arriving_;
   Bytes buffer_;  // what was read behind the bytes of a message

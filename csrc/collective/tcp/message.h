@@ -4,7 +4,8 @@
 // every message, so that no header is needed to agree on it; the receiver checks that they do.
 // - A small message is sent at once. The receiver keeps it until its receive is posted.
 // - A large message is sent when the receiver has said, by a notice in the other direction, that its receive
-//   is posted. So it goes into the receiver's memory directly, and holds up nothing that comes after it.
+//   is posted. So it goes into the receiver's memory directly, and holds up nothing that comes after it. If
+//   the call has a mark, the sender makes an offer meanwhile: a header without the bytes.
 // Messages of one tag match in the order of posting, small and large ones each by themselves: that is the
 // same, because both sides know which are large.
 #pragma once
@@ -24,8 +25,8 @@ namespace roundelay::collective::tcp {
 inline constexpr std::size_t kMostSmall = std::size_t{64} << 10;
 
 // What tells messages apart. Those of one tag belong to calls with one mark: if the marks differ, the members
-// are not in the same call. Who finds that fails. Nobody finds it where one member only sends a large message
-// and the other only receives a small one: they wait for each other until their deadlines.
+// are not in the same call. Who finds that fails. Thanks to offers, who receives a small message finds it
+// where the sender waits for the notice of a large one.
 struct Label {
   std::uint64_t tag;
   CallMark mark;
@@ -36,6 +37,9 @@ struct Header {
   std::uint64_t bytes;
   Label label;
 };
+
+// `bytes` of an offer.
+inline constexpr std::uint64_t kOffer = ~std::uint64_t{0};
 
 // The label of a large message whose receive is posted.
 using Notice = Label;

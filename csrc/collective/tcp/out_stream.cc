@@ -18,6 +18,7 @@ Status OutStream::send(TransferId id, ConstByteSpan data, const Label& label) {
                                      [&](const Notice& one) { return one.tag == label.tag; });
     if (notice == notices_.end()) {
       held_.push_back(message);
+      if (label.mark.set()) queue_.push_back({id, {kOffer, label}, {}});
       return {};
     }
     notices_.erase(notice);
@@ -67,7 +68,7 @@ void OutStream::advance(std::size_t bytes, std::vector<TransferId>& over) {
   sent_ += bytes;
   while (!queue_.empty() && sent_ >= sizeof(Header) + queue_.front().data.size()) {
     sent_ -= sizeof(Header) + queue_.front().data.size();
-    over.push_back(queue_.front().id);
+    if (queue_.front().header.bytes != kOffer) over.push_back(queue_.front().id);
     queue_.pop_front();
   }
 }

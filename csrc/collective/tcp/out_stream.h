@@ -49,7 +49,7 @@ class OutStream {
   void advance(std::size_t bytes, std::vector<TransferId>& over);
 
   std::optional<platform::Socket> socket_;
-  std::deque<Message> queue_;   // may be sent, in this order
+  std::deque<Message> queue_;   // may be sent, in this order; offers too
   std::size_t sent_ = 0;        // bytes of the first one, with its header, that the socket has taken
   std::deque<Message> held_;    // large ones without a notice
   std::deque<Notice> notices_;  // those without a message

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 import torch
@@ -238,6 +240,31 @@ def check_groups_of_some() -> None:
             dist.all_reduce(tensor, group=group)
             assert tensor.item() == len(mine)
             dist.destroy_process_group(group)
+
+
+def check_split_groups() -> None:
+    with world():
+        rank, size = dist.get_rank(), dist.get_world_size()
+        whole = dist.group.WORLD
+        assert whole is not None
+        low = list(range((size + 1) // 2))
+        mine = low if rank in low else [other for other in range(size) if other not in low]
+        for _ in range(2):  # of one name
+            group = whole.split_group(mine, timeout=timedelta(milliseconds=50))
+            assert group is not None
+            assert (group.rank(), group.size()) == (mine.index(rank), len(mine))
+            tensor = torch.tensor([rank + 1.0])
+            group.allreduce([tensor]).wait()
+            assert tensor.item() == sum(mine) + len(mine)
+            group.shutdown()
+        time.sleep(0.2 if rank == 0 else 0.0)  # the others wait longer than a split's timeout
+        dist.all_reduce(torch.ones(1))
+        assert (whole.split_group([0]) is None) == (rank != 0)
+
+
+def check_split_group_of_torch() -> None:
+    with world(), pytest.raises(RuntimeError, match="No device associated with the default pg"):
+        dist.split_group(split_ranks=[[0]])
 
 
 def check_object_collectives() -> None:

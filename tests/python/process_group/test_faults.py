@@ -14,9 +14,11 @@ __all__ = ["core_job"]
 SOON_S = 6.0  # a rank that has left is known at once in a node, one that has died soon
 
 
-@pytest.mark.parametrize("what", sorted(grouped.WRONG))
-def test_wrong_calls_name_both_ranks(core_job: CoreJob, what: str) -> None:
-    end = core_job.conduct(2, program(grouped.calls_wrongly, what))
+@pytest.mark.parametrize(
+    ("what", "nodes"), [*((what, 1) for what in sorted(grouped.WRONG)), ("root's size", 2)]
+)
+def test_wrong_calls_name_both_ranks(core_job: CoreJob, what: str, nodes: int) -> None:
+    end = core_job.conduct(2, program(grouped.calls_wrongly, what, nodes))
     assert set(end.seen) == {0, 1}, end.err
     for seen in end.seen.values():
         assert seen.type == "ProcessGroupMismatchError"
@@ -49,6 +51,11 @@ def test_a_rank_that_ends_is_named(core_job: CoreJob, ends: str, cause: str, how
     assert set(end.seen) == {0}, end.err
     assert cause in end.seen[0].text
     expect_within(SOON_S, end.after_s, end.err)
+
+
+def test_a_thread_aborts_what_another_waits_for(core_job: CoreJob) -> None:
+    end = core_job.conduct(3, program(grouped.aborts_from_another_thread, SOON_S))
+    assert end.status == 0, end.err
 
 
 def test_who_leaves_first_takes_nothing_away(core_job: CoreJob) -> None:

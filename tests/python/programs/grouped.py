@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from rank_here import Rank
+from in_time import expect_within
+from rank_here import POLL_S, Rank
 
 TIMEOUT = timedelta(seconds=60)
 
@@ -46,12 +50,15 @@ WRONG: dict[str, Callable[[int], object]] = {
     ),
     "root": lambda rank: (dist.broadcast(torch.ones(4), rank % 2), dist.barrier()),
     "splits": lambda rank: _exchange([4, 2] if rank == 1 else [3, 3]),
+    "root's size": lambda rank: dist.broadcast(torch.ones(3 if rank == 1 else 100_000), 0),
     "message": lambda rank: dist.send(torch.ones(5), 0) if rank == 1 else dist.recv(torch.ones(4), 1),
 }
 
 
-def calls_wrongly(me: Rank, what: str) -> None:
+def calls_wrongly(me: Rank, what: str, nodes: int = 1) -> None:
     """Rank 1 calls something else, and all call on until they hear of it."""
+    if nodes > 1:
+        os.environ.update(ROUNDELAY_NODE_ID=str(me.number), LOCAL_RANK="0")
     rank = _join(me)
     me.stamp()
     try:
@@ -133,10 +140,81 @@ def waits_with_a_limit(me: Rank) -> None:
     me.tell(f"sum.{rank}", str(tensor.tolist()))
 
 
+WAITS: dict[str, Callable[[], object]] = {
+    "call": lambda: dist.all_reduce(torch.ones(3)),
+    "future": lambda: _started().get_future().wait(),
+    "message": lambda: dist.recv(torch.ones(3), 2),
+    "monitored barrier": lambda: _default_group().monitored_barrier(),
+}
+
+
+def _started() -> Any:
+    return dist.all_reduce(torch.ones(3), async_op=True)
+
+
+def _default_group() -> Any:
+    return dist.distributed_c10d._get_default_group()
+
+
+def _until_asleep(thread: threading.Thread) -> None:
+    """Returns when the thread sleeps in the kernel."""
+    stat = Path(f"/proc/self/task/{thread.native_id}/stat")
+    while stat.read_text().rpartition(") ")[2][0] != "S":
+        time.sleep(POLL_S)
+
+
+def aborts_from_another_thread(me: Rank, soon_s: float) -> None:
+    """Ranks 0 and 1 wait for rank 2; a thread of rank 1 aborts meanwhile. Then all meet in a new group."""
+    torch.set_num_threads(1)
+    for number, how in enumerate((*WAITS, None)):
+        store = f"file://{me.folder / f'store.{number}'}"
+        dist.init_process_group("roundelay", init_method=store, rank=me.number, world_size=3, timeout=TIMEOUT)
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor)
+        assert tensor.tolist() == [3.0, 3.0, 3.0]
+        if how:
+            _abort_or_hear_of_it(me, how, soon_s)
+    dist.destroy_process_group()
+
+
+def _abort_or_hear_of_it(me: Rank, how: str, soon_s: float) -> None:
+    failed: list[Exception] = []
+
+    def wait(action: Callable[[], object]) -> None:
+        me.tell(f"{how}.{me.number}")
+        try:
+            action()
+        except dist.DistBackendError as error:
+            failed.append(error)
+
+    if me.number == 1:
+        waiter = threading.Thread(target=wait, args=(WAITS[how],))
+        waiter.start()
+        me.wait_for(f"{how}.0", f"{how}.1")
+        _until_asleep(waiter)
+        began = time.time()
+        if how == "call":
+            _default_group().abort()
+        else:
+            dist.distributed_c10d._abort_process_group()  # destroys the group, too
+        me.tell(f"{how}.aborted", str(began))
+        waiter.join()
+    elif me.number == 0:
+        wait(WAITS[how])
+    else:
+        me.wait_for(f"{how}.aborted")
+        wait(dist.barrier)
+    assert "rank 1 has aborted the group" in str(failed[0])
+    me.wait_for(f"{how}.aborted")
+    expect_within(soon_s, time.time() - float((me.folder / f"{how}.aborted").read_text()), how)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
 def names_late_ranks(me: Rank) -> None:
     """Ranks 1 and 2 come to no monitored barrier."""
     rank = _join(me)
-    group: Any = dist.distributed_c10d._get_default_group()
+    group = _default_group()
     group.monitored_barrier()
     if rank == 0:
         try:
