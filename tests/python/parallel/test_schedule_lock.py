@@ -28,6 +28,12 @@ def test_schedule_lock(np: int, check: Check) -> None:
     run_check(check, np)
 
 
+@pytest.mark.parametrize("on_node", [2, pytest.param(1, marks=pytest.mark.nightly)])
+def test_schedule_lock_between_nodes(on_node: int, check: Check) -> None:
+    each = f"ROUNDELAY_NODE_ID=n$((RANK / {on_node})) LOCAL_RANK=$((RANK % {on_node}))"
+    run_check(check, 4, each=each, mpi=False)
+
+
 @pytest.mark.slow
 def test_without_a_schedule_lock(check: Check) -> None:
     run_check(check, 2, env={"ROUNDELAY_SCHEDULE_LOCK": "0"})
