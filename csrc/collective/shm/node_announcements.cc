@@ -16,7 +16,7 @@ std::byte* board_in(std::byte* memory, const lock::NodeTree& tree) {
 
 }  // namespace
 
-NodeAnnouncements::NodeAnnouncements(std::shared_ptr<std::byte> memory, lock::NodeTree tree,
+NodeAnnouncements::NodeAnnouncements(const std::shared_ptr<std::byte>& memory, const lock::NodeTree& tree,
                                      const Group& group)
     : SegmentAnnouncements(memory, place_on(tree, group.index), static_cast<int>(tree.own().size())),
       members_(group.size()),

@@ -21,7 +21,7 @@ class NodeAnnouncements final : public SegmentAnnouncements, private lock::NodeB
 
   // `memory`: bytes() bytes, page-aligned, zero before the first member of the node came. `tree` has the
   // nodes of the group, and `group` this member's index in it.
-  NodeAnnouncements(std::shared_ptr<std::byte> memory, lock::NodeTree tree, const Group& group);
+  NodeAnnouncements(const std::shared_ptr<std::byte>& memory, const lock::NodeTree& tree, const Group& group);
 
   [[nodiscard]] int members() const override { return members_; }
   [[nodiscard]] std::uint64_t least(std::uint64_t lock) const override;

@@ -49,9 +49,8 @@ Result<execute::LaneFabrics> make_lane_fabrics(Fabrics& fabrics, const Group& gr
   const auto failed = first_failure(fabric, *memory != nullptr, Deadline::after(limit));
   if (!failed.ok()) return failed.status();
   if (*failed < group.size()) return made;
-  lock::NodeTree tree(nodes_of(fabrics, group), group.index);
-  made->announcements =
-      std::make_shared<NodeAnnouncements>(std::move(memory).value(), std::move(tree), group);
+  const lock::NodeTree tree(nodes_of(fabrics, group), group.index);
+  made->announcements = std::make_shared<NodeAnnouncements>(*memory, tree, group);
   return made;
 }
 
