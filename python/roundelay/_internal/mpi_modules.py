@@ -29,8 +29,8 @@ def built() -> dict[str, str]:
 def choose(environment: Mapping[str, str] = os.environ) -> str | None:
     """Returns the path of the module to load; None if this build has none.
 
-    Of several it takes that of the MPI that the process has loaded, or else whose launcher started it, or else
-    of any that is here, and loads the MPI's library.
+    Of several it takes that of the MPI that the process has loaded, or else that of the launcher's, or else
+    that of any that is here. It loads that MPI's library.
     Raises RuntimeError if there is none.
     """
     modules = built()
