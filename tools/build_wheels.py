@@ -37,6 +37,7 @@ OF_TORCH = re.compile(
 )
 # Each user has these already, or installs them: the wheel does not bring them.
 OUTSIDE = ("libtorch*.so", "libc10.so", "libmpi.so.*")
+OF_SETS = ("ROUNDELAY_WITH_MPI=ON", "ROUNDELAY_WITH_CUDA=OFF")  # wheel_modules builds the module for GPUs
 PIP = ("-m", "pip", "-qq", "--disable-pip-version-check")
 
 
@@ -106,7 +107,7 @@ def build(source: Path, python: str, torches: Sequence[str], modules: Sequence[P
             str(programs / "python"), *PIP, "wheel", "--no-build-isolation", "--no-deps",
             "--wheel-dir", str(folder), str(source),
             PATH=path, PYTHONPATH=str(torch_to_build_with(torch)),
-            SKBUILD_CMAKE_DEFINE="ROUNDELAY_WITH_CUDA=OFF;ROUNDELAY_WITH_MPI=ON",
+            SKBUILD_CMAKE_DEFINE=";".join((*wheel_modules.SMALL, *OF_SETS)),
         )  # fmt: skip
         made += folder.glob("*.whl")
         print(f"Python {python}, PyTorch {torch}: {time.monotonic() - begin:.0f} s", flush=True)
