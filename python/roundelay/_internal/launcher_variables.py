@@ -15,6 +15,7 @@ class LauncherVariables(NamedTuple):
 
     name: str
     is_mpi: bool = False  # its processes are those of an MPI
+    abi: str = ""  # of the MPI, as mpi_modules.py names it; empty: it may be any
     marks: Names = ()  # each process of an MPI's job has one of these
     rank: Names = ()
     size: Names = ()
@@ -29,6 +30,7 @@ LAUNCHERS = (
     LauncherVariables(
         "Open MPI",
         is_mpi=True,
+        abi="openmpi",
         marks=("OMPI_COMM_WORLD_SIZE",),
         rank=("OMPI_COMM_WORLD_RANK",),
         size=("OMPI_COMM_WORLD_SIZE",),
@@ -48,6 +50,7 @@ LAUNCHERS = (
     LauncherVariables(
         "MPICH, Intel MPI",
         is_mpi=True,
+        abi="mpich",
         marks=("PMI_RANK", "MPI_LOCALNRANKS"),
         rank=("PMI_RANK",),
         size=("PMI_SIZE",),
@@ -59,6 +62,7 @@ LAUNCHERS = (
     LauncherVariables(
         "MVAPICH",
         is_mpi=True,
+        abi="mpich",
         marks=("MV2_COMM_WORLD_SIZE",),
         rank=("MV2_COMM_WORLD_RANK",),
         size=("MV2_COMM_WORLD_SIZE",),

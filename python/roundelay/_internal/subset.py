@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roundelay import _core
-from roundelay._internal import backend
+from roundelay._internal import backend, mpi_modules
 from roundelay._internal.launch_detection import Rendezvous
 
 
@@ -42,7 +42,7 @@ def read(comm: Any) -> Subset:
 
 
 def _check_same_mpi() -> None:
-    path = backend.mpi_module()
+    path = mpi_modules.choose()
     if path is None:
         raise RuntimeError(
             "init(comm=...) with a communicator needs MPI, but this build of Roundelay has no MPI module"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from roundelay import __version__
-from roundelay._internal import backend, torch_modules
+from roundelay._internal import backend, mpi_modules, torch_modules
 
 
 def check_build() -> str:
     """Returns the text of `horovodrun --check-build` for this build."""
-    mpi_built, gloo_built = backend.mpi_module() is not None, backend.c10d_module() is not None
+    mpi_built, gloo_built = bool(mpi_modules.built()), backend.c10d_module() is not None
 
     def section(title: str, rows: dict[str, bool]) -> str:
         lines = [f"    [{'X' if on else ' '}] {name}" for name, on in rows.items()]

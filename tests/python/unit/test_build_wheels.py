@@ -44,12 +44,15 @@ def make_wheel(folder: Path, minor: str) -> Path:
 
 def test_a_merged_wheel_has_all_modules_and_is_right_about_them(tmp_path: Path) -> None:
     wheels = [make_wheel(tmp_path / minor, minor) for minor in ("2.12", "2.13")]
-    merged = wheel_sets.merge(wheels, tmp_path)
+    module = tmp_path / "_mpi_mpich.so"
+    module.write_text("of all wheels")
+    merged = wheel_sets.merge(wheels, tmp_path, [module])
     assert merged == tmp_path / "roundelay-1-cp311-cp311-linux_x86_64.whl"
     with zipfile.ZipFile(merged) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     assert files["roundelay/for_torch/2.12/_core.so"] == b"core of 2.12"
     assert files["roundelay/for_torch/2.13/_core.so"] == b"core of 2.13"
+    assert files["roundelay/_mpi_mpich.so"] == b"of all wheels"
     assert files["roundelay/__init__.py"] == b"built_with = '2.13'"
     required = [
         line for line in files["roundelay-1.dist-info/METADATA"].decode().splitlines() if "Req" in line

@@ -101,7 +101,7 @@ def test_a_launch_that_failed(status: int, stderr: str, ranks: list[dict[str, An
 
 def test_no_mpi_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roundelay.run.modes.mpi.candidates", lambda _environment: [])
-    monkeypatch.setattr("roundelay._internal.backend.mpi_module", lambda: None)
+    monkeypatch.setattr("roundelay._internal.mpi_modules.built", dict)
     assert installation.check_mpirun({}).state is State.OFF
     row = installation.check_mpi_module()
     assert row.state is State.OFF

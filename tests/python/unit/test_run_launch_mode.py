@@ -20,7 +20,7 @@ from roundelay.run.system.hosts import Host
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """One with an MPI that this build can use, and shared memory."""
-    monkeypatch.setattr("roundelay._internal.backend.mpi_module", lambda: "_mpi.so")
+    monkeypatch.setattr("roundelay._internal.mpi_modules.built", lambda: {"openmpi": "_mpi_openmpi.so"})
     monkeypatch.setattr("roundelay.run.modes.mpi.candidates", lambda _environment: [("mpirun", "on PATH")])
     return monkeypatch
 

@@ -17,7 +17,7 @@ import torch
 
 import roundelay
 import roundelay.torch as hvd
-from roundelay._internal import backend
+from roundelay._internal import backend, mpi_modules
 
 pytestmark = pytest.mark.usefixtures("job_of_one")
 
@@ -262,7 +262,7 @@ def test_the_configuration_can_be_printed() -> None:
 
 
 def test_a_launcher_without_the_mpi_module_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "mpi_module", lambda: None)
+    monkeypatch.setattr(mpi_modules, "built", dict)
     with pytest.raises(RuntimeError, match=r"PMIX_RANK.*mpicxx"):
         backend.choose("auto", {"PMIX_RANK": "1"})
     with pytest.raises(RuntimeError, match="ROUNDELAY_BOOTSTRAP"):
@@ -270,7 +270,7 @@ def test_a_launcher_without_the_mpi_module_is_an_error(monkeypatch: pytest.Monke
     assert backend.choose("auto", {})[0] is None
     assert backend.choose("single", {"PMIX_RANK": "1"})[0] is None
     assert backend.choose("auto", {"OMPI_COMM_WORLD_SIZE": "1"})[0] is None
-    monkeypatch.setattr(backend, "mpi_module", lambda: "here.so")
+    monkeypatch.setattr(mpi_modules, "built", lambda: {"mpich": "here.so"})
     assert backend.choose("auto", {"PMI_RANK": "0"})[0] == "here.so"
 
 

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from functools import partial
 
-from roundelay._internal import backend
+from roundelay._internal import mpi_modules
 from roundelay.run.modes import mpi
 from roundelay.run.modes.mode import AGENT, Job, LaunchMode, Request, Starter
 
@@ -59,7 +59,7 @@ class MpirunMode(LaunchMode):
             return True
         if not (request.one_machine or request.named):
             return True
-        usable = backend.mpi_module() is not None and bool(mpi.candidates(request.environment))
+        usable = bool(mpi_modules.built()) and bool(mpi.candidates(request.environment))
         return usable and not (request.one_machine and can_share_memory(request.given.num_proc))
 
     def find(self, environment: Mapping[str, str]) -> Starter:

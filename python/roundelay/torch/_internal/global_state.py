@@ -12,7 +12,16 @@ from types import TracebackType
 from typing import Any
 
 from roundelay import _core
-from roundelay._internal import backend, error_report, exits, gpu, launch_detection, subset, trust
+from roundelay._internal import (
+    backend,
+    error_report,
+    exits,
+    gpu,
+    launch_detection,
+    mpi_modules,
+    subset,
+    trust,
+)
 from roundelay._internal.launch_detection import Rendezvous
 from roundelay.errors import HorovodInternalError
 from roundelay.run.agent import member
@@ -192,8 +201,8 @@ os.register_at_fork(after_in_child=_core.after_fork)
 
 
 def mpi_built() -> bool:
-    """Returns whether this build has the module that speaks MPI."""
-    return backend.mpi_module() is not None
+    """Returns whether this build has a module that speaks MPI."""
+    return bool(mpi_modules.built())
 
 
 def mpi_enabled() -> bool:
@@ -205,8 +214,10 @@ def mpi_enabled() -> bool:
 def mpi_threads_supported() -> bool:
     """Returns whether MPI has MPI_THREAD_MULTIPLE. Call it after ``init``."""
     _core.size()  # raises ValueError before init
-    path = backend.mpi_module()
-    return path is not None and mpi_enabled() and "MPI_THREAD_MULTIPLE" in _core.backend_description(path)
+    path, launch = backend.choose(_core.load_config().bootstrap)
+    if path is None or launch.bootstrap != "mpi":
+        return False
+    return "MPI_THREAD_MULTIPLE" in _core.backend_description(path)
 
 
 def cuda_built() -> bool:
