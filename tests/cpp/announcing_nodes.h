@@ -15,7 +15,7 @@ namespace roundelay {
 
 class AnnouncingNodes {
  public:
-  // `nodes`: the node of each member. At least two are different.
+  // `nodes`: the node of each member.
   explicit AnnouncingNodes(std::vector<int> nodes, int fan_out = lock::NodeTree::kFanOut)
       : nodes_(std::move(nodes)), fan_out_(fan_out) {
     std::map<int, int> members;

@@ -20,11 +20,13 @@ NodeAnnouncements::NodeAnnouncements(const std::shared_ptr<std::byte>& memory, c
                                      const Group& group)
     : SegmentAnnouncements(memory, place_on(tree, group.index), static_cast<int>(tree.own().size())),
       members_(group.size()),
+      alone_(tree.edges().empty()),
       places_(group.ranks.size(), -1),
       board_(*reinterpret_cast<Board*>(board_in(memory.get(), tree))),
       cells_(reinterpret_cast<Cells*>(board_in(memory.get(), tree) + sizeof(Board))),
       relay_(*this, tree, group.index) {
   for (const int member : tree.own()) places_[static_cast<std::size_t>(member)] = place_on(tree, member);
+  if (alone_) board_.others.store(UINT64_MAX, std::memory_order_relaxed);  // nobody is elsewhere
 }
 
 std::uint64_t NodeAnnouncements::least(std::uint64_t lock) const {
@@ -36,7 +38,7 @@ std::uint64_t NodeAnnouncements::least(std::uint64_t lock) const {
 void NodeAnnouncements::announce(std::uint64_t word) {
   const Word before = own_word();
   if (!raise(word)) return;
-  relay_.node_announced();
+  if (!alone_) relay_.node_announced();
   if (board_.others.load(std::memory_order_seq_cst) <= before) return;
   const bool in_channel = told_by_messages() && sleeps(Sleeper::kDriver);
   ring();

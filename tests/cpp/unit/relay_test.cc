@@ -180,6 +180,20 @@ TEST_CASE("relay: the last member on any node wakes the sleepers of all", "[rela
   for (std::size_t member = 0; member < 4; ++member) CHECK(rung(member));
 }
 
+TEST_CASE("relay: a group on one node needs no messages", "[relay]") {
+  const AnnouncingNodes all({7, 7, 7});
+  Group group{0, {0, 1, 2}, 0};
+  std::vector<std::shared_ptr<Announcements>> members;
+  for (; group.index < group.size(); ++group.index) members.push_back(all.of(group));
+  for (const auto& member : members) {
+    CHECK(member->relay() == nullptr);
+    CHECK_FALSE(member->told_by_messages());
+    CHECK(member->least(kLock) == 0);
+    member->announce(announcement(kLock, 1));
+  }
+  for (const auto& member : members) CHECK(member->least(kLock) == 1);
+}
+
 TEST_CASE("relay: a rank that breaks the protocol is an error", "[relay]") {
   Members group({0, 0, 1, 2}, 1);  // a chain of three nodes
   lock::Relay& first = *group.members[0]->relay();
