@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NVCC = ROOT / "build" / "cuda" / "nvidia" / "cu13" / "bin"  # where make fetches it if there is none on PATH
+CUDA = "_cuda"  # the module for GPUs
 # Leaves out what no module calls: half of the module for an MPI.
 SMALL = ("CMAKE_CXX_FLAGS=-ffunction-sections", "CMAKE_MODULE_LINKER_FLAGS=-s -Wl,--gc-sections")
 
@@ -25,7 +26,7 @@ def mpich(source: Path, programs: Path, folder: Path) -> Path:
 
 def cuda(source: Path, programs: Path, folder: Path) -> Path:
     """Build the module for NVIDIA's GPUs in the folder; return its path. It has CUDA's runtime in it."""
-    return _build(source, "_cuda", folder, programs, "-DROUNDELAY_WITH_MPI=OFF", "-DROUNDELAY_WITH_CUDA=ON")
+    return _build(source, CUDA, folder, programs, "-DROUNDELAY_WITH_MPI=OFF", "-DROUNDELAY_WITH_CUDA=ON")
 
 
 def _build(source: Path, target: str, folder: Path, programs: Path, *defines: str) -> Path:
