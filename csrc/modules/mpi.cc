@@ -1,5 +1,5 @@
-// The module _mpi_openmpi.so or _mpi_mpich.so: implements runtime/backend.h with MPI. It contains all code that
-// links MPI, and is loaded only if an MPI bootstrap is chosen.
+// The module _mpi_openmpi.so or _mpi_mpich.so: implements runtime/backend.h with MPI. It contains all code
+// that links MPI, and is loaded only if an MPI bootstrap is chosen.
 #include <cstdlib>
 #include <memory>
 #include <optional>

@@ -67,6 +67,14 @@ def test_a_merged_wheel_has_all_modules_and_is_right_about_them(tmp_path: Path) 
     assert rows[-1] == ["roundelay-1.dist-info/RECORD", "", ""]
 
 
+def test_the_module_for_gpus_is_counted_apart(tmp_path: Path) -> None:
+    wheel = tmp_path / "roundelay-1-cp311-cp311-linux_x86_64.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("roundelay/_model.so", b"x" * 2_000_000)
+        archive.writestr("roundelay/_cuda.so", b"x" * 3_000_000)
+    assert build_wheels.megabytes_for_gpus(wheel) == 3.0
+
+
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The files of the source distribution."""
