@@ -12,7 +12,8 @@ Status give_back(const Technique& technique, Workspace& workspace, const Bucket&
   std::byte* const residual = bucket.state.data();
   const DType type = kernels::residual_type(dtype);
   const Scale back{kept.factor, 1};
-  ROUNDELAY_RETURN_IF_ERROR(workspace.math().scale(residual, kept.elements.count, type, back));
+  if (!back.identity())
+    ROUNDELAY_RETURN_IF_ERROR(workspace.math().scale(residual, kept.elements.count, type, back));
   ROUNDELAY_RETURN_IF_ERROR(workspace.math().give_back(values, residual, kept.elements.count, dtype));
   return workspace.math().clear(residual, bucket.state.size());
 }

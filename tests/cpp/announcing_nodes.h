@@ -29,8 +29,8 @@ class AnnouncingNodes {
 
   [[nodiscard]] std::shared_ptr<lock::Announcements> of(const Group& group) const {
     const int node = nodes_[static_cast<std::size_t>(group.index)];
-    return std::make_shared<collective::shm::NodeAnnouncements>(
-        memory_.at(node), lock::NodeTree(nodes_, group.index, fan_out_), group);
+    return collective::shm::make_announcements(memory_.at(node),
+                                               lock::NodeTree(nodes_, group.index, fan_out_), group);
   }
 
  private:

@@ -20,13 +20,11 @@ NodeAnnouncements::NodeAnnouncements(const std::shared_ptr<std::byte>& memory, c
                                      const Group& group)
     : SegmentAnnouncements(memory, place_on(tree, group.index), static_cast<int>(tree.own().size())),
       members_(group.size()),
-      alone_(tree.edges().empty()),
       places_(group.ranks.size(), -1),
       board_(*reinterpret_cast<Board*>(board_in(memory.get(), tree))),
       cells_(reinterpret_cast<Cells*>(board_in(memory.get(), tree) + sizeof(Board))),
       relay_(*this, tree, group.index) {
   for (const int member : tree.own()) places_[static_cast<std::size_t>(member)] = place_on(tree, member);
-  if (alone_) board_.others.store(UINT64_MAX, std::memory_order_relaxed);  // nobody is elsewhere
 }
 
 std::uint64_t NodeAnnouncements::least(std::uint64_t lock) const {
@@ -38,7 +36,7 @@ std::uint64_t NodeAnnouncements::least(std::uint64_t lock) const {
 void NodeAnnouncements::announce(std::uint64_t word) {
   const Word before = own_word();
   if (!raise(word)) return;
-  if (!alone_) relay_.node_announced();
+  relay_.node_announced();
   if (board_.others.load(std::memory_order_seq_cst) <= before) return;
   const bool in_channel = told_by_messages() && sleeps(Sleeper::kDriver);
   ring();
@@ -59,6 +57,12 @@ void NodeAnnouncements::raise_others(std::uint64_t word) {
   if (word == before) return;
   board_.others.store(word, std::memory_order_seq_cst);
   if (SegmentAnnouncements::least_word() > before) ring();
+}
+
+std::shared_ptr<lock::Announcements> make_announcements(const std::shared_ptr<std::byte>& memory,
+                                                        const lock::NodeTree& tree, const Group& group) {
+  if (tree.edges().empty()) return std::make_shared<SegmentAnnouncements>(memory, group.index, group.size());
+  return std::make_shared<NodeAnnouncements>(memory, tree, group);
 }
 
 }  // namespace roundelay::collective::shm

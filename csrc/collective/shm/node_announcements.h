@@ -29,8 +29,8 @@ class NodeAnnouncements final : public SegmentAnnouncements, private lock::NodeB
   [[nodiscard]] lock::Cell cell(int member, std::size_t number) const override {
     return shown(member, number);
   }
-  [[nodiscard]] lock::Relay* relay() override { return alone_ ? nullptr : &relay_; }
-  [[nodiscard]] bool told_by_messages() const override { return !alone_ && relay_.speaks(); }
+  [[nodiscard]] lock::Relay* relay() override { return &relay_; }
+  [[nodiscard]] bool told_by_messages() const override { return relay_.speaks(); }
 
  private:
   // Only the process that speaks for the node writes here.
@@ -47,11 +47,15 @@ class NodeAnnouncements final : public SegmentAnnouncements, private lock::NodeB
   }
 
   const int members_;
-  const bool alone_;         // all members are on this node
   std::vector<int> places_;  // of the members on this node, by member; -1: elsewhere
   Board& board_;
   Cells* const cells_;
   lock::Relay relay_;
 };
+
+// Makes one member's access, of a group whose members on this node share `memory`, as NodeAnnouncements wants
+// it. If all members are on one node, nothing travels.
+std::shared_ptr<lock::Announcements> make_announcements(const std::shared_ptr<std::byte>& memory,
+                                                        const lock::NodeTree& tree, const Group& group);
 
 }  // namespace roundelay::collective::shm

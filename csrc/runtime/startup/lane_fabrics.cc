@@ -1,10 +1,9 @@
 #include "runtime/startup/lane_fabrics.h"
 
-#include <cstring>
 #include <memory>
-#include <new>
 #include <utility>
 
+#include "base/region.h"
 #include "collective/shm/node_announcements.h"
 #include "runtime/startup/first_failure.h"
 #include "runtime/startup/node_group.h"
@@ -15,20 +14,15 @@ namespace {
 using collective::shm::NodeAnnouncements;
 using Memory = std::shared_ptr<std::byte>;
 
-// Returns memory of zeros that only this process has.
-Memory private_memory(std::size_t bytes) {
-  constexpr std::align_val_t kPage{collective::shm::Segment::kPageBytes};
-  auto* const memory = static_cast<std::byte*>(::operator new(bytes, kPage));
-  std::memset(memory, 0, bytes);
-  return {memory, [](std::byte* p) { ::operator delete(p, kPage); }};
-}
-
 // Returns null if the node has no memory.
 Result<Memory> memory_of_node(Fabrics& fabrics, const Group& group) {
   constexpr std::uint64_t kKey = std::uint64_t{1} << 62U;  // stages have lower ones
   const std::optional<Group> node = node_group(fabrics, group);
-  if (!node) return private_memory(NodeAnnouncements::bytes(1, group.size()));
-  const std::size_t bytes = NodeAnnouncements::bytes(node->size(), group.size());
+  const std::size_t bytes = NodeAnnouncements::bytes(node ? node->size() : 1, group.size());
+  if (!node) {
+    const Result<RegionPtr> own = make_private_region(kKey, bytes);
+    return own.ok() ? Memory(*own, (*own)->own.data()) : Memory();
+  }
   const auto shared = fabrics.share(kKey + group.id, *node, bytes, [&](const platform::SharedMemory& whole) {
     return node->index == 0 ? whole.allocate(0, bytes) : Status{};
   });
@@ -50,7 +44,7 @@ Result<execute::LaneFabrics> make_lane_fabrics(Fabrics& fabrics, const Group& gr
   if (!failed.ok()) return failed.status();
   if (*failed < group.size()) return made;
   const lock::NodeTree tree(nodes_of(fabrics, group), group.index);
-  made->announcements = std::make_shared<NodeAnnouncements>(*memory, tree, group);
+  made->announcements = collective::shm::make_announcements(*memory, tree, group);
   return made;
 }
 
