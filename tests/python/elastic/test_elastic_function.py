@@ -65,8 +65,9 @@ def hang() -> int:
 
 
 def test_values_are_there_although_a_process_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launcher_process, "END_GRACE_S", 1.0)
-    with pytest.warns(RuntimeWarning, match=r"not every rank ended well by itself: worker 1 \(told to end\)"):
+    monkeypatch.setattr(launcher_process, "END_GRACE_S", 1.0)  # on a busy machine rank 0 may need longer too
+    who = r"(worker 0 \(told to end\), )?worker 1 \(told to end\)$"
+    with pytest.warns(RuntimeWarning, match=f"not every rank ended well by itself: {who}"):
         assert roundelay.run(hang, np=2, min_np=1) == [0, 1]
 
 
