@@ -7,15 +7,22 @@
 
 namespace roundelay::control {
 
-LaneControl::LaneControl(LaneId id, const Group& members, submit::TensorTable& submitted,
-                         negotiate::CoordinatorOptions options)
+LaneControl::LaneControl(LaneId id, const Group& members, negotiate::ReportTree reports,
+                         submit::TensorTable& submitted, negotiate::CoordinatorOptions options)
     : group(members),
+      tree(std::move(reports)),
       table(&submitted),
       participant(id, members.index),
       watch(options.stall_warning, options.stall_abort),
       watchdog(members) {
   options.schedule_lock = options.schedule_lock && submitted.can_lock();
-  if (members.index == 0) coordinator = std::make_unique<negotiate::Coordinator>(id, members, options);
+  for (const int member : tree.below()) below.push_back(rank_of(member));
+  if (members.index == 0) {
+    coordinator = std::make_unique<negotiate::Coordinator>(id, members, options);
+  } else if (!below.empty()) {
+    merger = std::make_unique<negotiate::ReportMerger>(id, tree, members.index,
+                                                       StallLimits{options.stall_warning, options.stall_abort});
+  }
 }
 
 bool LaneControl::may_apply(const wire::Order& order) const {
@@ -37,14 +44,15 @@ void LaneControl::take_submissions(std::vector<wire::Submission>& drained) {
 }
 
 std::optional<int> LaneControl::member_of(int rank) const {
-  const auto found = std::ranges::find(group.ranks, rank);
-  if (found == group.ranks.end()) return std::nullopt;
+  const auto found = std::ranges::lower_bound(group.ranks, rank);
+  if (found == group.ranks.end() || *found != rank) return std::nullopt;
   return static_cast<int>(found - group.ranks.begin());
 }
 
-const LaneControl& LaneControls::add(LaneId id, const Group& group, submit::TensorTable& table,
+const LaneControl& LaneControls::add(LaneId id, const Group& group, negotiate::ReportTree tree,
+                                     submit::TensorTable& table,
                                      const negotiate::CoordinatorOptions& options) {
-  return lanes_.try_emplace(id, id, group, table, options).first->second;
+  return lanes_.try_emplace(id, id, group, std::move(tree), table, options).first->second;
 }
 
 LaneControl* LaneControls::find(LaneId id) {
@@ -62,7 +70,9 @@ bool LaneControls::shares_open_lane(int rank) const {
 std::size_t LaneControls::outstanding() const {
   std::size_t sum = 0;
   for (const auto& [id, lane] : lanes_) {
-    sum += lane.participant.outstanding() + (lane.coordinator ? lane.coordinator->waiting() : 0);
+    sum += lane.participant.outstanding();
+    if (lane.coordinator) sum += lane.coordinator->waiting();
+    if (lane.merger) sum += lane.merger->waiting();
   }
   return sum;
 }

@@ -13,6 +13,8 @@
 #include "negotiate/coordinator_watch.h"
 #include "negotiate/order_queue.h"
 #include "negotiate/participant.h"
+#include "negotiate/report_merger.h"
+#include "negotiate/report_tree.h"
 #include "negotiate/watchdog.h"
 #include "submit/table.h"
 
@@ -20,14 +22,15 @@ namespace roundelay::control {
 
 // The objects that negotiate one lane. (runtime::Lane carries out its orders.)
 struct LaneControl {
-  LaneControl(LaneId id, const Group& members, submit::TensorTable& submitted,
+  LaneControl(LaneId id, const Group& members, negotiate::ReportTree reports, submit::TensorTable& submitted,
               negotiate::CoordinatorOptions options);
 
   // Returns true if this rank waits for an order, or for the other ranks to answer its freeze.
   [[nodiscard]] bool waits() const { return participant.outstanding() > 0 || participant.frozen(); }
-  // Returns the world rank whose messages the next order needs: the coordinator; for the coordinator itself
-  // rank 0, which gives tickets.
-  [[nodiscard]] int awaited_rank() const { return coordinator ? 0 : group.ranks.front(); }
+  // Returns the world rank whose messages the next order needs: the one to which this rank reports; for the
+  // coordinator rank 0, which gives tickets.
+  [[nodiscard]] int awaited_rank() const { return coordinator ? 0 : rank_of(tree.above()); }
+  [[nodiscard]] int rank_of(int member) const { return group.ranks[static_cast<std::size_t>(member)]; }
   // Returns whether this rank can carry out the order, which is the next one: it sees what all have announced
   // before the end of a schedule.
   [[nodiscard]] bool may_apply(const wire::Order& order) const;
@@ -38,9 +41,12 @@ struct LaneControl {
   [[nodiscard]] std::optional<int> member_of(int rank) const;
 
   Group group;
+  negotiate::ReportTree tree;
+  std::vector<int> below;      // the world ranks that report to this one
   submit::TensorTable* table;  // not owned
   negotiate::Participant participant;
   std::unique_ptr<negotiate::Coordinator> coordinator;  // null except on the group's first rank
+  std::unique_ptr<negotiate::ReportMerger> merger;      // null except on other leaders
   negotiate::OrderQueue orders;                         // used on the group's first rank only
   negotiate::CoordinatorWatch watch;                    // notices that the awaited rank is silent
   negotiate::Watchdog watchdog;                         // blames a rank when an operation is stuck
@@ -57,8 +63,8 @@ class LaneControls {
   using Map = std::map<LaneId, LaneControl>;
 
   // Adds a lane whose id is new. `table` outlives it. `options` are the coordinator's.
-  const LaneControl& add(LaneId id, const Group& group, submit::TensorTable& table,
-                         const negotiate::CoordinatorOptions& options);
+  const LaneControl& add(LaneId id, const Group& group, negotiate::ReportTree tree,
+                         submit::TensorTable& table, const negotiate::CoordinatorOptions& options);
   void remove(LaneId id) { lanes_.erase(id); }
   // Returns null if this rank has no such lane. The pointer is valid until remove().
   [[nodiscard]] LaneControl* find(LaneId id);

@@ -18,11 +18,17 @@ Negotiator::Negotiator(channel::Channel& channel, int rank, int size,
       link_(channel, rank, size, lanes_, sink),
       tickets_(link_, lanes_, size),
       relays_(link_, lanes_),
+      reports_(link_, lanes_),
       stall_watch_(link_, lanes_, sink, options.stall_warning != Duration{0}),
       clock_probe_(link_, sink) {}
 
 void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& table) {
-  const LaneControl& lane = lanes_.add(id, group, table, options_);
+  std::vector<int> nodes;
+  if (!nodes_.empty()) {
+    for (const int rank : group.ranks) nodes.push_back(nodes_[static_cast<std::size_t>(rank)]);
+  }
+  negotiate::ReportTree tree(nodes, group.size(), group.index, options_.fan_out);
+  const LaneControl& lane = lanes_.add(id, group, std::move(tree), table, options_);
   tickets_.on_lane_added(id, lane);
   relays_.on_lane_added(id, lane);
 }
@@ -46,6 +52,7 @@ bool Negotiator::step(TimePoint now) {
   if (!link_.aborted()) {
     moved = apply_waiting(now) || moved;
     moved = send_reports(now) || moved;
+    moved = reports_.send_merged(now) || moved;
     moved = hand_over_orders(now) || moved;
     moved = stall_watch_.check(now) || moved;
   }
@@ -54,7 +61,7 @@ bool Negotiator::step(TimePoint now) {
 
 Deadline Negotiator::next_due() const {
   if (link_.aborted()) return link_.next_due();
-  Deadline due = stall_watch_.next_due().sooner(waiting_due_);
+  Deadline due = stall_watch_.next_due().sooner(waiting_due_).sooner(reports_.next_due());
   for (const auto& [id, lane] : lanes_) {
     if (lane.coordinator && !lane.closed) due = due.sooner(lane.coordinator->next_due());
   }
@@ -84,7 +91,8 @@ bool Negotiator::receive_all(TimePoint now) {
 void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
   stall_watch_.on_heard(from, now);
   std::visit(Overload{
-                 [&](const wire::Report& report) { on_report(from, report, now); },
+                 [&](const wire::Report& report) { reports_.on_report(from, report, now); },
+                 [&](wire::Reports& reports) { reports_.on_reports(from, std::move(reports), now); },
                  [&](const wire::Order& order) { on_order(order); },
                  [&](const wire::Abort& fault) { link_.abort(fault, from); },
                  [&](const wire::Stuck& stuck) { stall_watch_.on_stuck(from, stuck, now); },
@@ -176,31 +184,9 @@ bool Negotiator::send_reports(TimePoint now) {
     auto report = lane.participant.take_report();
     if (!report) continue;
     moved = true;
-    send_report(lane, std::move(*report), now);
+    reports_.send(lane, std::move(*report), now);
   }
   return moved;
-}
-
-void Negotiator::send_report(const LaneControl& lane, wire::Report report, TimePoint now) {
-  ControlCounters& counters = link_.counters();
-  ++counters.reports;
-  counters.cached_requests += static_cast<std::int64_t>(report.cached.size());
-  counters.full_requests += static_cast<std::int64_t>(report.requests.size());
-  const int coordinator = lane.group.ranks.front();
-  if (coordinator == rank_) {
-    on_report(rank_, report, now);
-  } else {
-    link_.send(coordinator, std::move(report));
-  }
-}
-
-void Negotiator::on_report(int from, const wire::Report& report, TimePoint now) {
-  LaneControl* const lane = lanes_.find(report.lane);
-  if (link_.aborted() || lane == nullptr || !lane->coordinator) return;
-  const std::optional<int> member = lane->member_of(from);
-  if (!member) return;
-  if (Status s = lane->coordinator->on_report(*member, report, now); !s.ok())
-    link_.abort({from, s.message()});
 }
 
 // -- orders
@@ -216,7 +202,7 @@ bool Negotiator::hand_over_orders(TimePoint now) {
     }
     tickets_.request_tickets(id, lane);
     while (auto order = lane.orders.pop()) {
-      hand_over(id, lane, std::move(*order));
+      hand_over(id, lane, *order);
       if (link_.aborted()) return true;
     }
     for (const auto& note : lane.coordinator->take_ready_notes()) sink_.ready(id, note);
@@ -227,18 +213,17 @@ bool Negotiator::hand_over_orders(TimePoint now) {
   return moved;
 }
 
-void Negotiator::hand_over(LaneId id, const LaneControl& lane, wire::Order order) {
+void Negotiator::hand_over(LaneId id, const LaneControl& lane, const wire::Order& order) {
   ++link_.counters().orders;
-  const wire::Message message(std::move(order));
-  if (lane.group.size() > 1) link_.send_to_each(lane.group.ranks, message);
-  const auto& given = std::get<wire::Order>(message);
-  if (given.removed) tickets_.on_lane_over(id, lane);
-  on_order(given);
+  if (order.removed) tickets_.on_lane_over(id, lane);
+  on_order(order);
 }
 
 void Negotiator::on_order(const wire::Order& order) {
   LaneControl* const lane = lanes_.find(order.lane);
   if (link_.aborted() || lane == nullptr) return;
+  if (lane->merger) lane->merger->on_order(order);
+  if (!lane->below.empty()) link_.send_to_each(lane->below, order);
   if (lane->waiting.empty() && lane->may_apply(order)) return apply(order.lane, *lane, order);
   lane->waiting.push_back(order);
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "channel/channel.h"
@@ -16,6 +17,7 @@
 #include "control/lane_control.h"
 #include "control/negotiation_sink.h"
 #include "control/relay_control.h"
+#include "control/report_control.h"
 #include "control/stall_watch.h"
 #include "control/ticket_control.h"
 #include "negotiate/coordinator.h"
@@ -30,6 +32,9 @@ class Negotiator {
   Negotiator(channel::Channel& channel, int rank, int size, const negotiate::CoordinatorOptions& options,
              NegotiationSink& sink);
 
+  // Sets the node of each rank, any numbers. Call it before the first add_lane(). Without it no lane has
+  // leaders (negotiate/report_tree.h).
+  void set_nodes(std::vector<int> nodes) { nodes_ = std::move(nodes); }
   // Adds a lane whose id is new. `table` outlives it. Messages for a lane that was not added are dropped.
   void add_lane(LaneId id, const Group& group, submit::TensorTable& table);
   // Forgets the lane. Does nothing if it was not added.
@@ -63,14 +68,12 @@ class Negotiator {
 
   void dispatch(int from, wire::Message message, TimePoint now);
   void act_on(ControlInbox::Message message, TimePoint now);
-  void on_report(int from, const wire::Report& report, TimePoint now);
   void on_chunk(wire::TimelineChunk chunk);
   void on_reply(const StateReply& reply);
   void on_lost(int from, const Status& why);
-  void send_report(const LaneControl& lane, wire::Report report, TimePoint now);
 
   bool hand_over_orders(TimePoint now);
-  void hand_over(LaneId id, const LaneControl& lane, wire::Order order);
+  void hand_over(LaneId id, const LaneControl& lane, const wire::Order& order);
   void on_order(const wire::Order& order);
   bool apply_waiting(TimePoint now);
   void apply(LaneId id, LaneControl& lane, const wire::Order& order);
@@ -82,11 +85,13 @@ class Negotiator {
   const int rank_;
   const negotiate::CoordinatorOptions options_;
   NegotiationSink& sink_;
+  std::vector<int> nodes_;  // by rank; empty: not known
   LaneControls lanes_;
   ControlLink link_;
   ControlInbox inbox_;
   TicketControl tickets_;
   RelayControl relays_;
+  ReportControl reports_;
   StallWatch stall_watch_;
   ClockProbe clock_probe_;
   Deadline waiting_due_ = Deadline::never();  // when to look again whether orders that wait may be applied

@@ -7,27 +7,27 @@
 namespace roundelay::lock {
 namespace {
 
-int parent_of(int node, int fan_out) { return (node - 1) / fan_out; }
-
 // Returns the neighbour of `from` on the way to another node.
 int next_hop(int from, int to, int fan_out) {
-  for (int node = to; node > from; node = parent_of(node, fan_out)) {
-    if (parent_of(node, fan_out) == from) return node;
+  for (int node = to; node > from; node = node_above(node, fan_out)) {
+    if (node_above(node, fan_out) == from) return node;
   }
-  return parent_of(from, fan_out);
+  return node_above(from, fan_out);
 }
 
 }  // namespace
 
-NodeTree::NodeTree(std::span<const int> nodes, int member, int fan_out) {
-  std::map<int, int> numbers;  // of the nodes, in the order of their first members
-  std::vector<int> first;      // by that number
-  std::vector<int> of_member;
+NodeNumbers::NodeNumbers(std::span<const int> nodes) {
+  std::map<int, int> numbers;
   for (int at = 0; at < static_cast<int>(nodes.size()); ++at) {
     const auto [found, is_new] = numbers.try_emplace(nodes[static_cast<std::size_t>(at)], std::ssize(first));
     if (is_new) first.push_back(at);
     of_member.push_back(found->second);
   }
+}
+
+NodeTree::NodeTree(std::span<const int> nodes, int member, int fan_out) {
+  const auto [first, of_member] = NodeNumbers(nodes);
   const int self = of_member[static_cast<std::size_t>(member)];
   std::map<int, NodeEdge> edges;  // by the node at the other end
   for (int at = 0; at < static_cast<int>(nodes.size()); ++at) {

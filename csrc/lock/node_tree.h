@@ -9,6 +9,18 @@
 
 namespace roundelay::lock {
 
+// The nodes of a group, numbered in the order of their first members.
+struct NodeNumbers {
+  // `nodes`: the node of each member, any numbers.
+  explicit NodeNumbers(std::span<const int> nodes);
+
+  std::vector<int> first;      // by number: the node's first member
+  std::vector<int> of_member;  // by member: its node's number
+};
+
+// Returns the node above this one, which is not node 0.
+[[nodiscard]] constexpr int node_above(int node, int fan_out) { return (node - 1) / fan_out; }
+
 // An edge of a node's own.
 struct NodeEdge {
   int speaker = 0;           // the member that speaks for the node at the other end
@@ -17,10 +29,8 @@ struct NodeEdge {
 
 class NodeTree {
  public:
-  static constexpr int kFanOut = 8;
-
   // `nodes`: the node of each member, any numbers; `member`: this rank's index in the group.
-  NodeTree(std::span<const int> nodes, int member, int fan_out = kFanOut);
+  NodeTree(std::span<const int> nodes, int member, int fan_out);
 
   // Return the members of this member's node, ascending; who speaks for it; and its edges.
   [[nodiscard]] const std::vector<int>& own() const { return own_; }

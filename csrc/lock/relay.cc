@@ -7,10 +7,8 @@
 namespace roundelay::lock {
 
 Relay::Relay(NodeBoard& board, NodeTree tree, int member)
-    : board_(board), tree_(std::move(tree)), member_(member) {
-  for (const NodeEdge& to : tree_.edges()) {
-    edges_.push_back({.to = to, .sent_cells = std::vector<std::vector<std::uint64_t>>(to.beyond.size())});
-  }
+    : board_(board), tree_(std::move(tree)), member_(member), collected_(tree_.own().size()) {
+  for (const NodeEdge& to : tree_.edges()) edges_.push_back({.to = to});
 }
 
 void Relay::connect(Send send) {
@@ -57,6 +55,9 @@ Status Relay::take_from_edge(Edge& edge, const wire::Announced& message) {
         cell.number >= kCells)
       return Status::internal("it announces for a member that is elsewhere");
     board_.put(cell.member, cell.number, {cell.submission, cell.words});
+    for (Edge& other : edges_) {
+      if (&other != &edge) other.unsent.push_back(cell);
+    }
   }
   if (message.word < edge.received) return Status::internal("its announcements go back");
   edge.received = message.word;
@@ -69,6 +70,7 @@ Status Relay::take_from_edge(Edge& edge, const wire::Announced& message) {
 void Relay::carry() {
   if (!send_) return;
   const std::uint64_t own = board_.least_word();
+  collect_own_cells();
   for (Edge& edge : edges_) {
     std::uint64_t word = own;
     for (const Edge& other : edges_) {
@@ -76,30 +78,28 @@ void Relay::carry() {
     }
     if (word <= edge.sent) continue;
     edge.sent = word;
-    send_(edge.to.speaker, {{}, word, unsent_cells(edge)});
+    send_(edge.to.speaker, {{}, word, std::exchange(edge.unsent, {})});
   }
 }
 
 // Agreements of a period are numbered from 0, and each uses two cells. A member shows one of a later
 // agreement first only before it has announced the earlier one.
-std::vector<wire::ShownCell> Relay::unsent_cells(Edge& edge) {
-  std::vector<wire::ShownCell> unsent;
-  for (std::size_t member = 0; member < edge.to.beyond.size(); ++member) {
-    if (edge.to.beyond[member]) continue;
-    std::vector<std::uint64_t>& sent = edge.sent_cells[member];
+void Relay::collect_own_cells() {
+  for (std::size_t place = 0; place < tree_.own().size(); ++place) {
+    const int member = tree_.own()[place];
+    std::vector<std::uint64_t>& collected = collected_[place];
     for (std::size_t number = 0; number < kCells; ++number) {
-      const Cell cell = board_.shown(static_cast<int>(member), number);
-      if (sent.size() <= number) sent.push_back(0);
-      if (cell.submission > sent[number]) {
-        sent[number] = cell.submission;
-        unsent.push_back({static_cast<std::int32_t>(member), static_cast<std::uint32_t>(number),
-                          cell.submission, cell.words});
+      const Cell cell = board_.shown(member, number);
+      if (collected.size() <= number) collected.push_back(0);
+      if (cell.submission > collected[number]) {
+        collected[number] = cell.submission;
+        for (Edge& edge : edges_)
+          edge.unsent.push_back({member, static_cast<std::uint32_t>(number), cell.submission, cell.words});
       }
       const bool second = number % 2 == 1;
-      if (second && sent[number] == 0 && sent[number - 1] == 0) break;
+      if (second && collected[number] == 0 && collected[number - 1] == 0) break;
     }
   }
-  return unsent;
 }
 
 }  // namespace roundelay::lock

@@ -30,7 +30,7 @@ class NodeBoard {
   virtual ~NodeBoard() = default;
   // Returns the least word of the node's members.
   [[nodiscard]] virtual std::uint64_t least_word() const = 0;
-  // Returns the cell of any member; of a member elsewhere, the one that was put here.
+  // Returns the cell of a member of the node.
   [[nodiscard]] virtual Cell shown(int member, std::size_t number) const = 0;
   virtual void put(int member, std::size_t number, const Cell& cell) = 0;
   // Raises the least word of all members elsewhere. Wakes the node's sleepers if all members have now
@@ -63,13 +63,13 @@ class Relay {
  private:
   struct Edge {
     NodeEdge to;
-    std::uint64_t received = 0, sent = 0;                // words
-    std::vector<std::vector<std::uint64_t>> sent_cells;  // submissions, by member and number
+    std::uint64_t received = 0, sent = 0;  // words
+    std::vector<wire::ShownCell> unsent{};  // cells that go with the next word
   };
 
   void carry() REQUIRES(mutex_);
   Status take_from_edge(Edge& edge, const wire::Announced& message) REQUIRES(mutex_);
-  [[nodiscard]] std::vector<wire::ShownCell> unsent_cells(Edge& edge) REQUIRES(mutex_);
+  void collect_own_cells() REQUIRES(mutex_);
 
   NodeBoard& board_;
   const NodeTree tree_;
@@ -77,6 +77,8 @@ class Relay {
   Mutex mutex_;
   Send send_ GUARDED_BY(mutex_);
   std::vector<Edge> edges_ GUARDED_BY(mutex_);
+  // The submissions whose cells were collected, by place in tree_.own() and number.
+  std::vector<std::vector<std::uint64_t>> collected_ GUARDED_BY(mutex_);
 };
 
 }  // namespace roundelay::lock

@@ -37,13 +37,17 @@ bool ScheduleCoordinator::begin_if_periodic(wire::Order& order,
   return true;
 }
 
-Status ScheduleCoordinator::on_report(int member, const wire::Report& report, TimePoint now) {
-  const auto m = static_cast<std::size_t>(member);
-  const std::string who = "rank " + std::to_string(group_.ranks[m]);
+Status ScheduleCoordinator::on_report(std::span<const int> members, const wire::Report& report,
+                                      TimePoint now) {
+  const std::string who =
+      "rank " + std::to_string(group_.ranks[static_cast<std::size_t>(members.front())]);
   if (!report.requests.empty() || !report.cached.empty() || report.leaving || report.removing)
     return Status::internal(who + " reports operations while the schedule is locked");
   if (!report.frozen) return {};
-  if (!keeper_.on_frozen(m, *report.frozen, now)) return Status::internal(who + " has frozen twice");
+  for (const int member : members) {
+    const bool first_time = keeper_.on_frozen(static_cast<std::size_t>(member), *report.frozen, now);
+    if (!first_time && members.size() == 1) return Status::internal(who + " has frozen twice");
+  }
   warned_ = keeper_.asked();
   return {};
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,9 @@ class ScheduleCoordinator {
   // members can lock a period (lock/lockable.h).
   bool begin_if_periodic(wire::Order& order, const std::function<bool(const Operations& period)>& lockable);
 
-  // Takes a report that was written under the lock. kInternal: the member broke the protocol.
-  Status on_report(int member, const wire::Report& report, TimePoint now);
+  // Takes a report that was written under the lock, of one member or alike of several, of which some may have
+  // frozen before. kInternal: a member broke the protocol.
+  Status on_report(std::span<const int> members, const wire::Report& report, TimePoint now);
   // Writes into `order` that members have to freeze, or that the lock is over. False if neither is due. Only
   // while locked().
   bool write(wire::Order& order);

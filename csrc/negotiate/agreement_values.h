@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/agreement.h"
+#include "negotiate/reporters.h"
 #include "wire/messages.h"
 
 namespace roundelay::negotiate {
@@ -18,9 +20,17 @@ struct ReportedValues {
   ByteChange change{};
 };
 
-// Returns the values that a report of the world rank `rank` has for its request number `request`
-// (wire::Contribution).
-[[nodiscard]] ReportedValues values_in(const wire::Report& report, std::size_t request, std::int32_t rank);
+// Return what a report changes in the values of its request number `request` (wire::Contribution): null if
+// nothing; and the changes of members who differ.
+[[nodiscard]] const ByteChange* change_in(const wire::Report& report, std::size_t request);
+[[nodiscard]] std::span<const wire::MemberChange> others_in(std::span<const wire::MemberChange> others,
+                                                            std::size_t request);
+
+// Returns the values that one of these members has reported, whose world rank is `rank`.
+[[nodiscard]] ReportedValues values_of(const Reporters& who, int member, std::size_t request,
+                                       std::int32_t rank);
+// Returns whether all changes to these values lie within `bytes` bytes.
+[[nodiscard]] bool values_fit(const Reporters& who, std::size_t request, std::size_t bytes);
 
 // Merges the values of the members, which come by ascending rank, for an agreement of this request. `base`:
 // the result of the last agreement under its id; zeros if it has none. All changes fit.

@@ -4,15 +4,21 @@
 
 namespace roundelay::negotiate {
 
+void AppliedOrders::on_report(std::span<const int> members, std::uint64_t last_order) {
+  for (const int member : members) newest_[index(member)] = last_order;
+}
+
 void AppliedOrders::on_evicted(const std::vector<wire::CacheId>& ids, std::uint64_t sequence) {
   for (const wire::CacheId id : ids) evicted_by_.emplace(id, sequence);
 }
 
-void AppliedOrders::on_evicted_id(int member, wire::CacheId id) {
+void AppliedOrders::on_evicted_id(std::span<const int> members, wire::CacheId id) {
   const auto evicted = evicted_by_.find(id);
   if (evicted == evicted_by_.end()) return;
-  std::uint64_t& until = unheard_until_[index(member)];
-  until = std::max(until, evicted->second);
+  for (const int member : members) {
+    std::uint64_t& until = unheard_until_[index(member)];
+    until = std::max(until, evicted->second);
+  }
 }
 
 bool AppliedOrders::already_failed(const std::string& name, int member) const {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,16 +20,16 @@ class AppliedOrders {
   explicit AppliedOrders(int members)
       : newest_(static_cast<std::size_t>(members), 0), unheard_until_(newest_.size(), 0) {}
 
-  // A report of `member` says that it has applied all orders up to this one.
-  void on_report(int member, std::uint64_t last_order) { newest_[index(member)] = last_order; }
+  // A report of these members says that they have applied all orders up to this one.
+  void on_report(std::span<const int> members, std::uint64_t last_order);
   // The order of this sequence evicts these ids.
   void on_evicted(const std::vector<wire::CacheId>& ids, std::uint64_t sequence);
   // The order of this sequence fails the submission of this name.
   void on_failed(const std::string& name, std::uint64_t sequence) { failed_by_[name] = sequence; }
 
-  // The member reported an id that the cache does not have. It reports the request again, in full, when it
-  // has applied the order that evicted the id.
-  void on_evicted_id(int member, wire::CacheId id);
+  // The members reported an id that the cache does not have. They report the request again, in full, when
+  // they have applied the order that evicted the id.
+  void on_evicted_id(std::span<const int> members, wire::CacheId id);
   // Returns false while the member has to report such requests again. A join or a removal waits for them.
   [[nodiscard]] bool heard_all(int member) const {
     return newest_[index(member)] >= unheard_until_[index(member)];

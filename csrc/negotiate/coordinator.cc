@@ -22,82 +22,110 @@ Coordinator::Coordinator(LaneId lane, Group group, const CoordinatorOptions& opt
       removing_(group_.ranks.size(), false) {}
 
 Status Coordinator::on_report(int member, const wire::Report& report, TimePoint now) {
+  return on_report({{&member, 1}, report}, now);
+}
+
+Status Coordinator::on_report(std::span<const int> members, const wire::MemberReport& said, TimePoint now) {
+  return on_report({members, said.report, said.others}, now);
+}
+
+Status Coordinator::on_report(const Reporters& who, TimePoint now) {
   if (closed_) return {};
-  applied_.on_report(member, report.last_order);
+  const wire::Report& report = who.report;
+  applied_.on_report(who.members, report.last_order);
   if (schedule_.outdated(report)) return {};
-  if (schedule_.locked()) return schedule_.on_report(member, report, now);
-  if (report.frozen) {
-    return Status::internal("rank " + std::to_string(rank_of(member)) + " has frozen, but there is no lock");
-  }
-  ROUNDELAY_RETURN_IF_ERROR(take_requests(member, report, now));
+  if (schedule_.locked()) return schedule_.on_report(who.members, report, now);
+  if (report.frozen)
+    return Status::internal(name_of(who) + " has frozen, but there is no lock");
+  ROUNDELAY_RETURN_IF_ERROR(take_requests(who, now));
   end_linger_ = end_linger_ || report.end_linger;
-  if (report.leaving && left_by_ < 0) left_by_ = rank_of(member);
-  if (report.removing) removing_[static_cast<std::size_t>(member)] = true;
+  if (report.leaving && left_by_ < 0) left_by_ = rank_of(who.members.front());
+  if (report.removing) removing_[static_cast<std::size_t>(who.members.front())] = true;
   applied_.forget();
   return {};
 }
 
-Status Coordinator::take_requests(int member, const wire::Report& report, TimePoint now) {
-  std::size_t index = report.requests.size();
-  for (const wire::CacheId id : report.cached) {
-    ReportedValues values = values_in(report, index++, rank_of(member));
+Status Coordinator::take_requests(const Reporters& who, TimePoint now) {
+  std::size_t number = who.report.requests.size();
+  for (const wire::CacheId id : who.report.cached) {
     if (const wire::Request* request = cache_.find(id)) {
       cache_.touch(id);
-      ROUNDELAY_RETURN_IF_ERROR(on_request(member, *request, now, std::move(values)));
+      ROUNDELAY_RETURN_IF_ERROR(on_request(who, *request, number, now));
     } else if (!cache_.was_given(id)) {
-      return Status::internal("rank " + std::to_string(rank_of(member)) + " reported cache id " +
-                              std::to_string(id) + ", which was never given");
+      return Status::internal(name_of(who) + " reported cache id " + std::to_string(id) +
+                              ", which was never given");
     } else {
-      applied_.on_evicted_id(member, id);
+      applied_.on_evicted_id(who.members, id);
     }
+    ++number;
   }
-  index = 0;
-  for (const wire::Request& request : report.requests) {
-    ROUNDELAY_RETURN_IF_ERROR(on_request(member, request, now, values_in(report, index++, rank_of(member))));
+  number = 0;
+  for (const wire::Request& request : who.report.requests) {
+    ROUNDELAY_RETURN_IF_ERROR(on_request(who, request, number++, now));
   }
-  if (joins_.deferred() == 0 || !applied_.heard_all(member)) return {};
-  const auto join = joins_.take_deferred(member);
-  return join ? on_request(member, *join, now) : Status{};
+  if (joins_.deferred() == 0) return {};
+  for (const int member : who.members) ROUNDELAY_RETURN_IF_ERROR(take_deferred_join(member, now));
+  return {};
 }
 
-Status Coordinator::on_request(int member, const wire::Request& request, TimePoint now,
-                               ReportedValues values) {
-  if (applied_.already_failed(request.name, member)) return {};
-  const auto who = [&] { return "rank " + std::to_string(rank_of(member)); };
+Status Coordinator::take_deferred_join(int member, TimePoint now) {
+  if (!applied_.heard_all(member)) return {};
+  const auto join = joins_.take_deferred(member);
+  if (!join) return {};
+  wire::Report report;
+  report.requests.push_back(*join);
+  return on_request({{&member, 1}, report}, report.requests.front(), 0, now);
+}
+
+// `number`: of the request in the report.
+Status Coordinator::on_request(const Reporters& who, const wire::Request& request, std::size_t number,
+                               TimePoint now) {
+  const int first = who.members.front();
+  if (applied_.already_failed(request.name, first)) return {};
   Iterator position = table_.find(request.name);
   const bool known = position != table_.all().end();
   if (!request.error.empty()) {
     if (known) take_reported(position);
-    fail(request, who() + ": " + request.error, now);
+    fail(request, name_of(who) + ": " + request.error, now);
     return {};
   }
   const bool joins = request.operation == Operation::kJoin;
-  if (joins && !applied_.heard_all(member)) {
-    joins_.defer(member, request);
+  if (joins && !applied_.heard_all(first)) {
+    joins_.defer(first, request);
     return {};
   }
-  if (!fits(values.change, bytes_of(request.fields)))
-    return Status::internal(who() + " reported '" + request.name + "' with a change past its values");
-  if (joins_.has_joined(member))
-    return Status::internal(who() + " reported '" + request.name + "' after its join");
+  if (!values_fit(who, number, bytes_of(request.fields)))
+    return Status::internal(name_of(who) + " reported '" + request.name + "' with a change past its values");
+  if (joins_.any_joined(who.members))
+    return Status::internal(name_of(who) + " reported '" + request.name + "' after its join");
   if (!known) {
-    position = table_.open(member, request, now);
+    position = table_.open(first, request, now);
     stall_.on_opened(table_, position->second);
-  } else if (position->second.by_member[static_cast<std::size_t>(member)]) {
-    return Status::internal(who() + " reported '" + request.name + "' twice");
-  } else if (std::string text = mismatch_with(position->second, member, request); !text.empty()) {
+  } else if (position->second.reported_by(who.members)) {
+    return Status::internal(name_of(who) + " reported '" + request.name + "' twice");
+  } else if (std::string text = mismatch_with(position->second, first, request); !text.empty()) {
     take_reported(position);
     fail(request, std::move(text), now, StatusCode::kMismatch);
     return {};
   }
-  table_.report(position->second, member, request, std::move(values));
+  table_.report(position->second, who.members, request);
+  if (request.operation == Operation::kAgreement) report_values(position->second, who, number);
   if (joins) {
-    on_joined(position, member, now);
+    on_joined(position, first, now);
   } else {
     joins_.restart_clock(now);
-    decide_if_complete(position, member, now);
+    decide_if_complete(position, first, now);
   }
   return {};
+}
+
+void Coordinator::report_values(ReportedRequest& reported, const Reporters& who, std::size_t number) const {
+  for (const int member : who.members)
+    reported.values[static_cast<std::size_t>(member)] = values_of(who, member, number, rank_of(member));
+}
+
+std::string Coordinator::name_of(const Reporters& who) const {
+  return "rank " + std::to_string(rank_of(who.members.front()));
 }
 
 // The text names the lower rank first.
@@ -144,7 +172,7 @@ void Coordinator::on_joined(Iterator position, int member, TimePoint now) {
 
   std::vector<std::pair<TimePoint, std::string>> waiting;
   for (const auto& [name, reported] : table_.all()) {
-    if (!joins_.is_join(reported) && !reported.by_member[static_cast<std::size_t>(member)])
+    if (!joins_.is_join(reported) && reported.by_member[static_cast<std::size_t>(member)] == 0)
       waiting.emplace_back(reported.first_seen, name);
   }
   std::sort(waiting.begin(), waiting.end());

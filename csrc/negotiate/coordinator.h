@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "negotiate/fusion_plan.h"
 #include "negotiate/join_tracker.h"
 #include "negotiate/ready_queue.h"
+#include "negotiate/reporters.h"
 #include "negotiate/request_table.h"
 #include "negotiate/response_cache.h"
 #include "negotiate/stall_clock.h"
@@ -39,9 +41,11 @@ struct CoordinatorOptions {
   Duration stall_warning = std::chrono::seconds(60);  // warns of late ranks after this time; zero: never
   Duration stall_abort{0};                            // gives up a request after this time; zero: never
   bool schedule_lock = false;                         // members can announce what they submit
+  int fan_out = 8;                                    // of ReportTree
 };
 
-// Says for the timeline who was the last rank to report a tensor, and how long the first one had waited.
+// Says for the timeline who was the last rank to report a tensor, and how long the first one had waited; of
+// ranks that report through a leader, the first one of all below it, from when the leader had heard all.
 struct ReadyNote {
   std::string name;
   int last_rank = 0;  // world rank
@@ -58,6 +62,8 @@ class Coordinator {
   // Takes a report of `member`, an index in the group. kInternal: that rank broke the protocol, and the job
   // has to end.
   Status on_report(int member, const wire::Report& report, TimePoint now);
+  // Takes what these members (ascending) have reported alike, through a leader.
+  Status on_report(std::span<const int> members, const wire::MemberReport& said, TimePoint now);
   // Says whether operations on a GPU need tickets, because other process sets use the GPUs too. If so, orders
   // mark these operations for tickets (negotiate/order_queue.h), and no schedule has any of them.
   void set_needs_tickets(bool yes);
@@ -82,8 +88,12 @@ class Coordinator {
  private:
   using Iterator = RequestTable::Iterator;
 
-  Status take_requests(int member, const wire::Report& report, TimePoint now);
-  Status on_request(int member, const wire::Request& request, TimePoint now, ReportedValues values = {});
+  Status on_report(const Reporters& who, TimePoint now);
+  Status take_requests(const Reporters& who, TimePoint now);
+  Status take_deferred_join(int member, TimePoint now);
+  Status on_request(const Reporters& who, const wire::Request& request, std::size_t number, TimePoint now);
+  void report_values(ReportedRequest& reported, const Reporters& who, std::size_t number) const;
+  [[nodiscard]] std::string name_of(const Reporters& who) const;
   [[nodiscard]] std::string mismatch_with(const ReportedRequest& reported, int member,
                                           const wire::Request& request) const;
   ReportedRequest take_reported(Iterator position);

@@ -10,7 +10,7 @@ void JoinTracker::end() {
 }
 
 bool JoinTracker::has_joined(int member) const {
-  return join_ != nullptr && join_->by_member[static_cast<std::size_t>(member)];
+  return join_ != nullptr && join_->by_member[static_cast<std::size_t>(member)] != 0;
 }
 
 void JoinTracker::restart_clock(TimePoint now) {
@@ -21,7 +21,7 @@ std::vector<std::int32_t> JoinTracker::absent_from(const ReportedRequest& report
   std::vector<std::int32_t> absent;
   if (join_ == nullptr || reported.missing == 0) return absent;
   for (int member = 0; member < group_.size(); ++member) {
-    if (!reported.by_member[static_cast<std::size_t>(member)] && has_joined(member)) absent.push_back(member);
+    if (reported.by_member[static_cast<std::size_t>(member)] == 0 && has_joined(member)) absent.push_back(member);
   }
   return absent;
 }
@@ -30,7 +30,7 @@ std::vector<int> JoinTracker::awaited_by(const ReportedRequest& reported) const 
   std::vector<int> ranks;
   for (int member = 0; member < group_.size(); ++member) {
     const auto m = static_cast<std::size_t>(member);
-    if (!reported.by_member[m] && !has_joined(member)) ranks.push_back(group_.ranks[m]);
+    if (reported.by_member[m] == 0 && !has_joined(member)) ranks.push_back(group_.ranks[m]);
   }
   return ranks;
 }

@@ -4,9 +4,11 @@
 // A join is a request like any other, kept in the table: a member that has reported it has joined.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -32,6 +34,9 @@ class JoinTracker {
   [[nodiscard]] bool active() const { return join_ != nullptr; }
   [[nodiscard]] bool is_join(const ReportedRequest& reported) const { return &reported == join_; }
   [[nodiscard]] bool has_joined(int member) const;
+  [[nodiscard]] bool any_joined(std::span<const int> members) const {
+    return active() && std::ranges::any_of(members, [this](int member) { return has_joined(member); });
+  }
   // Counts the join as reported now. Call it when a member has reported something else: such a member is not
   // late with its join.
   void restart_clock(TimePoint now);

@@ -17,7 +17,7 @@ RequestTable::Iterator RequestTable::open(int member, const wire::Request& reque
   ReportedRequest& reported = position->second;
   reported.request = request;
   reported.first_member = member;
-  reported.by_member.assign(members_, false);
+  reported.by_member.assign(members_, 0);
   reported.missing = static_cast<int>(members_);
   reported.first_seen = reported.warned = now;
   if (request.operation == Operation::kAllgather)
@@ -26,18 +26,18 @@ RequestTable::Iterator RequestTable::open(int member, const wire::Request& reque
   return position;
 }
 
-void RequestTable::report(ReportedRequest& reported, int member, const wire::Request& request,
-                          ReportedValues values) {
+void RequestTable::report(ReportedRequest& reported, std::span<const int> members,
+                          const wire::Request& request) {
   reported.request.unnamed = std::max(reported.request.unnamed, request.unnamed);
-  reported.by_member[static_cast<std::size_t>(member)] = true;
-  --reported.missing;
-  if (request.operation == Operation::kAgreement)
-    reported.values[static_cast<std::size_t>(member)] = std::move(values);
+  for (const int member : members) reported.by_member[static_cast<std::size_t>(member)] = 1;
+  reported.missing -= static_cast<int>(members.size());
   if (request.operation != Operation::kAllgather) return;
-  auto extent = reported.extents.begin() + member;
-  *extent = first_extent(request.shape);
-  for (const wire::TensorSpec& tensor : request.others)
-    *(extent += static_cast<std::ptrdiff_t>(members_)) = first_extent(tensor.shape);
+  for (const int member : members) {
+    auto extent = reported.extents.begin() + member;
+    *extent = first_extent(request.shape);
+    for (const wire::TensorSpec& tensor : request.others)
+      *(extent += static_cast<std::ptrdiff_t>(members_)) = first_extent(tensor.shape);
+  }
 }
 
 ReportedRequest RequestTable::extract(Iterator position) {

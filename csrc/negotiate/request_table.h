@@ -1,8 +1,10 @@
 // Keeps the requests that some members of a group have reported and others have not, by name. Pure.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,12 +18,18 @@ namespace roundelay::negotiate {
 struct ReportedRequest {
   wire::Request request;               // the first reporter's
   int first_member = 0;                // the first reporter's index in the group
-  std::vector<bool> by_member;         // which members have reported it
+  std::vector<char> by_member;         // for each member: not 0 if it has reported it
   int missing = 0;                     // the number of members that have not reported it
   std::vector<std::int64_t> extents;   // those of wire::FusedOperation
   std::vector<ReportedValues> values;  // agreement: one for each member
   TimePoint first_seen{};
   TimePoint warned{};  // the last warning that named it; first_seen if none has
+
+  // Returns whether one of these members has reported it.
+  [[nodiscard]] bool reported_by(std::span<const int> members) const {
+    return std::ranges::any_of(members,
+                               [this](int member) { return by_member[static_cast<std::size_t>(member)] != 0; });
+  }
 };
 
 // Requests keep their address until they are taken or the table is cleared.
@@ -37,9 +45,9 @@ class RequestTable {
   // Adds a request that no member has reported yet; report() follows for `member`, the first one. The table
   // has no request of this name.
   Iterator open(int member, const wire::Request& request, TimePoint now);
-  // Records the report of a member that has not reported the request yet. `values`: for an agreement.
-  void report(ReportedRequest& reported, int member, const wire::Request& request,
-              ReportedValues values = {});
+  // Records the report of members that have not reported the request yet. The values of an agreement are the
+  // caller's to record.
+  void report(ReportedRequest& reported, std::span<const int> members, const wire::Request& request);
   // Removes the request and returns it.
   ReportedRequest extract(Iterator position);
   void clear() { requests_.clear(); }

@@ -44,7 +44,7 @@ bool StallClock::warns_of(const ReportedRequest& reported, Duration age, TimePoi
 std::vector<int> StallClock::reporters_of(const ReportedRequest& reported) const {
   std::vector<int> ranks;
   for (std::size_t member = 0; member < reported.by_member.size(); ++member) {
-    if (reported.by_member[member]) ranks.push_back(group_.ranks[member]);
+    if (reported.by_member[member] != 0) ranks.push_back(group_.ranks[member]);
   }
   return ranks;
 }
@@ -53,8 +53,8 @@ std::vector<int> StallClock::reporters_of(const ReportedRequest& reported) const
 bool StallClock::crossed(const ReportedRequest& one, const ReportedRequest& other) const {
   const auto owes = [&](const ReportedRequest& has, const ReportedRequest& lacks) {
     for (std::size_t member = 0; member < has.by_member.size(); ++member) {
-      const bool lacking = !lacks.by_member[member] && !joins_.has_joined(static_cast<int>(member));
-      if (has.by_member[member] && lacking) return true;
+      const bool lacking = lacks.by_member[member] == 0 && !joins_.has_joined(static_cast<int>(member));
+      if (has.by_member[member] != 0 && lacking) return true;
     }
     return false;
   };

@@ -8,10 +8,6 @@
 
 namespace roundelay::wire {
 
-// The most ids in one report. Runs of ids are stored as their bounds, so without a limit a few bytes could
-// make a long list. No response cache holds more (ROUNDELAY_CACHE_CAPACITY).
-inline constexpr std::size_t kMaxIds = 65536;
-
 // Returns the message as bytes. The ids in Report::cached must ascend.
 Bytes encode(const Message& message);
 // Returns the message. kInternal: the bytes are no message of this build; the text names the field and the

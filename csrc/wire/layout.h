@@ -7,6 +7,7 @@
 
 #include <concepts>
 #include <type_traits>
+#include <utility>
 
 #include "wire/messages.h"
 
@@ -118,6 +119,35 @@ void layout(auto& io, Is<Report> auto& m) {
   });
   io.require(next > 0, "report.contributions", "is empty");
   io.require(next <= m.requests.size() + m.cached.size(), "contribution.request", "is none of the report's");
+}
+
+void layout(auto& io, Is<MemberReport> auto& m) {
+  io.integer("reports.member", m.member);
+  io.require(m.member >= 0, "reports.member", "is negative");
+  io.boolean("reports.all_below", m.all_below);
+  layout(io, m.report);
+  std::pair<std::uint32_t, std::int64_t> last{0, -1};  // request and member: what follows is greater
+  io.list("reports.others", m.others, 3, [&](auto& other) {
+    io.integer("other.request", other.request);
+    io.integer("other.member", other.member);
+    const std::pair<std::uint32_t, std::int64_t> here{other.request, other.member};
+    io.require(here > last, "other.member", "does not ascend");
+    last = here;
+    io.require(other.request < m.report.requests.size() + m.report.cached.size(), "other.request",
+               "is none of the report's");
+    layout(io, other.change);
+  });
+}
+inline constexpr std::size_t kLeastMemberReport = 9;
+
+void layout(auto& io, Is<Reports> auto& m) {
+  layout(io, m.lane);
+  std::size_t ids = 0;
+  io.list("reports.reports", m.reports, kLeastMemberReport, [&](auto& report) {
+    layout(io, report);
+    ids += report.report.cached.size();
+    io.require(ids <= kMaxIds, "reports.reports", "have too many ids");
+  });
 }
 
 void layout(auto& io, Is<Difference> auto& m) {

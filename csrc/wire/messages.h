@@ -1,6 +1,7 @@
 // The messages of the control plane. Plain values; wire/codec.h turns them into bytes.
 //
-// Members of a lane send reports to its coordinator, and the coordinator sends orders to all members.
+// Members of a lane send reports to its coordinator, and the coordinator sends orders to all members; in a
+// large group both go through leaders.
 // Messages between two ranks keep their order.
 #pragma once
 
@@ -23,6 +24,10 @@ namespace roundelay::wire {
 // evict ids. A lane never uses an id again.
 using CacheId = std::uint32_t;
 inline constexpr CacheId kNoCacheId = 0;
+
+// The most ids in one message. Runs of ids are stored as their bounds, so without a limit a few bytes could
+// make a long list. No response cache holds more (ROUNDELAY_CACHE_CAPACITY).
+inline constexpr std::size_t kMaxIds = 65536;
 
 // The first message on every connection: both sides must be the same build with the same config.
 struct Hello {
@@ -102,6 +107,32 @@ struct Report {
   // By ascending request; none for an agreement whose values equal their base.
   std::vector<Contribution> contributions{};
   friend bool operator==(const Report&, const Report&) = default;
+};
+
+// What one member's values in an agreement change, where others below the same leader change something else.
+struct MemberChange {
+  std::int32_t member = 0;    // an index in the group
+  std::uint32_t request = 0;  // as in Contribution
+  ByteChange change;          // empty: nothing
+  friend bool operator==(const MemberChange&, const MemberChange&) = default;
+};
+
+// A report on its way through leaders (negotiate/report_tree.h).
+struct MemberReport {
+  std::int32_t member = 0;  // whose report it is: an index in the group
+  // The member and all below it have reported this alike, but for `others`. `last_order` is the least, and the
+  // members do not say that they leave or remove the process set.
+  bool all_below = false;
+  Report report{};
+  std::vector<MemberChange> others{};  // by ascending request, then member
+  friend bool operator==(const MemberReport&, const MemberReport&) = default;
+};
+
+// A leader's message to the member above it.
+struct Reports {
+  LaneId lane;
+  std::vector<MemberReport> reports;
+  friend bool operator==(const Reports&, const Reports&) = default;
 };
 
 // A tensor of a fused operation, or all tensors of a grouped operation. A tensor that the response cache
@@ -308,6 +339,6 @@ struct Announced {
 // The index of a type is its kind in the encoding: append only.
 using Message =
     std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk, Introduction, TimelineSwitch,
-                 TicketMembers, TicketRequest, TicketGrant, StateQuestion, StateAnswer, Announced>;
+                 TicketMembers, TicketRequest, TicketGrant, StateQuestion, StateAnswer, Announced, Reports>;
 
 }  // namespace roundelay::wire

@@ -36,6 +36,7 @@ class Config:
     cycle_time: Final[float]
     cache_capacity: Final[int]
     schedule_lock: Final[bool]
+    fan_out: Final[int]
     deterministic: Final[bool]
     exact_gradients: Final[bool]
     stall_check_disable: Final[bool]

@@ -16,7 +16,7 @@ namespace roundelay {
 class AnnouncingNodes {
  public:
   // `nodes`: the node of each member.
-  explicit AnnouncingNodes(std::vector<int> nodes, int fan_out = lock::NodeTree::kFanOut)
+  explicit AnnouncingNodes(std::vector<int> nodes, int fan_out = 8)
       : nodes_(std::move(nodes)), fan_out_(fan_out) {
     std::map<int, int> members;
     for (const int node : nodes_) ++members[node];

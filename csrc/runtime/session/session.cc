@@ -23,6 +23,7 @@ negotiate::CoordinatorOptions coordinator_options(const Config& config, int rank
   options.stall_warning = config.stall_check_disable ? Duration{0} : config.stall_check_time;
   options.stall_abort = config.stall_shutdown_time;
   options.schedule_lock = config.schedule_lock;
+  options.fan_out = static_cast<int>(config.fan_out);
   return options;
 }
 
@@ -59,6 +60,7 @@ Session::Session(SessionParts parts)
   sets_.publish({0, group.ranks, world_, false});
   open_lanes_.add(world_->id());
   negotiator_.set_neighbours(control::Neighbours(std::move(parts_.neighbours)));
+  negotiator_.set_nodes(std::move(parts_.nodes));
   negotiator_.add_lane(world_->id(), group, world_->table());
   lane_threads_.add(world_);
   negotiator_.measure_clock(steady_now());

@@ -313,6 +313,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
                                   : parts.backend->channel(world);
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, channel.status(), deadline));
   parts.channel_name = everyone_listens ? "tcp" : "mpi";
+  if (everyone_listens) parts.nodes = nodes_of(fabrics, world);
   parts.channel = std::move(channel).value();
   if (rings) {
     parts.channel_name = parts.rank_info.local_size == world.size() ? "shm" : "shm+tcp";
@@ -339,8 +340,9 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   parts.bootstrap = (*ranks)->name();
   const auto fabrics = std::make_shared<Fabrics>(config, backend, start.given_up);
   const bool locks = config.schedule_lock && !start.call_order;
-  parts.make_fabrics = [fabrics, locks, limit = config.start_timeout](const Group& group) {
-    return locks ? make_lane_fabrics(*fabrics, group, limit) : fabrics->make(group);
+  const int fan_out = static_cast<int>(config.fan_out);
+  parts.make_fabrics = [fabrics, locks, fan_out, limit = config.start_timeout](const Group& group) {
+    return locks ? make_lane_fabrics(*fabrics, group, fan_out, limit) : fabrics->make(group);
   };
   parts.make_device_medium = [fabrics, backend, config](const Group& group) {
     return make_device_medium(backend, config, fabrics->algorithms(), group);

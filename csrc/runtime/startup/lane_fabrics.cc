@@ -33,7 +33,7 @@ Result<Memory> memory_of_node(Fabrics& fabrics, const Group& group) {
 
 }  // namespace
 
-Result<execute::LaneFabrics> make_lane_fabrics(Fabrics& fabrics, const Group& group, Duration limit) {
+Result<execute::LaneFabrics> make_lane_fabrics(Fabrics& fabrics, const Group& group, int fan_out, Duration limit) {
   Result<execute::LaneFabrics> made = fabrics.make(group);
   if (!made.ok() || group.size() == 1) return made;
   collective::Fabric& fabric = *made->all.front();
@@ -43,7 +43,7 @@ Result<execute::LaneFabrics> make_lane_fabrics(Fabrics& fabrics, const Group& gr
   const auto failed = first_failure(fabric, *memory != nullptr, Deadline::after(limit));
   if (!failed.ok()) return failed.status();
   if (*failed < group.size()) return made;
-  const lock::NodeTree tree(nodes_of(fabrics, group), group.index);
+  const lock::NodeTree tree(nodes_of(fabrics, group), group.index, fan_out);
   made->announcements = collective::shm::make_announcements(*memory, tree, group);
   return made;
 }

@@ -27,7 +27,7 @@ class Rank final : public control::NegotiationSink {
         sequencer_([] {}),
         negotiator(*channel_, rank, size, options, *this) {}
 
-  void open(LaneId id, Group group, std::shared_ptr<lock::Announcements> announcements) {
+  void open(LaneId id, const Group& group, std::shared_ptr<lock::Announcements> announcements) {
     auto lane = std::make_unique<Lane>(group, std::move(announcements), handles_, counts);
     negotiator.add_lane(id, group, lane->table);
     lanes.emplace(id, std::move(lane));

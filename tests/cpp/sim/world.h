@@ -42,8 +42,7 @@ inline Sets only_world(int size) {
 class World {
  public:
   // Set 0 is there from the start; the others come by Submission::Kind::kAddSet.
-  World(std::uint64_t seed, Sets sets, const negotiate::CoordinatorOptions& options,
-        bool heeds_tickets = true)
+  World(std::uint64_t seed, Sets sets, negotiate::CoordinatorOptions options, bool heeds_tickets = true)
       : gpus(static_cast<int>(sets.front().size())),
         sets_(std::move(sets)),
         hub_(static_cast<int>(sets_.front().size()), channel::Delivery::kByHand),
@@ -54,9 +53,11 @@ class World {
       node_of_.push_back(static_cast<int>(of_nodes() % nodes));
     for (const auto& members : sets_)
       announcements_.push_back(announcing(members, 1 + static_cast<int>(of_nodes() % 3)));
+    options.fan_out = 1 + static_cast<int>(of_nodes() % 3);
     const int size = static_cast<int>(sets_.front().size());
     for (int r = 0; r < size; ++r) {
       ranks.push_back(std::make_unique<Rank>(r, size, hub_.channel(r), options, gpus, heeds_tickets));
+      ranks.back()->negotiator.set_nodes(node_of_);
       open(r, 0);
     }
     scripts.resize(ranks.size());
@@ -135,11 +136,16 @@ class World {
     ranks[static_cast<std::size_t>(rank)]->open(lane_of(set), group, announcements_[set](group));
   }
 
+  [[nodiscard]] std::vector<int> nodes_of(const std::vector<int>& members) const {
+    std::vector<int> nodes;
+    for (const int rank : members) nodes.push_back(node_of_[static_cast<std::size_t>(rank)]);
+    return nodes;
+  }
+
   using MakeAnnouncements = std::function<std::shared_ptr<lock::Announcements>(const Group&)>;
 
   [[nodiscard]] MakeAnnouncements announcing(const std::vector<int>& members, int fan_out) const {
-    std::vector<int> nodes;
-    for (const int rank : members) nodes.push_back(node_of_[static_cast<std::size_t>(rank)]);
+    const std::vector<int> nodes = nodes_of(members);
     if (std::ranges::count(nodes, nodes.front()) < std::ssize(nodes))
       return [all = AnnouncingNodes(nodes, fan_out)](const Group& group) { return all.of(group); };
     return [words = std::make_shared<AnnouncedWords::Words>(nodes.size())](const Group& group) {

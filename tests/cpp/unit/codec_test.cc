@@ -24,7 +24,7 @@ std::vector<CacheId> ids(CacheId first, std::size_t count) {
   return result;
 }
 
-constexpr int kFormat = 8;  // the first byte of every message
+constexpr int kFormat = 9;  // the first byte of every message
 
 Request full_request() {
   Request request;
@@ -128,6 +128,13 @@ std::vector<Message> samples() {
       Announced{.lane = {3, 0},
                 .word = std::uint64_t{7} << 40,
                 .cells = {{.member = 2, .number = 5, .submission = 300, .words = {1, 0, ~std::uint64_t{0}}}}},
+      Reports{},
+      Reports{.lane = {3, 0},
+              .reports = {{.member = 5, .report = full_report()},
+                          {.member = kMaxI32,
+                           .all_below = true,
+                           .report = full_report(),
+                           .others = {{7, 0, {{2, "x"}}}, {8, 0, {}}, {2, 1, {{0, "y"}, {3, "z"}}}}}}},
       TimelineChunk{.rank = 2, .last = true, .events = std::string(1000, '\x7f')},
   };
 }

@@ -9,22 +9,24 @@ namespace {
 
 using std::chrono::seconds;
 
+std::vector<int> of(int member) { return {member}; }
+
 TEST_CASE("a report from before an order is read as it was meant", "[negotiate]") {
   AppliedOrders orders(2);
   orders.on_failed("t", 3);
   orders.on_evicted({7}, 3);
-  orders.on_report(0, 2);
-  orders.on_report(1, 3);
+  orders.on_report(of(0), 2);
+  orders.on_report(of(1), 3);
   CHECK(orders.already_failed("t", 0));
   CHECK_FALSE(orders.already_failed("t", 1));
   CHECK_FALSE(orders.already_failed("other", 0));
-  orders.on_evicted_id(0, 7);
-  orders.on_evicted_id(1, 8);  // no order on its way evicts it
+  orders.on_evicted_id(of(0), 7);
+  orders.on_evicted_id(of(1), 8);  // no order on its way evicts it
   CHECK_FALSE(orders.heard_all(0));
   CHECK(orders.heard_all(1));
   orders.forget();
   CHECK(orders.any_failed());
-  orders.on_report(0, 3);
+  orders.on_report(of(0), 3);
   CHECK(orders.heard_all(0));
   orders.forget();
   CHECK_FALSE(orders.any_failed());
@@ -38,7 +40,7 @@ struct Waiting {
       position = table.open(member, request, now);
       clock.on_opened(table, position->second);
     }
-    table.report(position->second, member, request);
+    table.report(position->second, of(member), request);
   }
 
   const Group group = group_of(3);

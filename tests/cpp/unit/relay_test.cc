@@ -23,11 +23,12 @@ using lock::Announcements;
 using lock::NodeTree;
 
 constexpr std::uint64_t kLock = 1;
+constexpr int kFanOut = 8;
 
 // The members of a group, and the messages between them, in order between any two.
 class Members {
  public:
-  explicit Members(std::vector<int> of_members, int fan_out = NodeTree::kFanOut)
+  explicit Members(std::vector<int> of_members, int fan_out = kFanOut)
       : nodes(std::move(of_members)) {
     const AnnouncingNodes all(nodes, fan_out);
     Group group;
@@ -114,7 +115,7 @@ TEST_CASE("relay: a position costs two messages an edge, and few at one rank", "
     group.deliver_all();
     CHECK(group.sent == 2 * (nodes - 1));
     CHECK(group.nudges == (each > 1 ? nodes : 0));
-    for (const auto& [rank, sent] : group.sent_by) CHECK(sent <= NodeTree::kFanOut + 1);
+    for (const auto& [rank, sent] : group.sent_by) CHECK(sent <= kFanOut + 1);
     for (const auto& member : group.members)
       REQUIRE(member->least(kLock) == static_cast<std::uint64_t>(round));
   }
