@@ -33,6 +33,11 @@ void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& ta
   relays_.on_lane_added(id, lane);
 }
 
+void Negotiator::measure_clock(TimePoint now) {
+  const LaneControl& world = *lanes_.find(LaneId{});
+  clock_probe_.start(world.coordinator ? -1 : world.awaited_rank(), now);
+}
+
 void Negotiator::remove_lane(LaneId id) {
   const LaneControl* const lane = lanes_.find(id);
   if (lane == nullptr) return;
@@ -96,12 +101,10 @@ void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
                  [&](const wire::Order& order) { on_order(order); },
                  [&](const wire::Abort& fault) { link_.abort(fault, from); },
                  [&](const wire::Stuck& stuck) { stall_watch_.on_stuck(from, stuck, now); },
-                 [&](const wire::Ping& ping) {
-                   link_.send(from, wire::Pong{ping.token, ping.sent, nanoseconds(now)});
-                 },
+                 [&](const wire::Ping& ping) { clock_probe_.on_ping(from, ping, now); },
                  [&](const wire::Pong& pong) {
                    stall_watch_.on_sign_of_life(from);
-                   clock_probe_.on_pong(pong);
+                   clock_probe_.on_pong(pong, steady_now());
                  },
                  [&](wire::TimelineChunk& chunk) { sink_.timeline_chunk(std::move(chunk)); },
                  [&](const wire::TimelineSwitch& to) { sink_.timeline_switch(to); },

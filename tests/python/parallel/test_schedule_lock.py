@@ -31,7 +31,7 @@ def test_schedule_lock(np: int, check: Check) -> None:
 @pytest.mark.parametrize("on_node", [2, pytest.param(1, marks=pytest.mark.nightly)])
 def test_schedule_lock_between_nodes(on_node: int, check: Check) -> None:
     each = f"ROUNDELAY_NODE_ID=n$((RANK / {on_node})) LOCAL_RANK=$((RANK % {on_node}))"
-    run_check(check, 4, each=each, mpi=False)
+    run_check(check, 4, env={"ROUNDELAY_FAN_OUT": "2"}, each=each, mpi=False)
 
 
 @pytest.mark.slow

@@ -174,4 +174,5 @@ def test_two_nodes(check: Check) -> None:
 
 
 def test_two_nodes_without_mpi(check: Check) -> None:
-    run_check(check, 4, env=TIMELINE, each=two_by_two(), mpi=False)
+    """Each node has a leader, as in a large job."""
+    run_check(check, 4, env=TIMELINE | {"ROUNDELAY_FAN_OUT": "1"}, each=two_by_two(), mpi=False)
