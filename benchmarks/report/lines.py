@@ -59,6 +59,29 @@ def _allreduces(axes: Axes, cells: list[dict[str, Any]]) -> None:
     axes.grid(alpha=0.3)
 
 
+def scale(found: dict[str, Any]) -> Figure:
+    """Draw what a bucket costs the busiest rank over the number of ranks, with leaders and without."""
+    figure, axes = picture.panels(1, 2, (8.0, 3.4), 120)
+    sizes = sorted({cell["ranks"] for cell in found["cells"]})
+    for axis, name, title in (
+        (axes[0][0], "received", "messages that one rank receives"),
+        (axes[0][1], "root_us", "microseconds of rank 0"),
+    ):
+        for leaders, color, label in ((1, picture.BLUE, "leaders"), (0, picture.ORANGE, "no leaders")):
+            cells = [
+                cell for cell in found["cells"] if cell["leaders"] == leaders and cell["what"] == "bucket"
+            ]
+            axis.plot([cell["ranks"] for cell in cells], [cell[name] for cell in cells], "o-", color=color)
+            axis.annotate(label, (cells[-1]["ranks"], cells[-1][name]), color=color, ha="right", va="bottom")
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
+        axis.set_yscale("log")
+        axis.set_xlabel("ranks")
+        axis.set_title(title, fontsize=10)
+        axis.grid(alpha=0.3)
+    return figure
+
+
 def allreduce_sizes(found: dict[str, Any]) -> Figure:
     """Draw each algorithm's times as points, and the model's as a line, over the size."""
     figure, axes = picture.panel((6.4, 4.0), 120, sides=())

@@ -1,6 +1,6 @@
-// Measures how far this rank's clock is from rank 0's, by a few pings one after the other to the rank above it
-// in the world's tree (negotiate/report_tree.h), which has measured its own before it answers. Only the holder
-// of the negotiation token uses it.
+// Measures how far this rank's clock is from rank 0's, by a few pings one after the other to the rank above
+// it in the world's tree (negotiate/report_tree.h), which has measured its own before it answers. Only the
+// holder of the negotiation token uses it.
 #pragma once
 
 #include <cstdint>

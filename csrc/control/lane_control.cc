@@ -20,14 +20,14 @@ LaneControl::LaneControl(LaneId id, const Group& members, negotiate::ReportTree 
   if (members.index == 0) {
     coordinator = std::make_unique<negotiate::Coordinator>(id, members, options);
   } else if (!below.empty()) {
-    merger = std::make_unique<negotiate::ReportMerger>(id, tree, members.index,
-                                                       StallLimits{options.stall_warning, options.stall_abort});
+    merger = std::make_unique<negotiate::ReportMerger>(
+        id, tree, members.index, StallLimits{options.stall_warning, options.stall_abort});
   }
 }
 
 bool LaneControl::may_apply(const wire::Order& order) const {
   if (!order.unlock) return true;
-  // Who speaks for a node may see what others have announced before they could ask it to look, and then
+  // Who leads a node may see what others have announced before they could ask it to look, and then
   // leave.
   if (lock::Relay* const relay = table->relay()) relay->look();
   return table->all_announced(*order.unlock);

@@ -231,7 +231,7 @@ void Negotiator::on_order(const wire::Order& order) {
   lane->waiting.push_back(order);
 }
 
-// Who speaks for this node wakes no thread here that sleeps in the channel.
+// Who leads this node wakes no thread here that sleeps in the channel.
 bool Negotiator::apply_waiting(TimePoint now) {
   constexpr Duration kLook = std::chrono::milliseconds(1);
   bool moved = false;

@@ -50,8 +50,8 @@ class Negotiator {
 
   // Sets the ranks of this node whose processes this rank can see. Call it before the first step.
   void set_neighbours(Neighbours neighbours) { stall_watch_.set_neighbours(std::move(neighbours)); }
-  // Starts to measure rank 0's clock; NegotiationSink::clock_offset() gets the result. Call it when the world's
-  // lane, LaneId{}, was added.
+  // Starts to measure rank 0's clock; NegotiationSink::clock_offset() gets the result. Call it when the
+  // world's lane, LaneId{}, was added.
   void measure_clock(TimePoint now);
 
   // Any thread may use the inbox and the counters.

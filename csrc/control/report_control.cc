@@ -47,9 +47,9 @@ void ReportControl::on_reports(int from, wire::Reports reports, TimePoint now) {
 void ReportControl::take(LaneControl& lane, int member, wire::MemberReport said, TimePoint now) {
   if (lane.merger) return lane.merger->take(member, std::move(said), now);
   if (!lane.coordinator) return;
-  const Status taken = said.all_below
-                           ? lane.coordinator->on_report(lane.tree.subtree(said.member), said, now)
-                           : lane.coordinator->on_report(said.member, said.report, now);
+  const std::span<const int> one(&said.member, 1);
+  const std::span<const int> members = said.all_below ? lane.tree.subtree(said.member) : one;
+  const Status taken = lane.coordinator->on_report({members, said.report, said.others}, now);
   if (!taken.ok()) link_.abort({lane.rank_of(said.member), taken.message()});
 }
 

@@ -51,9 +51,8 @@ void StallWatch::check_coordinators(TimePoint now) {
 void StallWatch::on_silent_coordinator(const LaneControl& lane, bool fatal, TimePoint now) {
   const int coordinator = lane.awaited_rank();
   const bool leads = !lane.coordinator && coordinator != lane.group.ranks.front();
-  std::string text = "rank " + std::to_string(coordinator) +
-                     (leads ? ", a leader" : ", which coordinates") + ", has answered nothing for " +
-                     seconds_text(lane.watch.silence(now)) +
+  std::string text = "rank " + std::to_string(coordinator) + (leads ? ", a leader" : ", which coordinates") +
+                     ", has answered nothing for " + seconds_text(lane.watch.silence(now)) +
                      " while other ranks wait: stopped, overloaded or unreachable";
   if (fatal) return link_.abort({coordinator, text});
   const std::string account = neighbours_.account(coordinator);

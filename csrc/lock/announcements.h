@@ -73,7 +73,7 @@ class Announcements {
   virtual void wake() = 0;
 
   // Returns whether messages to this member's process tell of all that members announce, its own threads'
-  // aside: it speaks for its node. A thread may then arm() the driver's doorbell and sleep in the channel.
+  // aside: it leads its node. A thread may then arm() the driver's doorbell and sleep in the channel.
   [[nodiscard]] virtual bool told_by_messages() const { return false; }
   // Returns what carries announcements to other nodes, and lives as long as this object. Null: all members
   // are on one node.

@@ -38,7 +38,7 @@ NodeTree::NodeTree(std::span<const int> nodes, int member, int fan_out) {
     }
     const int hop = next_hop(self, node, fan_out);
     NodeEdge& edge = edges[hop];
-    edge.speaker = first[static_cast<std::size_t>(hop)];
+    edge.leader = first[static_cast<std::size_t>(hop)];
     edge.beyond.resize(nodes.size());
     edge.beyond[static_cast<std::size_t>(at)] = true;
   }

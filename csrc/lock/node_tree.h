@@ -1,7 +1,7 @@
 // The nodes of a group as a tree, along whose edges announcements travel. Pure.
 //
 // Node i, by the order of the nodes' first members, has the nodes fan_out * i + 1 and so on below it. The
-// first member of a node speaks for the node.
+// first member of a node leads the node.
 #pragma once
 
 #include <span>
@@ -23,7 +23,7 @@ struct NodeNumbers {
 
 // An edge of a node's own.
 struct NodeEdge {
-  int speaker = 0;           // the member that speaks for the node at the other end
+  int leader = 0;            // the member that leads the node at the other end
   std::vector<bool> beyond;  // by member: it is on that node, or on one behind it
 };
 
@@ -32,9 +32,9 @@ class NodeTree {
   // `nodes`: the node of each member, any numbers; `member`: this rank's index in the group.
   NodeTree(std::span<const int> nodes, int member, int fan_out);
 
-  // Return the members of this member's node, ascending; who speaks for it; and its edges.
+  // Return the members of this member's node, ascending; who leads it; and its edges.
   [[nodiscard]] const std::vector<int>& own() const { return own_; }
-  [[nodiscard]] int speaker() const { return own_.front(); }
+  [[nodiscard]] int leader() const { return own_.front(); }
   [[nodiscard]] const std::vector<NodeEdge>& edges() const { return edges_; }
 
  private:

@@ -14,21 +14,21 @@ Relay::Relay(NodeBoard& board, NodeTree tree, int member)
 void Relay::connect(Send send) {
   MutexLock lock(mutex_);
   send_ = std::move(send);
-  if (speaks()) carry();
+  if (leads()) carry();
 }
 
 void Relay::node_announced() {
   MutexLock lock(mutex_);
-  if (speaks()) {
+  if (leads()) {
     carry();
   } else if (send_) {
-    send_(tree_.speaker(), {});
+    send_(tree_.leader(), {});
   }
 }
 
 void Relay::look() {
   MutexLock lock(mutex_);
-  if (speaks()) carry();
+  if (leads()) carry();
 }
 
 void Relay::wake() {
@@ -38,12 +38,12 @@ void Relay::wake() {
 
 Status Relay::take(int from, const wire::Announced& message) {
   MutexLock lock(mutex_);
-  if (speaks() && std::ranges::binary_search(tree_.own(), from)) {
+  if (leads() && std::ranges::binary_search(tree_.own(), from)) {
     carry();
     return {};
   }
-  const auto edge = std::ranges::find(edges_, from, [](const Edge& one) { return one.to.speaker; });
-  if (!speaks() || edge == edges_.end())
+  const auto edge = std::ranges::find(edges_, from, [](const Edge& one) { return one.to.leader; });
+  if (!leads() || edge == edges_.end())
     return Status::internal("it announces to a rank that is no neighbour");
   return take_from_edge(*edge, message);
 }
@@ -78,7 +78,7 @@ void Relay::carry() {
     }
     if (word <= edge.sent) continue;
     edge.sent = word;
-    send_(edge.to.speaker, {{}, word, std::exchange(edge.unsent, {})});
+    send_(edge.to.leader, {{}, word, std::exchange(edge.unsent, {})});
   }
 }
 

@@ -1,13 +1,13 @@
 // Carries announcements (lock/announcements.h) between the nodes of a group.
 //
-// The first member of each node speaks for it. The speakers form a tree (lock/node_tree.h). Along each edge,
+// The first member of each node leads it. The leaders form a tree (lock/node_tree.h). Along each edge,
 // in each direction, travels the least word of all members on the near side, as soon as it grows, with the
 // cells that they have shown. So a position costs two messages an edge, and two nodes exchange one each. A
-// speaker writes what comes into memory that its node shares. A member that completes a position on its node,
-// and does not speak for it, asks the speaker to look.
+// leader writes what comes into memory that its node shares. A member that completes a position on its node,
+// and does not lead it, asks the leader to look.
 //
 // Cells come before the words that count on them: one message has both, messages keep their order, and a
-// speaker sends one at a time. A cell that was sent is not sent again.
+// leader sends one at a time. A cell that was sent is not sent again.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@
 namespace roundelay::lock {
 
 // What the members of a node have announced, and where they read what others have. Thread-safe, but only the
-// relay of the node's speaker calls put() and raise_others(), one call at a time.
+// relay of the node's leader calls put() and raise_others(), one call at a time.
 class NodeBoard {
  public:
   virtual ~NodeBoard() = default;
@@ -50,20 +50,20 @@ class Relay {
 
   // Begins to carry, or, without a function, ends: calls of the last one are then over.
   void connect(Send send) EXCLUDES(mutex_);
-  // Tells that all members of this node have announced more: carries it, or asks who speaks for the node to.
+  // Tells that all members of this node have announced more: carries it, or asks who leads the node to.
   void node_announced() EXCLUDES(mutex_);
-  // Carries what the members of this node have announced, if this rank speaks for it.
+  // Carries what the members of this node have announced, if this rank leads it.
   void look() EXCLUDES(mutex_);
   // Ends a sleep of this process in the channel.
   void wake() EXCLUDES(mutex_);
-  [[nodiscard]] bool speaks() const { return member_ == tree_.speaker(); }
+  [[nodiscard]] bool leads() const { return member_ == tree_.leader(); }
   // Takes a message of a member. kInternal: that rank broke the protocol, and the job has to end.
   Status take(int from, const wire::Announced& message) EXCLUDES(mutex_);
 
  private:
   struct Edge {
     NodeEdge to;
-    std::uint64_t received = 0, sent = 0;  // words
+    std::uint64_t received = 0, sent = 0;   // words
     std::vector<wire::ShownCell> unsent{};  // cells that go with the next word
   };
 

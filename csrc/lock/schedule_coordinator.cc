@@ -39,8 +39,7 @@ bool ScheduleCoordinator::begin_if_periodic(wire::Order& order,
 
 Status ScheduleCoordinator::on_report(std::span<const int> members, const wire::Report& report,
                                       TimePoint now) {
-  const std::string who =
-      "rank " + std::to_string(group_.ranks[static_cast<std::size_t>(members.front())]);
+  const std::string who = "rank " + std::to_string(group_.ranks[static_cast<std::size_t>(members.front())]);
   if (!report.requests.empty() || !report.cached.empty() || report.leaving || report.removing)
     return Status::internal(who + " reports operations while the schedule is locked");
   if (!report.frozen) return {};

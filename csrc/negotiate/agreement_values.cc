@@ -39,7 +39,8 @@ bool values_fit(const Reporters& who, std::size_t request, std::size_t bytes) {
 Agreed merge(const wire::Request& request, const std::vector<ReportedValues>& members,
              const std::string& base) {
   Merger merger(request.fields, request.root);
-  const bool sums = std::ranges::find(request.fields, Merge::kSum, &AgreementField::merge) != request.fields.end();
+  const bool sums =
+      std::ranges::find(request.fields, Merge::kSum, &AgreementField::merge) != request.fields.end();
   const ReportedValues* last = nullptr;
   std::string values;
   for (const ReportedValues& member : members) {

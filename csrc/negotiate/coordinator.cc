@@ -12,7 +12,7 @@ Coordinator::Coordinator(LaneId lane, Group group, const CoordinatorOptions& opt
     : lane_(lane),
       group_(std::move(group)),
       locks_schedules_(options.schedule_lock),
-      table_(group_.size()),
+      table_(group_),
       joins_(group_),
       stall_(group_, joins_, {options.stall_warning, options.stall_abort}),
       applied_(group_.size()),
@@ -21,22 +21,13 @@ Coordinator::Coordinator(LaneId lane, Group group, const CoordinatorOptions& opt
       schedule_(group_, {options.stall_warning, options.stall_abort}),
       removing_(group_.ranks.size(), false) {}
 
-Status Coordinator::on_report(int member, const wire::Report& report, TimePoint now) {
-  return on_report({{&member, 1}, report}, now);
-}
-
-Status Coordinator::on_report(std::span<const int> members, const wire::MemberReport& said, TimePoint now) {
-  return on_report({members, said.report, said.others}, now);
-}
-
 Status Coordinator::on_report(const Reporters& who, TimePoint now) {
   if (closed_) return {};
   const wire::Report& report = who.report;
   applied_.on_report(who.members, report.last_order);
   if (schedule_.outdated(report)) return {};
   if (schedule_.locked()) return schedule_.on_report(who.members, report, now);
-  if (report.frozen)
-    return Status::internal(name_of(who) + " has frozen, but there is no lock");
+  if (report.frozen) return Status::internal(name_of(who) + " has frozen, but there is no lock");
   ROUNDELAY_RETURN_IF_ERROR(take_requests(who, now));
   end_linger_ = end_linger_ || report.end_linger;
   if (report.leaving && left_by_ < 0) left_by_ = rank_of(who.members.front());
@@ -103,13 +94,14 @@ Status Coordinator::on_request(const Reporters& who, const wire::Request& reques
     stall_.on_opened(table_, position->second);
   } else if (position->second.reported_by(who.members)) {
     return Status::internal(name_of(who) + " reported '" + request.name + "' twice");
-  } else if (std::string text = mismatch_with(position->second, first, request); !text.empty()) {
+  } else if (std::string text = mismatch(position->second.request, rank_of(position->second.first_member),
+                                         request, rank_of(first));
+             !text.empty()) {
     take_reported(position);
     fail(request, std::move(text), now, StatusCode::kMismatch);
     return {};
   }
-  table_.report(position->second, who.members, request);
-  if (request.operation == Operation::kAgreement) report_values(position->second, who, number);
+  table_.report(position->second, who, request, number);
   if (joins) {
     on_joined(position, first, now);
   } else {
@@ -119,22 +111,8 @@ Status Coordinator::on_request(const Reporters& who, const wire::Request& reques
   return {};
 }
 
-void Coordinator::report_values(ReportedRequest& reported, const Reporters& who, std::size_t number) const {
-  for (const int member : who.members)
-    reported.values[static_cast<std::size_t>(member)] = values_of(who, member, number, rank_of(member));
-}
-
 std::string Coordinator::name_of(const Reporters& who) const {
   return "rank " + std::to_string(rank_of(who.members.front()));
-}
-
-// The text names the lower rank first.
-std::string Coordinator::mismatch_with(const ReportedRequest& reported, int member,
-                                       const wire::Request& request) const {
-  const int first_rank = rank_of(reported.first_member);
-  const int rank = rank_of(member);
-  return first_rank < rank ? mismatch(reported.request, first_rank, request, rank)
-                           : mismatch(request, rank, reported.request, first_rank);
 }
 
 ReportedRequest Coordinator::take_reported(Iterator position) {
@@ -157,7 +135,7 @@ void Coordinator::decide_if_complete(Iterator position, int last_member, TimePoi
 }
 
 void Coordinator::make_ready(ReportedRequest reported, int last_member, TimePoint now) {
-  count_unnamed(reported.request);
+  failures_.count(reported.request);
   if (group_.size() > 1)
     notes_.push_back({reported.request.name, rank_of(last_member), now - reported.first_seen});
   std::vector<std::int32_t> absent = joins_.absent_from(reported);
@@ -180,22 +158,14 @@ void Coordinator::on_joined(Iterator position, int member, TimePoint now) {
 
   if (join.missing > 0) return;
   take_reported(position);
-  joins_.complete({rank_of(member), {unnamed_.begin(), unnamed_.end()}});
+  joins_.complete({rank_of(member), failures_.counters()});
 }
 
 void Coordinator::fail(const wire::Request& request, std::string text, TimePoint now, StatusCode code) {
   applied_.on_failed(request.name, sequence_ + 1);  // failures never wait: the very next order has them
-  count_unnamed(request);
-  std::vector<std::uint64_t> counters;
-  if (request.operation == Operation::kJoin) counters.assign(unnamed_.begin(), unnamed_.end());
-  failures_.push_back({request.name, code, std::move(text), std::move(counters)});
+  failures_.add(request, code, std::move(text));
   joins_.drop_deferred(request.name);
   joins_.restart_clock(now);
-}
-
-void Coordinator::count_unnamed(const wire::Request& request) {
-  std::uint64_t& count = unnamed_[static_cast<std::size_t>(request.operation)];
-  count = std::max(count, request.unnamed);
 }
 
 void Coordinator::set_needs_tickets(bool yes) {
@@ -219,7 +189,7 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   wire::Order order;
   order.lane = lane_;
   order.sequence = ++sequence_;
-  order.failures = std::exchange(failures_, {});
+  order.failures = failures_.take();
   if (fire) ready_.write(order, cache_, table_, needs_tickets_);
   applied_.on_evicted(order.evicted, order.sequence);
   if (!left) order.joined = joins_.take_joined();

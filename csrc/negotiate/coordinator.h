@@ -9,12 +9,10 @@
 // that are late (stall_clock.h).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +21,7 @@
 #include "base/group.h"
 #include "lock/schedule_coordinator.h"
 #include "negotiate/applied_orders.h"
+#include "negotiate/failures.h"
 #include "negotiate/fusion_plan.h"
 #include "negotiate/join_tracker.h"
 #include "negotiate/ready_queue.h"
@@ -59,11 +58,8 @@ class Coordinator {
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  // Takes a report of `member`, an index in the group. kInternal: that rank broke the protocol, and the job
-  // has to end.
-  Status on_report(int member, const wire::Report& report, TimePoint now);
-  // Takes what these members (ascending) have reported alike, through a leader.
-  Status on_report(std::span<const int> members, const wire::MemberReport& said, TimePoint now);
+  // Takes what members have reported. kInternal: a rank broke the protocol, and the job has to end.
+  Status on_report(const Reporters& who, TimePoint now);
   // Says whether operations on a GPU need tickets, because other process sets use the GPUs too. If so, orders
   // mark these operations for tickets (negotiate/order_queue.h), and no schedule has any of them.
   void set_needs_tickets(bool yes);
@@ -88,21 +84,16 @@ class Coordinator {
  private:
   using Iterator = RequestTable::Iterator;
 
-  Status on_report(const Reporters& who, TimePoint now);
   Status take_requests(const Reporters& who, TimePoint now);
   Status take_deferred_join(int member, TimePoint now);
   Status on_request(const Reporters& who, const wire::Request& request, std::size_t number, TimePoint now);
-  void report_values(ReportedRequest& reported, const Reporters& who, std::size_t number) const;
   [[nodiscard]] std::string name_of(const Reporters& who) const;
-  [[nodiscard]] std::string mismatch_with(const ReportedRequest& reported, int member,
-                                          const wire::Request& request) const;
   ReportedRequest take_reported(Iterator position);
   void decide_if_complete(Iterator position, int last_member, TimePoint now);
   void make_ready(ReportedRequest reported, int last_member, TimePoint now);
   void on_joined(Iterator position, int member, TimePoint now);
   void fail(const wire::Request& request, std::string text, TimePoint now,
             StatusCode code = StatusCode::kIncomplete);
-  void count_unnamed(const wire::Request& request);
   void give_up_stalled(TimePoint now);
   [[nodiscard]] bool all_remove() const;
   void fail_incomplete(TimePoint now);
@@ -121,9 +112,7 @@ class Coordinator {
   ResponseCache cache_;
   ReadyQueue ready_;
   lock::ScheduleCoordinator schedule_;
-  // The largest number of an unnamed submission that became ready or failed; by operation.
-  std::array<std::uint64_t, kOperationCount> unnamed_{};
-  std::vector<wire::Failure> failures_;  // the next order takes them
+  Failures failures_;
   std::vector<ReadyNote> notes_;
   std::set<int> late_;          // world ranks that warnings named
   std::vector<bool> removing_;  // one for each member

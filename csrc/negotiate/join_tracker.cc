@@ -21,7 +21,8 @@ std::vector<std::int32_t> JoinTracker::absent_from(const ReportedRequest& report
   std::vector<std::int32_t> absent;
   if (join_ == nullptr || reported.missing == 0) return absent;
   for (int member = 0; member < group_.size(); ++member) {
-    if (reported.by_member[static_cast<std::size_t>(member)] == 0 && has_joined(member)) absent.push_back(member);
+    if (reported.by_member[static_cast<std::size_t>(member)] == 0 && has_joined(member))
+      absent.push_back(member);
   }
   return absent;
 }

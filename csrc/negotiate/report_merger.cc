@@ -143,7 +143,8 @@ void ReportMerger::write_complete() {
   std::ranges::sort(complete_, {}, &MergedRequest::id);
   wire::MemberReport all{.member = self_, .all_below = true};
   all.report.lane = lane_;
-  all.report.last_order = std::ranges::min(complete_, {}, &MergedRequest::least_last_order).least_last_order();
+  all.report.last_order =
+      std::ranges::min(complete_, {}, &MergedRequest::least_last_order).least_last_order();
   all.report.end_linger = end_linger_ || std::ranges::any_of(complete_, &MergedRequest::ends_linger);
   for (const MergedRequest& request : complete_) request.write(all, tree_);
   lingers_ = !all.report.end_linger;

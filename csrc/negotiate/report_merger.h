@@ -3,7 +3,8 @@
 // A request that all of them have reported alike goes on as one. Everything else goes on as it came, so that
 // the coordinator reads it as if its member had sent it: requests that differ, or that some members have not
 // reported for a while; joins, departures and removals; and whatever was reported before an order that ends a
-// submission in another way than with an operation. So the rules for all of these are the coordinator's alone.
+// submission in another way than with an operation. So the rules for all of these are the coordinator's
+// alone.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ namespace roundelay::negotiate {
 // One thread at a time: the thread that steps the negotiator.
 class ReportMerger {
  public:
-  // `tree` outlives the merger; `member` leads in it, and is not the coordinator. `limits`: the coordinator's.
+  // `tree` outlives the merger; `member` leads in it, and is not the coordinator. `limits`: the
+  // coordinator's.
   ReportMerger(LaneId lane, const ReportTree& tree, int member, StallLimits limits);
 
   // Takes a report of a member below, or of this one. `from`: who has sent it to this leader.

@@ -34,7 +34,7 @@ class ReportTree {
   const int self_;
   int above_ = -1;
   std::vector<int> below_;
-  std::vector<int> members_;                   // all, ascending
+  std::vector<int> members_;                  // all, ascending
   std::map<int, std::vector<int>> subtrees_;  // of the leaders in this member's subtree
 };
 

@@ -26,13 +26,19 @@ RequestTable::Iterator RequestTable::open(int member, const wire::Request& reque
   return position;
 }
 
-void RequestTable::report(ReportedRequest& reported, std::span<const int> members,
-                          const wire::Request& request) {
+void RequestTable::report(ReportedRequest& reported, const Reporters& who, const wire::Request& request,
+                          std::size_t number) {
   reported.request.unnamed = std::max(reported.request.unnamed, request.unnamed);
-  for (const int member : members) reported.by_member[static_cast<std::size_t>(member)] = 1;
-  reported.missing -= static_cast<int>(members.size());
+  for (const int member : who.members) reported.by_member[static_cast<std::size_t>(member)] = 1;
+  reported.missing -= static_cast<int>(who.members.size());
+  if (request.operation == Operation::kAgreement) {
+    for (const int member : who.members) {
+      const auto m = static_cast<std::size_t>(member);
+      reported.values[m] = values_of(who, member, number, group_.ranks[m]);
+    }
+  }
   if (request.operation != Operation::kAllgather) return;
-  for (const int member : members) {
+  for (const int member : who.members) {
     auto extent = reported.extents.begin() + member;
     *extent = first_extent(request.shape);
     for (const wire::TensorSpec& tensor : request.others)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/group.h"
 #include "negotiate/agreement_values.h"
 #include "wire/messages.h"
 
@@ -27,8 +28,8 @@ struct ReportedRequest {
 
   // Returns whether one of these members has reported it.
   [[nodiscard]] bool reported_by(std::span<const int> members) const {
-    return std::ranges::any_of(members,
-                               [this](int member) { return by_member[static_cast<std::size_t>(member)] != 0; });
+    return std::ranges::any_of(
+        members, [this](int member) { return by_member[static_cast<std::size_t>(member)] != 0; });
   }
 };
 
@@ -38,16 +39,18 @@ class RequestTable {
   using Requests = std::unordered_map<std::string, ReportedRequest>;
   using Iterator = Requests::iterator;
 
-  explicit RequestTable(int members) : members_(static_cast<std::size_t>(members)) {}
+  // `group` outlives the table.
+  explicit RequestTable(const Group& group) : group_(group), members_(group.ranks.size()) {}
 
   [[nodiscard]] Iterator find(const std::string& name) { return requests_.find(name); }
   [[nodiscard]] bool contains(const std::string& name) const { return requests_.contains(name); }
   // Adds a request that no member has reported yet; report() follows for `member`, the first one. The table
   // has no request of this name.
   Iterator open(int member, const wire::Request& request, TimePoint now);
-  // Records the report of members that have not reported the request yet. The values of an agreement are the
-  // caller's to record.
-  void report(ReportedRequest& reported, std::span<const int> members, const wire::Request& request);
+  // Records that these members, which have not reported it yet, report the request; it is number `number` of
+  // their report.
+  void report(ReportedRequest& reported, const Reporters& who, const wire::Request& request,
+              std::size_t number);
   // Removes the request and returns it.
   ReportedRequest extract(Iterator position);
   void clear() { requests_.clear(); }
@@ -58,7 +61,8 @@ class RequestTable {
   [[nodiscard]] const Requests& all() const { return requests_; }
 
  private:
-  std::size_t members_;
+  const Group& group_;
+  const std::size_t members_;
   Requests requests_;
 };
 

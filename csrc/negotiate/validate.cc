@@ -127,6 +127,7 @@ std::string reduction_mismatch(const Pair& pair) {
 }  // namespace
 
 std::string mismatch(const wire::Request& a, int rank_a, const wire::Request& b, int rank_b) {
+  if (rank_b < rank_a) return mismatch(b, rank_b, a, rank_a);
   const Pair pair{a, rank_a, b, rank_b};
   if (a.operation != b.operation) {
     return pair.differ("operation", std::string(name_of(a.operation)), std::string(name_of(b.operation)));

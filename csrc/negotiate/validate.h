@@ -11,8 +11,8 @@ namespace roundelay::negotiate {
 
 using Shape = std::vector<std::int64_t>;
 
-// Returns a text that names the tensor, the ranks and the difference. Empty if the requests agree. `a` and
-// `b` have the same name and come from the world ranks `rank_a` and `rank_b`.
+// Returns a text that names the tensor, the ranks, the lower one first, and the difference. Empty if the
+// requests agree. `a` and `b` have the same name and come from the world ranks `rank_a` and `rank_b`.
 std::string mismatch(const wire::Request& a, int rank_a, const wire::Request& b, int rank_b);
 
 // Returns the list as messages show it: "[2, 3]".

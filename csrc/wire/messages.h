@@ -120,8 +120,8 @@ struct MemberChange {
 // A report on its way through leaders (negotiate/report_tree.h).
 struct MemberReport {
   std::int32_t member = 0;  // whose report it is: an index in the group
-  // The member and all below it have reported this alike, but for `others`. `last_order` is the least, and the
-  // members do not say that they leave or remove the process set.
+  // The member and all below it have reported this alike, but for `others`. `last_order` is the least, and
+  // the members do not say that they leave or remove the process set.
   bool all_below = false;
   Report report{};
   std::vector<MemberChange> others{};  // by ascending request, then member
@@ -330,7 +330,7 @@ struct ShownCell {
 // What has changed in the announcements of one part of a group's nodes (lock/relay.h).
 struct Announced {
   LaneId lane;
-  // The least word of that part. 0: only asks who speaks for the sender's node to look.
+  // The least word of that part. 0: only asks who leads the sender's node to look.
   std::uint64_t word = 0;
   std::vector<ShownCell> cells;  // all that came since the last message in this direction
   friend bool operator==(const Announced&, const Announced&) = default;

@@ -32,7 +32,7 @@ std::uint64_t NodeAnnouncements::least(std::uint64_t lock) const {
   return lock::announced_under(lock, std::min(others, SegmentAnnouncements::least_word()));
 }
 
-// Either this member sees that the others have announced more, or who speaks for the node sees this word.
+// Either this member sees that the others have announced more, or who leads the node sees this word.
 void NodeAnnouncements::announce(std::uint64_t word) {
   const Word before = own_word();
   if (!raise(word)) return;

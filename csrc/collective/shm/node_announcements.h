@@ -30,10 +30,10 @@ class NodeAnnouncements final : public SegmentAnnouncements, private lock::NodeB
     return shown(member, number);
   }
   [[nodiscard]] lock::Relay* relay() override { return &relay_; }
-  [[nodiscard]] bool told_by_messages() const override { return relay_.speaks(); }
+  [[nodiscard]] bool told_by_messages() const override { return relay_.leads(); }
 
  private:
-  // Only the process that speaks for the node writes here.
+  // Only the process that leads the node writes here.
   struct alignas(128) Board {
     SharedWord<Word> others{0};  // the least word of all members elsewhere
   };

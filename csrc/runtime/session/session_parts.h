@@ -38,7 +38,7 @@ struct SessionParts {
   std::string bootstrap;  // the bootstrap's name
   std::string channel_name;
   std::unique_ptr<channel::Channel> channel;
-  std::vector<int> nodes{};  // Negotiator::set_nodes(); empty: no leaders
+  std::vector<int> nodes{};      // Negotiator::set_nodes(); empty: no leaders
   execute::LaneFabrics fabrics;  // the world's fabrics on the CPU
   MakeFabrics make_fabrics;
   std::unique_ptr<collective::PointToPoint> messages{};   // the world's; null but in call order

@@ -33,7 +33,8 @@ Result<Memory> memory_of_node(Fabrics& fabrics, const Group& group) {
 
 }  // namespace
 
-Result<execute::LaneFabrics> make_lane_fabrics(Fabrics& fabrics, const Group& group, int fan_out, Duration limit) {
+Result<execute::LaneFabrics> make_lane_fabrics(Fabrics& fabrics, const Group& group, int fan_out,
+                                               Duration limit) {
   Result<execute::LaneFabrics> made = fabrics.make(group);
   if (!made.ok() || group.size() == 1) return made;
   collective::Fabric& fabric = *made->all.front();

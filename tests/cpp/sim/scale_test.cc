@@ -25,9 +25,7 @@ constexpr int kNoLeaders = 1 << 20;  // as a fan-out
 // mallinfo2() takes longer than all that is measured, so times and heap are measured in different rounds.
 bool measures_heap = false;
 
-std::int64_t heap_bytes() {
-  return measures_heap ? static_cast<std::int64_t>(mallinfo2().uordblks) : 0;
-}
+std::int64_t heap_bytes() { return measures_heap ? static_cast<std::int64_t>(mallinfo2().uordblks) : 0; }
 
 // Messages on their way belong to no rank: `on_the_way` is what they have added to the heap in calls of this
 // channel.
@@ -86,7 +84,6 @@ class CountingChannel final : public channel::Channel {
 struct Cost {
   std::int64_t messages_in = 0, messages_out = 0;  // at the rank that has most of them
   std::int64_t bytes = 0;                          // of these, at the rank that has most
-  double root_us = 0.0;  // of rank 0, without its channel's
 };
 
 class ManyRanks {
@@ -107,8 +104,7 @@ class ManyRanks {
       const std::int64_t before = heap_bytes();
       auto channel = std::make_unique<CountingChannel>(hub_.channel(world.index));
       channels_.push_back(channel.get());
-      ranks_.push_back(
-          std::make_unique<Rank>(world.index, size, std::move(channel), options, gpus_, false));
+      ranks_.push_back(std::make_unique<Rank>(world.index, size, std::move(channel), options, gpus_, false));
       ranks_.back()->negotiator.set_nodes(nodes);
       ranks_.back()->open(LaneId{}, world, nullptr);
       if (world.index == 0) root_heap_ = heap_bytes() - before;
@@ -119,7 +115,6 @@ class ManyRanks {
   // All ranks submit, and everything is done that follows. `of_heap`: measures root_heap(), and no time.
   Cost run(const Submission& submission, bool of_heap = false) {
     for (CountingChannel* const channel : channels_) channel->begin_round();
-    root_time_ = 0;
     for (const auto& rank : ranks_) {
       REQUIRE(rank->world().submit(submission, false));
       rank->negotiator.inbox().request_end_of_linger();
@@ -135,11 +130,10 @@ class ManyRanks {
       cost.messages_out = std::max(cost.messages_out, channels_[r]->messages_out);
       cost.bytes = std::max(cost.bytes, channels_[r]->bytes);
     }
-    cost.root_us = static_cast<double>(root_time_) / 1000.0;
     return cost;
   }
-  // Returns the time that rank 0 needs for the bucket of the last run if its memory is in the cores' caches, in
-  // microseconds: the least of many rounds, in which it hears from the others what they said then.
+  // Returns the time that rank 0 needs for the bucket of the last run if its memory is in the cores' caches,
+  // in microseconds: the least of many rounds, in which it hears from the others what they said then.
   double run_root_alone(const Submission& submission) {
     channels_[0]->alone = true;
     std::int64_t least = INT64_MAX;
@@ -205,21 +199,18 @@ Submission agreement() {
   return submission;
 }
 
-void print_costs(int size, int fan_out) {
+void print_costs(int size, int fan_out, const Submission& what) {
   ManyRanks job(size, fan_out);
-  job.run(bucket(), true);
-  job.run(agreement(), true);
-  const int depth = fan_out == kNoLeaders ? 1 : depth_of(size, fan_out);
-  for (const Submission& what : {agreement(), bucket()}) {
-    const Cost cost = job.run(what);
-    const double alone = job.run_root_alone(what);
-    std::printf("scale what=%s ranks=%d leaders=%d depth=%d in=%lld out=%lld bytes=%lld root_us=%.1f "
-                "alone_us=%.1f root_heap=%lld\n",
-                what.name.c_str(), size, fan_out == kNoLeaders ? 0 : 1, depth,
-                static_cast<long long>(cost.messages_in), static_cast<long long>(cost.messages_out),
-                static_cast<long long>(cost.bytes), cost.root_us, alone,
-                static_cast<long long>(job.root_heap()));
-  }
+  job.run(what, true);
+  const Cost cost = job.run(what);
+  const double root_us = job.run_root_alone(what);
+  const bool leads = fan_out != kNoLeaders;
+  std::printf(
+      "scale what=%s ranks=%d leaders=%d depth=%d received=%lld sent=%lld bytes=%lld root_us=%.1f "
+      "root_heap=%lld\n",
+      what.name.c_str(), size, leads ? 1 : 0, leads ? depth_of(size, fan_out) : 1,
+      static_cast<long long>(cost.messages_in), static_cast<long long>(cost.messages_out),
+      static_cast<long long>(cost.bytes), root_us, static_cast<long long>(job.root_heap()));
 }
 
 }  // namespace
@@ -238,9 +229,13 @@ TEST_CASE("no rank has more than a few messages for a bucket, whatever the size"
 }
 
 TEST_CASE("counts of many ranks", "[.][scale]") {
-  mallopt(M_MXFAST, 0);  // the heap is that of all ranks: nothing in it may cost one rank more than its own would
+  mallopt(M_MXFAST,
+          0);  // the heap is that of all ranks: nothing in it may cost one rank more than its own would
   for (const int fan_out : {kFanOut, kNoLeaders}) {
-    for (const int size : {16, 64, 512, 4096}) print_costs(size, fan_out);
+    for (const int size : {16, 64, 512, 4096}) {
+      print_costs(size, fan_out, bucket());
+      print_costs(size, fan_out, agreement());
+    }
   }
 }
 

@@ -48,7 +48,8 @@ class Room {
     auto report = members[m].take_report();
     if (!report) return;
     last_report = through_codec<wire::Report>(std::move(*report));
-    const Status status = coordinator.on_report(static_cast<int>(m), last_report, kStart);
+    const int member = static_cast<int>(m);
+    const Status status = coordinator.on_report({{&member, 1}, last_report}, kStart);
     INFO(status.message());
     REQUIRE(status.ok());
   }

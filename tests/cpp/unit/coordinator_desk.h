@@ -31,7 +31,7 @@ struct Desk {
       : coordinator(LaneId{}, group_of(size), options), newest(static_cast<std::size_t>(size), 0) {}
 
   Status say(int member, const wire::Report& report, TimePoint now = kStart) {
-    return coordinator.on_report(member, report, now);
+    return coordinator.on_report({{&member, 1}, report}, now);
   }
   void request(int member, std::vector<wire::Request> requests, TimePoint now = kStart) {
     wire::Report report;

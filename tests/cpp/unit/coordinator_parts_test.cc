@@ -34,17 +34,19 @@ TEST_CASE("a report from before an order is read as it was meant", "[negotiate]"
 
 struct Waiting {
   void report(int member, const std::string& name, TimePoint now) {
-    const wire::Request request = request_of(name);
+    wire::Report report;
+    report.requests.push_back(request_of(name));
+    const wire::Request& request = report.requests.front();
     auto position = table.find(name);
     if (position == table.all().end()) {
       position = table.open(member, request, now);
       clock.on_opened(table, position->second);
     }
-    table.report(position->second, of(member), request);
+    table.report(position->second, {{&member, 1}, report}, request, 0);
   }
 
   const Group group = group_of(3);
-  RequestTable table{3};
+  RequestTable table{group};
   JoinTracker joins{group};
   StallClock clock{group, joins, {seconds(10), seconds(30)}};
 };

@@ -101,7 +101,7 @@ struct Office {
       return pass(trees[static_cast<std::size_t>(to)]->above(), from, std::move(said));
     }
     const auto members = said.all_below ? trees[0]->subtree(said.member) : std::span(&said.member, 1);
-    REQUIRE(coordinator.on_report(members, said, now).ok());
+    REQUIRE(coordinator.on_report({members, said.report, said.others}, now).ok());
     arrived.push_back(std::move(said));
   }
 };
@@ -158,7 +158,8 @@ TEST_CASE("what all report alike arrives as one report from each leader", "[lead
 
 TEST_CASE("new requests merge too, and one that differs is named", "[leaders]") {
   Office office(even(8, 2), 2);
-  for (int member = 1; member < 16; ++member) office.request(member, {request_of("a", {member == 11 ? 5 : 4})});
+  for (int member = 1; member < 16; ++member)
+    office.request(member, {request_of("a", {member == 11 ? 5 : 4})});
   office.request(0, {request_of("a")});
   const auto order = office.order();
   REQUIRE(order);

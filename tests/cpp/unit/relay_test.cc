@@ -28,8 +28,7 @@ constexpr int kFanOut = 8;
 // The members of a group, and the messages between them, in order between any two.
 class Members {
  public:
-  explicit Members(std::vector<int> of_members, int fan_out = kFanOut)
-      : nodes(std::move(of_members)) {
+  explicit Members(std::vector<int> of_members, int fan_out = kFanOut) : nodes(std::move(of_members)) {
     const AnnouncingNodes all(nodes, fan_out);
     Group group;
     for (int rank = 0; rank < static_cast<int>(nodes.size()); ++rank) group.ranks.push_back(rank);
@@ -87,15 +86,15 @@ TEST_CASE("relay: the edges of all nodes make one tree", "[relay]") {
   std::size_t edges = 0;
   for (int member = 0; member < nodes; ++member) {
     const NodeTree tree(even(nodes, 1), member, fan_out);
-    REQUIRE(tree.speaker() == member);
+    REQUIRE(tree.leader() == member);
     REQUIRE(tree.edges().size() <= static_cast<std::size_t>(fan_out) + 1);
     std::vector<int> seen(static_cast<std::size_t>(nodes));
     for (const lock::NodeEdge& edge : tree.edges()) {
-      REQUIRE(edge.beyond[static_cast<std::size_t>(edge.speaker)]);
+      REQUIRE(edge.beyond[static_cast<std::size_t>(edge.leader)]);
       for (std::size_t other = 0; other < edge.beyond.size(); ++other)
         seen[other] += edge.beyond[other] ? 1 : 0;
-      const NodeTree back(even(nodes, 1), edge.speaker, fan_out);
-      REQUIRE(std::ranges::count(back.edges(), member, &lock::NodeEdge::speaker) == 1);
+      const NodeTree back(even(nodes, 1), edge.leader, fan_out);
+      REQUIRE(std::ranges::count(back.edges(), member, &lock::NodeEdge::leader) == 1);
     }
     for (int other = 0; other < nodes; ++other)
       REQUIRE(seen[static_cast<std::size_t>(other)] == (other == member ? 0 : 1));
@@ -154,7 +153,7 @@ TEST_CASE("relay: in any order of events nobody sees too much, and in the end al
   }
 }
 
-TEST_CASE("relay: who speaks for a node carries on its own what it has not been asked for", "[relay]") {
+TEST_CASE("relay: who leads a node carries on its own what it has not been asked for", "[relay]") {
   Members group({0, 0, 1});
   for (std::size_t member = 0; member < 3; ++member) group.announce(member);
   CHECK(group.nudges == 1);  // from member 1, and it does not come
