@@ -49,10 +49,10 @@ std::optional<int> LaneControl::member_of(int rank) const {
   return static_cast<int>(found - group.ranks.begin());
 }
 
-const LaneControl& LaneControls::add(LaneId id, const Group& group, negotiate::ReportTree tree,
+const LaneControl& LaneControls::add(LaneId id, const Group& group, const negotiate::ReportTree& tree,
                                      submit::TensorTable& table,
                                      const negotiate::CoordinatorOptions& options) {
-  return lanes_.try_emplace(id, id, group, std::move(tree), table, options).first->second;
+  return lanes_.try_emplace(id, id, group, tree, table, options).first->second;
 }
 
 LaneControl* LaneControls::find(LaneId id) {

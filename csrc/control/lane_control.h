@@ -63,7 +63,7 @@ class LaneControls {
   using Map = std::map<LaneId, LaneControl>;
 
   // Adds a lane whose id is new. `table` outlives it. `options` are the coordinator's.
-  const LaneControl& add(LaneId id, const Group& group, negotiate::ReportTree tree,
+  const LaneControl& add(LaneId id, const Group& group, const negotiate::ReportTree& tree,
                          submit::TensorTable& table, const negotiate::CoordinatorOptions& options);
   void remove(LaneId id) { lanes_.erase(id); }
   // Returns null if this rank has no such lane. The pointer is valid until remove().

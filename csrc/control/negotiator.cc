@@ -27,8 +27,8 @@ void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& ta
   if (!nodes_.empty()) {
     for (const int rank : group.ranks) nodes.push_back(nodes_[static_cast<std::size_t>(rank)]);
   }
-  negotiate::ReportTree tree(nodes, group.size(), group.index, options_.fan_out);
-  const LaneControl& lane = lanes_.add(id, group, std::move(tree), table, options_);
+  const negotiate::ReportTree tree(nodes, group.size(), group.index, options_.fan_out);
+  const LaneControl& lane = lanes_.add(id, group, tree, table, options_);
   tickets_.on_lane_added(id, lane);
   relays_.on_lane_added(id, lane);
 }

@@ -12,8 +12,9 @@ const ByteChange* change_in(const wire::Report& report, std::size_t request) {
 
 std::span<const wire::MemberChange> others_in(std::span<const wire::MemberChange> others,
                                               std::size_t request) {
-  const auto found = std::ranges::equal_range(others, request, {}, &wire::MemberChange::request);
-  return {found.begin(), found.end()};
+  const auto begin = std::ranges::lower_bound(others, request, {}, &wire::MemberChange::request);
+  const auto end = std::ranges::upper_bound(others, request, {}, &wire::MemberChange::request);
+  return {begin, end};
 }
 
 ReportedValues values_of(const Reporters& who, int member, std::size_t request, std::int32_t rank) {

@@ -27,7 +27,12 @@ Config quiet() {
   return config;
 }
 
-float sum_of(int value) { return static_cast<float>(kSize * value + kSize * (kSize - 1) / 2); }
+// Of value + rank, over all ranks.
+float sum_of(int value) {
+  float sum = 0.0F;
+  for (int rank = 0; rank < kSize; ++rank) sum += static_cast<float>(value + rank);
+  return sum;
+}
 
 }  // namespace
 

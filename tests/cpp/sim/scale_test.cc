@@ -37,7 +37,7 @@ class CountingChannel final : public channel::Channel {
     if (alone) return {};
     const std::int64_t before = heap_bytes();
     const std::int64_t begin = nanoseconds(steady_now());
-    const Status sent = inner_->send(to, message);
+    Status sent = inner_->send(to, message);
     network_time += nanoseconds(steady_now()) - begin;
     on_the_way += heap_bytes() - before;
     ++messages_out;
@@ -64,7 +64,7 @@ class CountingChannel final : public channel::Channel {
   void begin_round() {
     messages_in = messages_out = bytes = 0;
     if (!alone) last_round.clear();
-    next = 0;
+    next_ = 0;
   }
 
   std::int64_t messages_in = 0, messages_out = 0, bytes = 0, on_the_way = 0, network_time = 0;
@@ -73,10 +73,10 @@ class CountingChannel final : public channel::Channel {
 
  private:
   std::optional<channel::Incoming> next_of_last_round() {
-    return next < last_round.size() ? std::optional(last_round[next++]) : std::nullopt;
+    return next_ < last_round.size() ? std::optional(last_round[next_++]) : std::nullopt;
   }
 
-  std::size_t next = 0;
+  std::size_t next_ = 0;
   std::unique_ptr<channel::Channel> inner_;
 };
 
