@@ -297,6 +297,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   auto made = parts.make_fabrics(world);
   Status outcome = made.status();
   if (outcome.code() == StatusCode::kInvalidArgument) return outcome;  // the same on all ranks
+  if (outcome.code() == StatusCode::kAborted) outcome = with_interfaces(outcome, config);
   if (outcome.ok()) outcome = keep(parts.make_device_medium(world), parts.device_medium);
   if (outcome.ok() && start.call_order) outcome = keep(make_messages(fabrics, world), parts.messages);
   std::shared_ptr<std::byte> rings;
