@@ -67,7 +67,8 @@ void ReportMerger::take(int from, wire::MemberReport said, TimePoint now) {
   }
   over_ = over_ || report.leaving || report.removing;
   for (const wire::Request& request : report.requests) {
-    if (request.operation == Operation::kJoin) joins_.insert(request.name);
+    const bool has_failed = report.last_order < newest_failed_join_;
+    if (request.operation == Operation::kJoin && !has_failed) joins_.insert(request.name);
   }
   const bool all_apart = over_ || !joins_.empty();
   if (all_apart) stop_merging_all();
@@ -143,8 +144,8 @@ void ReportMerger::write_complete() {
   std::ranges::sort(complete_, {}, &MergedRequest::id);
   wire::MemberReport all{.member = self_, .all_below = true};
   all.report.lane = lane_;
-  all.report.last_order =
-      std::ranges::min(complete_, {}, &MergedRequest::least_last_order).least_last_order();
+  const auto oldest = std::ranges::min_element(complete_, {}, &MergedRequest::least_last_order);
+  all.report.last_order = oldest->least_last_order();
   all.report.end_linger = end_linger_ || std::ranges::any_of(complete_, &MergedRequest::ends_linger);
   for (const MergedRequest& request : complete_) request.write(all, tree_);
   lingers_ = !all.report.end_linger;
@@ -166,7 +167,7 @@ void ReportMerger::on_order(const wire::Order& order) {
   }
   for (const wire::Failure& failure : order.failures) {
     apart_.erase(failure.name);
-    joins_.erase(failure.name);
+    if (joins_.erase(failure.name) > 0 || !failure.counters.empty()) newest_failed_join_ = order.sequence;
   }
   if (order.joined) joins_.clear();
   if (order.unlock) locked_ = false;

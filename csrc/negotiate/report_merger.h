@@ -67,6 +67,7 @@ class ReportMerger {
   std::unordered_set<std::string> apart_;
   std::unordered_set<std::string> joins_;  // names of joins under way
   std::uint64_t newest_ending_ = 0;        // the newest order that ends more than operations
+  std::uint64_t newest_failed_join_ = 0;   // the newest order that fails a join
   FreezeMerger freeze_;
   bool locked_ = false;
   bool over_ = false;        // a member below leaves, or removes the process set

@@ -33,8 +33,10 @@ struct Office {
     }
   }
 
-  void say(int member, wire::Report report) {
-    report.last_order = newest;
+  void say(int member, wire::Report report) { say_before(newest, member, std::move(report)); }
+  // The member has not applied all orders yet.
+  void say_before(std::uint64_t last_order, int member, wire::Report report) {
+    report.last_order = last_order;
     pass(member, member, {.member = member, .report = std::move(report)});
     settle();
   }
@@ -268,6 +270,26 @@ TEST_CASE("a freeze is heard at once, and the others' counts come merged", "[lea
   REQUIRE(order);
   CHECK(order->unlock == 5U);
   CHECK(office.arrived.size() == 1 + 2 + 2);  // the first, both of the first node, and both leaders
+}
+
+TEST_CASE("a join that has failed before it comes keeps no leader from merging", "[leaders]") {
+  Office office(even(4, 2), 1);
+  const Ids ids = office.name({"a"});
+  const std::uint64_t before = office.newest;
+  wire::Report join;
+  join.requests = {request_of("join", {})};
+  join.requests[0].operation = Operation::kJoin;
+  wire::Report wrong = join;
+  wrong.requests[0].error = "bad input";
+  office.say(0, wrong);
+  const auto order = office.order();
+  REQUIRE(order);
+  CHECK(order->failures.size() == 1);
+  office.say_before(before, 7, join);
+  office.arrived.clear();
+  for (int member = 7; member >= 0; --member) office.cached(member, ids);
+  CHECK(office.order());
+  CHECK(office.arrived.size() == 3);  // the first node's two, and one leader
 }
 
 TEST_CASE("a join, a removal and a departure go through leaders as they came", "[leaders]") {
