@@ -292,7 +292,7 @@ TEST_CASE("a join that has failed before it comes keeps no leader from merging",
   CHECK(office.arrived.size() == 3);  // the first node's two, and one leader
 }
 
-TEST_CASE("a join, a removal and a departure go through leaders as they came", "[leaders]") {
+TEST_CASE("a join and a departure go through leaders as they came", "[leaders]") {
   Office office(even(4, 2), 1);
   const Ids ids = office.name({"a"});
   wire::Request join = request_of("join", {});
