@@ -1,5 +1,5 @@
-// The interface of a separately loaded module (_mpi_*.so, _c10d.so): it finds the ranks and makes channels and
-// fabrics between nodes.
+// The interface of a separately loaded module (_mpi_*.so, _c10d.so): it finds the ranks and makes channels
+// and fabrics between nodes.
 #pragma once
 
 #include <atomic>

@@ -9,9 +9,9 @@
 
 #include "collective/inproc/hub.h"
 #include "collective/levels/levels_fabric.h"
-#include "execute/lane_executors.h"
 #include "collective/levels/places.h"
 #include "collective/levels/plan.h"
+#include "execute/lane_executors.h"
 #include "tests/cpp/contract/within_node.h"
 
 namespace roundelay::contract {
