@@ -16,12 +16,12 @@
 #include "runtime/session/session.h"
 #include "runtime/startup/device_medium.h"
 #include "runtime/startup/fabrics.h"
+#include "runtime/startup/introductions.h"
 #include "runtime/startup/lane_fabrics.h"
 #include "runtime/startup/messages.h"
 #include "runtime/startup/node_group.h"
 #include "runtime/startup/refitted.h"
 #include "runtime/startup/ways.h"
-#include "wire/codec.h"
 
 namespace roundelay::runtime {
 namespace {
@@ -35,26 +35,6 @@ Result<std::unique_ptr<bootstrap::Bootstrap>> find_ranks(const Config& config, B
         "reinstall roundelay");
   }
   return std::unique_ptr<bootstrap::Bootstrap>(std::make_unique<bootstrap::SingleBootstrap>());
-}
-
-// Exchanges the introductions of all ranks; returns them by rank. Errors: kUnavailable if the ranks are not
-// of one build.
-Result<std::vector<wire::Introduction>> introduce(bootstrap::Bootstrap& ranks, const wire::Introduction& mine,
-                                                  Deadline deadline) {
-  const auto gathered = ranks.all_gather(wire::encode(mine), deadline);
-  if (!gathered.ok()) return gathered.status();
-  std::vector<wire::Introduction> all;
-  for (std::size_t rank = 0; rank < gathered->size(); ++rank) {
-    auto message = wire::decode((*gathered)[rank]);
-    const auto* one = message.ok() ? std::get_if<wire::Introduction>(&*message) : nullptr;
-    if (one == nullptr) {
-      return Status::unavailable("rank " + std::to_string(rank) +
-                                 " runs another build of roundelay than rank " +
-                                 std::to_string(ranks.rank()) + "; install one version on all hosts");
-    }
-    all.push_back(*one);
-  }
-  return all;
 }
 
 // Returns this rank's introduction, as far as configuration and launcher tell it.
