@@ -26,9 +26,13 @@ def examine(environment: Mapping[str, str], tell: Callable[[str], None]) -> Iter
     tell("looking for an MPI")
     bootstrap = check_bootstrap(environment)
     yield bootstrap
-    mpirun, mpi_module, module = check_mpirun(environment), check_mpi_module(), check_c10d_module()
-    yield from (mpirun, mpi_module, module)
-    if any(check.state is State.BROKEN for check in (*core, bootstrap, mpirun, module)):
+    mpirun, mpi_module = check_mpirun(environment), check_mpi_module()
+    yield from (mpirun, mpi_module)
+    if any(check.state is State.BROKEN for check in core):
+        return  # the module over its store and Gloo is chosen by the version of PyTorch
+    module = check_c10d_module()
+    yield module
+    if any(check.state is State.BROKEN for check in (bootstrap, mpirun, module)):
         return
     tell("two ranks try each channel and fabric, without MPI")
     status, stderr, found = launch("--gloo", environment)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 LAUNCH_TIMEOUT_S = 90.0
+TIMED_OUT = 124  # as coreutils' timeout says it
 # The launch check tries these, by bootstrap, in the order that the library prefers.
 _TRANSPORTS: dict[str, dict[str, tuple[str, ...]]] = {
     "store": {"channel": ("shm", "tcp"), "fabric": ("shm", "tcp", "c10d")},
@@ -64,7 +65,7 @@ def launch(flag: str, environment: Mapping[str, str]) -> tuple[int, str, list[di
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return 1, f"two ranks did not come to an end within {LAUNCH_TIMEOUT_S:g} s", []
+            return TIMED_OUT, f"two ranks did not come to an end within {LAUNCH_TIMEOUT_S:g} s", []
         found = [json.loads(path.read_text()) for path in Path(folder).iterdir()]
         return done.returncode, done.stderr, sorted(found, key=lambda rank: int(rank["rank"]))
 
@@ -166,8 +167,12 @@ def check_launch(flag: str, status: int, stderr: str, found: list[dict[str, Any]
             text = stderr.strip() or f"exit status {status}"
         else:
             text = f"2 ranks were started, but each took itself for one of {', '.join(map(str, sizes))}"
-        same = "make mpirun and the MPI that Roundelay was built with the same, then: "
-        return [Check(name, State.BROKEN, last_lines(text), (same if flag == "--mpi" else "") + REBUILD)]
+        cure = REBUILD
+        if flag == "--mpi":
+            cure = "make mpirun and the MPI that Roundelay was built with the same, then: " + cure
+        if status == TIMED_OUT:
+            cure = "run roundelay doctor again when the machine has less to do; if this comes again: " + cure
+        return [Check(name, State.BROKEN, last_lines(text), cure)]
     chosen: dict[str, str] = found[0]["chosen"]
     if chosen:
         uses = ", ".join(f"{kind} {chosen[kind]}" for kind in ("channel", "fabric"))

@@ -99,6 +99,12 @@ def test_a_launch_that_failed(status: int, stderr: str, ranks: list[dict[str, An
     assert row.cure
 
 
+def test_a_busy_machine_is_suspected_before_the_installation() -> None:
+    (row,) = two_ranks.check_launch("--gloo", two_ranks.TIMED_OUT, "not within 90 s", [])
+    assert row.found == "not within 90 s"
+    assert row.cure.startswith("run roundelay doctor again")
+
+
 def test_no_mpi_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roundelay.run.modes.mpi.candidates", lambda _environment: [])
     monkeypatch.setattr("roundelay._internal.mpi_modules.built", dict)

@@ -55,3 +55,4 @@ def test_the_doctor_misses_torch(no_torch: Path) -> None:
     assert status == 1
     assert "No module named 'torch'" in output
     assert "PyTorch is broken. Cure: pip install" in output
+    assert output.count(" is broken") == 1
