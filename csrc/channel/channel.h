@@ -38,8 +38,9 @@ class Channel {
   // Uses no CPU unless the medium cannot sleep (channel/mpi documents its back-off).
   virtual void wait(Deadline deadline) = 0;
   // Tells the channel that the caller looks for messages whenever it does not sleep in wait_polling(): from
-  // set_polling(true) to set_polling(false). Some media then save the messages that wake a sleeper. One
-  // thread at a time calls these two.
+  // set_polling(true) to set_polling(false). Meanwhile messages and wake() end its sleep, and need not end
+  // those of other threads, which have nothing to do: they see at the end what is left. Some media also save
+  // the messages that wake a sleeper. One thread at a time calls these two.
   virtual void set_polling(bool /*polling*/) {}
   // Polls for the time `polling` before it sleeps as wait() does.
   virtual void wait_polling(Deadline deadline, Duration /*polling*/) { wait(deadline); }

@@ -161,17 +161,24 @@ bool ShmChannel::poll_until(Deadline end) {
   }
 }
 
+void ShmChannel::wait(Deadline deadline) { sleep(deadline, false); }
+
 // Sequentially consistent, as is writing to a ring: either the writer sees a sleeper, or this thread sees its
 // bytes.
-void ShmChannel::wait(Deadline deadline) {
+void ShmChannel::sleep(Deadline deadline, bool polls) {
   {
     MutexLock lock(mutex_);
     send_owed_wakeups();
     own_sleep_state().asleep.store(1, std::memory_order_seq_cst);
     if (closing_ || something_to_do()) return;
     ++sleepers_;
+    if (polls && !std::exchange(beside_polls_, true)) beside_->set_polling(true);
   }
-  beside_->wait(deadline);
+  if (polls) {
+    beside_->wait_polling(deadline, Duration{0});
+  } else {
+    beside_->wait(deadline);
+  }
   MutexLock lock(mutex_);
   --sleepers_;
 }
@@ -179,7 +186,7 @@ void ShmChannel::wait(Deadline deadline) {
 void ShmChannel::wait_polling(Deadline deadline, Duration polling) {
   if (polling > Duration{0} && poll_until(deadline.sooner(Deadline::after(polling)))) return;
   own_sleep_state().polling.store(0, std::memory_order_seq_cst);
-  wait(deadline);
+  sleep(deadline, true);
   own_sleep_state().polling.store(1, std::memory_order_seq_cst);
 }
 
@@ -196,6 +203,7 @@ void ShmChannel::set_polling(bool polling) {
     own_sleep_state().polling.store(polling ? 1 : 0, std::memory_order_seq_cst);
     if (polling) return;
     send_owed_wakeups();
+    if (std::exchange(beside_polls_, false)) beside_->set_polling(false);
     // The polling thread may have received the wakeup that was meant for a sleeping thread.
     if (sleepers_ > 0) own_sleep_state().asleep.store(1, std::memory_order_seq_cst);
     missed = something_to_do();

@@ -60,6 +60,7 @@ class ShmChannel final : public Channel {
   [[nodiscard]] bool something_to_do() REQUIRES(mutex_);
   [[nodiscard]] bool all_out() REQUIRES(mutex_);
   bool poll_until(Deadline end) EXCLUDES(mutex_);
+  void sleep(Deadline deadline, bool polls) EXCLUDES(mutex_);
   [[nodiscard]] Rings::SleepState& own_sleep_state() const { return rings_.sleep_state(node_.index); }
 
   const std::unique_ptr<Channel> beside_;
@@ -71,7 +72,9 @@ class ShmChannel final : public Channel {
   std::vector<Peer> peers_ GUARDED_BY(mutex_);  // the other ranks of this node
   std::size_t next_ GUARDED_BY(mutex_) = 0;     // the peer whose ring is read next
   bool polling_ GUARDED_BY(mutex_) = false;
-  int sleepers_ GUARDED_BY(mutex_) = 0;  // number of threads in beside_->wait()
+  int sleepers_ GUARDED_BY(mutex_) = 0;  // number of threads that sleep in beside_
+  // Who polls has slept: until then it costs beside_ no system call.
+  bool beside_polls_ GUARDED_BY(mutex_) = false;
   bool closing_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> woken_{false};
   std::atomic<std::int64_t> wakeups_sent_{0};

@@ -15,10 +15,11 @@ constexpr Duration kAcknowledgeSlice = std::chrono::microseconds(200);
 }  // namespace
 
 TcpChannel::TcpChannel(int rank, std::size_t ranks, connect::Identity identity, connect::TcpListener listener,
-                       platform::Epoll epoll, platform::EventFd waker)
+                       platform::Epoll epoll, platform::Epoll gate, platform::EventFd waker)
     : rank_(rank),
       ranks_(ranks),
       epoll_(std::move(epoll)),
+      gate_(std::move(gate)),
       waker_(std::move(waker)),
       connections_(epoll_, std::move(listener.socket), ranks),
       links_(rank, std::move(identity), listener.tcp_address, connections_) {}
@@ -30,13 +31,16 @@ Result<std::unique_ptr<TcpChannel>> TcpChannel::create(const Group& world, conne
     return Status::internal("not one TCP address for each rank");
   auto epoll = platform::Epoll::create();
   if (!epoll.ok()) return epoll.status();
+  auto gate = platform::Epoll::create();
+  if (!gate.ok()) return gate.status();
+  ROUNDELAY_RETURN_IF_ERROR(gate->add(epoll->fd(), 0, Interest::kRead));
   auto waker = platform::EventFd::create();
   if (!waker.ok()) return waker.status();
 
   const std::string host = listener.tcp_address.host;
-  std::unique_ptr<TcpChannel> channel(new TcpChannel(world.world_rank(), world.ranks.size(),
-                                                     std::move(identity), std::move(listener),
-                                                     std::move(epoll).value(), std::move(waker).value()));
+  std::unique_ptr<TcpChannel> channel(
+      new TcpChannel(world.world_rank(), world.ranks.size(), std::move(identity), std::move(listener),
+                     std::move(epoll).value(), std::move(gate).value(), std::move(waker).value()));
   MutexLock lock(channel->mutex_);
   for (const Bytes& bytes : tcp_addresses) {
     auto tcp_address = connect::decode_tcp_address(bytes);
@@ -84,23 +88,48 @@ std::optional<Incoming> TcpChannel::receive() {
 void TcpChannel::wait(Deadline deadline) {
   {
     MutexLock lock(mutex_);
-    if (!links_.inbox().empty() || closed_) return;
+    if (!polling_ && (!links_.inbox().empty() || closed_)) return;
   }
-  poll(deadline);
+  poll(gate_, deadline);
 }
 
-// Waits for events and handles them.
-void TcpChannel::poll(Deadline deadline) {
+void TcpChannel::wait_polling(Deadline deadline, Duration /*polling*/) {
   {
     MutexLock lock(mutex_);
-    ++waiters_;
+    if (!links_.inbox().empty() || closed_) return;
+  }
+  poll(epoll_, deadline);
+}
+
+void TcpChannel::set_polling(bool polling) {
+  MutexLock lock(mutex_);
+  if (polling == polling_ || closed_) return;
+  set_gate(!polling);
+  if (!polling) wake_if_received();
+}
+
+// An open gate wakes those who sleep at it if there are events, or a wake-up that nobody has taken.
+void TcpChannel::set_gate(bool open) {
+  polling_ = !open;
+  static_cast<void>(gate_.change(epoll_.fd(), 0, open ? Interest::kRead : Interest::kNone));
+}
+
+bool TcpChannel::has_sleepers() const { return in_epoll_ > 0 || (at_gate_ > 0 && !polling_); }
+
+// Waits for events and handles them.
+void TcpChannel::poll(const platform::Epoll& sleeps_in, Deadline deadline) {
+  const bool gate = &sleeps_in == &gate_;
+  {
+    MutexLock lock(mutex_);
+    ++(gate ? at_gate_ : in_epoll_);
     deadline = deadline.sooner(connections_.due());
   }
   Events events;
-  const std::size_t count = epoll_.wait(events, deadline);
+  std::size_t count = sleeps_in.wait(events, deadline);
+  if (gate && count > 0) count = epoll_.wait(events, Deadline::at(TimePoint{}));
   MutexLock lock(mutex_);
-  --waiters_;
-  if (waiters_ == 0 && drain_after_waiters_) acknowledge_wake();
+  --(gate ? at_gate_ : in_epoll_);
+  if (!has_sleepers() && drain_after_waiters_) acknowledge_wake();
   if (!closed_) handle(std::span(events).first(count));
   if (connections_.windows_due().passed()) connections_.check_windows();
   if (connections_.due().passed()) connections_.drop_silent();
@@ -118,18 +147,18 @@ void TcpChannel::signal() {
   signalled_ = true;
 }
 
-// Drains the waker, but only when no thread is waiting: all waiting threads must see it readable.
+// Drains the waker, but only when no thread sleeps: all sleeping threads must see it readable.
 void TcpChannel::acknowledge_wake() {
   if (!signalled_) return;
-  drain_after_waiters_ = waiters_ > 0;
+  drain_after_waiters_ = has_sleepers();
   if (drain_after_waiters_) return;
   waker_.drain();
   signalled_ = false;
 }
 
-// Wakes another waiting thread if there are messages: the event that brought them no longer wakes it.
+// Wakes a sleeping thread if there are messages: the event that brought them no longer wakes it.
 void TcpChannel::wake_if_received() {
-  if (!links_.inbox().empty() && waiters_ > 0) signal();
+  if (!links_.inbox().empty() && has_sleepers()) signal();
 }
 
 Status TcpChannel::connect(int peer_rank, Deadline deadline) {
@@ -159,7 +188,7 @@ Status TcpChannel::connect(int peer_rank, Deadline deadline) {
         break;
       }
     }
-    poll(deadline);
+    poll(epoll_, deadline);
   }
   if (woken) wake();
   return result;
@@ -187,7 +216,7 @@ void TcpChannel::close(Deadline deadline) {
       acknowledge_wake();
       if (links_.all_written() || deadline.passed()) break;
     }
-    poll(deadline);
+    poll(epoll_, deadline);
   }
   {
     MutexLock lock(mutex_);
@@ -204,13 +233,14 @@ void TcpChannel::close(Deadline deadline) {
         return;
       }
     }
-    poll(Deadline::after(kAcknowledgeSlice).sooner(deadline));
+    poll(epoll_, Deadline::after(kAcknowledgeSlice).sooner(deadline));
   }
 }
 
 // Closes everything, and wakes all waiting threads.
 void TcpChannel::shut() {
   closing_ = closed_ = true;
+  set_gate(true);
   links_.clear();
   signal();
 }

@@ -43,6 +43,8 @@ class TcpChannel final : public Channel {
   Status send(int to, ConstByteSpan message) override EXCLUDES(mutex_);
   std::optional<Incoming> receive() override EXCLUDES(mutex_);
   void wait(Deadline deadline) override EXCLUDES(mutex_);
+  void set_polling(bool polling) override EXCLUDES(mutex_);
+  void wait_polling(Deadline deadline, Duration polling) override EXCLUDES(mutex_);
   void wake() override EXCLUDES(mutex_);
   void close(Deadline deadline) override EXCLUDES(mutex_);
 
@@ -50,10 +52,12 @@ class TcpChannel final : public Channel {
   static constexpr std::uint64_t kWakerTag = 0;  // the other tags are ConnectionTable's
 
   TcpChannel(int rank, std::size_t ranks, connect::Identity identity, connect::TcpListener listener,
-             platform::Epoll epoll, platform::EventFd waker);
+             platform::Epoll epoll, platform::Epoll gate, platform::EventFd waker);
 
   void handle(std::span<const platform::Epoll::Event> events) REQUIRES(mutex_);
-  void poll(Deadline deadline) EXCLUDES(mutex_);
+  void poll(const platform::Epoll& sleeps_in, Deadline deadline) EXCLUDES(mutex_);
+  void set_gate(bool open) REQUIRES(mutex_);
+  [[nodiscard]] bool has_sleepers() const REQUIRES(mutex_);
   void wake_if_received() REQUIRES(mutex_);
   void signal() REQUIRES(mutex_);
   void acknowledge_wake() REQUIRES(mutex_);
@@ -61,15 +65,19 @@ class TcpChannel final : public Channel {
 
   const int rank_;
   const std::size_t ranks_;
-  platform::Epoll epoll_;  // its wait() is called without mutex_
+  // Their wait() is called without mutex_.
+  platform::Epoll epoll_;  // all sockets, and the waker
+  platform::Epoll gate_;   // epoll_, unless a thread polls: the kernel would wake all threads for each event
   const platform::EventFd waker_;
 
   Mutex mutex_;
   connect::ConnectionTable connections_ GUARDED_BY(mutex_);
   TcpLinks links_ GUARDED_BY(mutex_);
-  int waiters_ GUARDED_BY(mutex_) = 0;                   // threads in epoll_.wait()
+  int at_gate_ GUARDED_BY(mutex_) = 0;                   // threads in gate_.wait()
+  int in_epoll_ GUARDED_BY(mutex_) = 0;                  // threads in epoll_.wait()
+  bool polling_ GUARDED_BY(mutex_) = false;              // the gate is closed
   bool signalled_ GUARDED_BY(mutex_) = false;            // the waker is readable
-  bool drain_after_waiters_ GUARDED_BY(mutex_) = false;  // the last thread in epoll_.wait() drains the waker
+  bool drain_after_waiters_ GUARDED_BY(mutex_) = false;  // the last thread that sleeps drains the waker
   bool closing_ GUARDED_BY(mutex_) = false;              // close() was called: no new messages
   bool closed_ GUARDED_BY(mutex_) = false;
 };

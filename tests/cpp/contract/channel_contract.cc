@@ -234,6 +234,25 @@ void acquaint(Channel& a, int rank_a, Channel& b, int rank_b) {
   other.join();
 }
 
+// One thread polls, sleeps and leaves without the message, as a caller does whose operation is over.
+void what_a_poller_leaves_ends_a_wait(const MakeChannels& make) {
+  auto ranks = make(2);
+  acquaint(*ranks[0], 0, *ranks[1], 1);
+  Channel& mine = *ranks[1];
+  for (int round = 0; round < 20; ++round) {
+    const Deadline deadline = Deadline::after(kForgotten);
+    mine.set_polling(true);
+    std::thread background([&] { mine.wait(deadline); });
+    std::thread sender([&] { static_cast<void>(ranks[0]->send(1, to_bytes("now"))); });
+    if (round % 2 == 0) mine.wait_polling(deadline, Duration{0});
+    mine.set_polling(false);
+    background.join();
+    CHECK_FALSE(deadline.passed());
+    CHECK(receive_one(mine).bytes == to_bytes("now"));
+    sender.join();
+  }
+}
+
 void loss_is_reported_once(const MakeChannels& make) {
   auto ranks = make(3);
   acquaint(*ranks[0], 0, *ranks[1], 1);
@@ -301,6 +320,7 @@ void check_channel(const MakeChannels& make) {
   SECTION("many senders") { many_senders(make); }
   SECTION("wake") { wake_ends_waits(make); }
   SECTION("a message ends a wait") { message_ends_wait(make); }
+  SECTION("what a poller leaves ends a wait") { what_a_poller_leaves_ends_a_wait(make); }
   SECTION("a loss is reported once and is final") { loss_is_reported_once(make); }
   SECTION("close sends what is queued") { close_flushes(make); }
   SECTION("a goodbye is no loss") { goodbye_is_no_loss(make); }
