@@ -71,9 +71,9 @@ Nap Lane::idle(Backoff& backoff) {
 
 void Lane::wait_for_work(Deadline deadline) {
   if (table_.scheduled()) {
-    schedule_.sleep(deadline);
+    schedule_.sleep(token_, deadline);
   } else {
-    waker_.sleep(queue_, deadline);
+    waker_.sleep(queue_, token_, deadline);
   }
 }
 

@@ -126,8 +126,11 @@ class Lane {
   // Returns whether a device has not done all that the lane enqueued: step() is to look at it now and then.
   // Any thread.
   [[nodiscard]] bool watches_device() const { return gpu_watch_.active(); }
+  // Returns whether there is work, or an operation to enter, and no driver to do it: who drives wakes the
+  // lane's thread for what is left (Engine::wait). Any thread.
+  [[nodiscard]] bool needs_thread() const { return (has_work() || may_enter()) && !token_.driven(); }
   // Sleeps until wake() or the deadline; under a schedule lock, also until all members have announced the
-  // next operation. Returns at once if there is work. Only the lane's thread calls it.
+  // next operation. Returns at once if needs_thread(). Only the lane's thread calls it.
   void wait_for_work(Deadline deadline);
   // Ends every sleep for this lane. Any thread.
   void wake() { waker_.wake(); }

@@ -76,11 +76,12 @@ Deadline LaneSchedule::message_deadline() {
   return look_again.value_or(Deadline::at(TimePoint::min()));
 }
 
-void LaneSchedule::sleep(Deadline deadline) {
+void LaneSchedule::sleep(const ProgressToken& token, Deadline deadline) {
   constexpr auto kWho = lock::Announcements::Sleeper::kBackground;
   const auto& announcements = waker_.announcements();
-  const std::uint32_t seen = announcements->arm(kWho);
-  if (waker_.take_woken() || queue_.has_work() || may_enter() || !table_.scheduled()) return;
+  const std::uint32_t seen = arm_unless_watched();
+  if (waker_.take_woken() || !table_.scheduled()) return;
+  if ((queue_.has_work() || may_enter()) && !token.driven()) return;
   const auto look_again = look();
   if (!look_again) return;
   futex_wait(announcements->doorbell(kWho), seen, look_again->sooner(deadline));
@@ -97,15 +98,38 @@ std::optional<Deadline> LaneSchedule::look() {
 }
 
 void LaneSchedule::begin_watch() {
+  watches_.fetch_add(1, std::memory_order_seq_cst);
   const auto& announcements = waker_.announcements();
   if (announcements && open()) announcements->set_background_wakeups(false);
 }
 
+// The operation may be done before its caller waits: then no other watch ends for it.
+void LaneSchedule::leave_watch() {
+  if (watches_.fetch_sub(1, std::memory_order_seq_cst) > 1) return;
+  if (sleeps_spared_.exchange(false, std::memory_order_seq_cst)) stop_sparing();
+}
+
 void LaneSchedule::end_watch() {
+  if (watches_.fetch_sub(1, std::memory_order_seq_cst) > 1) return;
+  sleeps_spared_.store(false, std::memory_order_seq_cst);
+  stop_sparing();
+}
+
+void LaneSchedule::stop_sparing() {
   const auto& announcements = waker_.announcements();
   if (!announcements || !table_.scheduled()) return;
   announcements->set_background_wakeups(true);
   if (may_enter()) waker_.wake();
+}
+
+// Armed in spite of a watch, the lane's thread would wake for every operation. Either it sees that the last
+// watch is over, or who ends that one sees it asleep.
+std::uint32_t LaneSchedule::arm_unless_watched() {
+  constexpr auto kWho = lock::Announcements::Sleeper::kBackground;
+  sleeps_spared_.store(true, std::memory_order_seq_cst);
+  if (watches_.load(std::memory_order_seq_cst) > 0) return waker_.announcements()->rings(kWho);
+  sleeps_spared_.store(false, std::memory_order_seq_cst);
+  return waker_.announcements()->arm(kWho);
 }
 
 }  // namespace roundelay::execute

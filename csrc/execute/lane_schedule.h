@@ -2,10 +2,12 @@
 // announced, without an order from the coordinator.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/annotations.h"
@@ -14,6 +16,7 @@
 #include "execute/batch_queue.h"
 #include "execute/lane_recorder.h"
 #include "execute/lane_waker.h"
+#include "execute/progress_token.h"
 #include "submit/table.h"
 
 namespace roundelay::execute {
@@ -59,13 +62,18 @@ class LaneSchedule {
   // past if waits_for_messages() no longer holds.
   [[nodiscard]] Deadline message_deadline();
   // Sleeps until all members have announced the next operation, LaneWaker::wake() or the deadline. Returns
-  // at once if the queue has work or there is no schedule. Only the lane's thread calls it.
-  void sleep(Deadline deadline);
+  // at once if the queue has work and no driver does it, or if there is no schedule. Only the lane's thread
+  // calls it. `token`: the lane's.
+  void sleep(const ProgressToken& token, Deadline deadline);
 
  private:
   friend class ScheduleWatch;
   void begin_watch();
+  void leave_watch();
   void end_watch();
+  // Lets announcements wake the lane's thread, and wakes it for those that came meanwhile.
+  void stop_sparing();
+  std::uint32_t arm_unless_watched();
 
   void run(lock::Entered entered) REQUIRES(entering_);
   std::optional<Deadline> look();
@@ -75,6 +83,8 @@ class LaneSchedule {
   LaneWaker& waker_;
   LaneRecorder& recorder_;
   const Reports reports_;
+  std::atomic<int> watches_{0};  // while there are some, announcements do not wake the lane's thread
+  std::atomic<bool> sleeps_spared_{false};  // that thread went to sleep under the present watches
   Mutex entering_;  // held from entering a position until it is queued, so that positions stay in order
   std::uint64_t sequence_ GUARDED_BY(entering_) = 0;  // the order that began the schedule
   bool faulted_ GUARDED_BY(entering_) = false;        // a fault was reported
@@ -82,7 +92,7 @@ class LaneSchedule {
 
 // A thread that waits for an operation keeps a watch: it looks itself for operations that all members have
 // announced. While the watch lives, announcements do not wake the lane's thread. Watches may be nested and
-// overlap; at worst the lane's thread wakes without need. The schedule outlives the watch.
+// overlap. The schedule outlives the watch.
 class ScheduleWatch {
  public:
   explicit ScheduleWatch(LaneSchedule& schedule) : schedule_(&schedule) { schedule.begin_watch(); }
@@ -95,7 +105,7 @@ class ScheduleWatch {
 
   // Lets the watch end without a wake-up, as the thread calls Engine::wait() next, which makes a watch of its
   // own: announcements still do not wake the lane's thread until that watch ends.
-  void leave_to_wait() { schedule_ = nullptr; }
+  void leave_to_wait() { std::exchange(schedule_, nullptr)->leave_watch(); }
 
  private:
   LaneSchedule* schedule_;

@@ -10,9 +10,12 @@ void LaneWaker::wake() {
   for (collective::Waker* const fabric : fabrics_) fabric->wake();
 }
 
-void LaneWaker::sleep(const BatchQueue& queue, Deadline deadline) {
+void LaneWaker::sleep(const BatchQueue& queue, const ProgressToken& token, Deadline deadline) {
   MutexLock lock(mutex_);
-  while (!queue.has_work() && !was_woken_ && !deadline.passed()) changed_.wait_until(mutex_, deadline);
+  while (!was_woken_ && !deadline.passed()) {
+    if (queue.has_work() && !token.driven()) break;
+    changed_.wait_until(mutex_, deadline);
+  }
   was_woken_ = false;
 }
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "collective/fabric.h"
 #include "execute/batch_queue.h"
+#include "execute/progress_token.h"
 #include "lock/announcements.h"
 
 namespace roundelay::execute {
@@ -24,10 +25,11 @@ class LaneWaker {
 
   // Ends every sleep for the lane, also one that is about to begin. Any thread.
   void wake() EXCLUDES(mutex_);
-  // Sleeps until wake() or the deadline. Returns at once if wake() came before or the queue has work. Only
-  // the lane's thread calls it.
-  void sleep(const BatchQueue& queue, Deadline deadline) EXCLUDES(mutex_);
-  // Returns whether wake() came since the last sleep() or take_woken(). Only the lane's thread calls it.
+  // Sleeps until wake() or the deadline. Returns at once if wake() came before, or the queue has work and
+  // no driver does it. Only the lane's thread calls it.
+  void sleep(const BatchQueue& queue, const ProgressToken& token, Deadline deadline) EXCLUDES(mutex_);
+  // Returns whether wake() came since the last sleep() or take_woken(). Only the lane's thread calls
+  // it.
   [[nodiscard]] bool take_woken() EXCLUDES(mutex_);
 
   // Returns the group's announcements, which live as long as the waker. Null: the group has no schedule lock.

@@ -10,10 +10,25 @@ void ProgressToken::acquire_background() {
   background_ = true;
 }
 
+bool ProgressToken::try_acquire_background() {
+  MutexLock lock(mutex_);
+  ++parked_;
+  while (background_ && !driver_) changed_.wait_until(mutex_, Deadline::never());
+  --parked_;
+  if (driver_) return false;
+  background_ = true;
+  return true;
+}
+
 void ProgressToken::release_background() {
   MutexLock lock(mutex_);
   background_ = false;
   if (driver_ || parked_ > 0) changed_.notify_all();
+}
+
+bool ProgressToken::driven() const {
+  MutexLock lock(mutex_);
+  return driver_;
 }
 
 bool ProgressToken::acquire_driver() {

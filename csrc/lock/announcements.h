@@ -65,6 +65,8 @@ class Announcements {
   // Lets others wake this member's sleeper. To sleep, a thread calls arm(), checks that it has nothing to do,
   // and calls futex_wait() with the word doorbell(who) and the value that arm() returned.
   virtual std::uint32_t arm(Sleeper who) = 0;
+  // Returns the same without letting others wake it.
+  [[nodiscard]] virtual std::uint32_t rings(Sleeper who) const = 0;
   [[nodiscard]] virtual const FutexWord& doorbell(Sleeper who) const = 0;
   // Says whether new words wake this member's lane thread, too; its driver is woken in any case. After true,
   // the caller checks for words that came in between.

@@ -42,6 +42,7 @@ class AnnouncedWords : public lock::Announcements {
     return words_->cell(static_cast<std::size_t>(member), number);
   }
   std::uint32_t arm(Sleeper) override { return 0; }
+  [[nodiscard]] std::uint32_t rings(Sleeper) const override { return 0; }
   [[nodiscard]] const FutexWord& doorbell(Sleeper) const override { return doorbell_; }
   void set_background_wakeups(bool) override {}
   void wake() override {}

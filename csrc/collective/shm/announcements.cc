@@ -41,9 +41,8 @@ lock::Cell SegmentAnnouncements::cell(int member, std::size_t number) const {
 }
 
 std::uint32_t SegmentAnnouncements::arm(Sleeper who) {
-  Doorbell& own = own_doorbell(who);
-  const std::uint32_t seen = own.rings.load(std::memory_order_acquire);
-  own.asleep.store(1, std::memory_order_seq_cst);
+  const std::uint32_t seen = rings(who);
+  own_doorbell(who).asleep.store(1, std::memory_order_seq_cst);
   return seen;
 }
 

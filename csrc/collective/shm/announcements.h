@@ -25,6 +25,9 @@ class SegmentAnnouncements : public lock::Announcements {
   void show(std::size_t number, const lock::Cell& cell) override;
   [[nodiscard]] lock::Cell cell(int member, std::size_t number) const override;
   std::uint32_t arm(Sleeper who) override;
+  [[nodiscard]] std::uint32_t rings(Sleeper who) const override {
+    return own_doorbell(who).rings.load(std::memory_order_acquire);
+  }
   [[nodiscard]] const FutexWord& doorbell(Sleeper who) const override { return own_doorbell(who).rings; }
   void set_background_wakeups(bool on) override;
   void wake() override;

@@ -118,7 +118,8 @@ bool Engine::wait(complete::Handle handle, LaneId id, Deadline deadline) {
   lanes_.wake();  // the lanes' threads take over what this caller has not done
   if (driving && done(handle)) return true;
   // The deadline has passed, or another caller drives, or no caller may. When that caller leaves, the
-  // background threads take over.
+  // background threads take over: this thread watches no longer.
+  watch.reset();
   wake();
   return handles_.sleep_until_done(handle, deadline);
 }

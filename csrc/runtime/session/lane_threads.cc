@@ -120,17 +120,17 @@ void LaneThreads::run(const LaneThread& lane_thread) const {
   // and may spin.
   Backoff backoff(true);
   while (!lane_thread.leaving.load(std::memory_order_acquire)) {
-    if (!lane.has_work() && !lane.may_enter()) {
+    if (!lane.needs_thread()) {
       backoff.reset();
       lane.wait_for_work(lane.watches_device() ? Deadline::after(kDeviceWatch) : Deadline::never());
       if (!lane.watches_device()) continue;
     }
     Nap nap;
     {
-      execute::BackgroundHold hold(lane.token());
-      if (step(lane)) {
+      execute::BackgroundTry hold(lane.token());
+      if (hold && step(lane)) {
         backoff.reset();
-      } else {
+      } else if (hold) {
         nap = lane.idle(backoff);
       }
     }

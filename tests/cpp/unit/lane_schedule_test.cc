@@ -1,7 +1,9 @@
 // A lane's side of a schedule lock, with announcements in this process.
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "complete/handles.h"
@@ -24,16 +26,20 @@ class Doorbells final : public lock::Announcements {
   [[nodiscard]] lock::Cell cell(int member, std::size_t number) const override {
     return cells[static_cast<std::size_t>(member)][number];
   }
-  std::uint32_t arm(Sleeper) override { return 0; }
+  std::uint32_t arm(Sleeper who) override {
+    if (who == Sleeper::kBackground) spared = false;
+    return 0;
+  }
+  [[nodiscard]] std::uint32_t rings(Sleeper) const override { return 0; }
   [[nodiscard]] const FutexWord& doorbell(Sleeper) const override { return doorbell_; }
   void set_background_wakeups(bool on) override { spared = !on; }
-  void wake() override { ++rings; }
+  void wake() override { ++wakes; }
 
   std::vector<std::uint64_t> words{0, 0};
   std::vector<std::array<lock::Cell, lock::kCells>> cells =
       std::vector<std::array<lock::Cell, lock::kCells>>(2);
   bool spared = false;
-  int rings = 0;
+  int wakes = 0;
 
  private:
   FutexWord doorbell_{0};
@@ -65,7 +71,7 @@ struct Scheduled {
                  {[this] { ++told; }, [this](const Status& why) { faults.push_back(why.message()); }}) {
     table.begin_schedule(1, {{std::move(scheduled)}}, {});
     schedule.begin(5);
-    doorbells->rings = 0;
+    doorbells->wakes = 0;
     static_cast<void>(waker.take_woken());
   }
   void submit() {
@@ -93,6 +99,7 @@ struct Scheduled {
   BatchQueue queue;
   LaneWaker waker;
   LaneRecorder recorder;
+  ProgressToken token{};
   LaneSchedule schedule;
 };
 
@@ -170,7 +177,7 @@ TEST_CASE("the end enters what all members enter, seen or not, and tells nobody"
   CHECK(rank.queue.has_work());
   CHECK_FALSE(rank.schedule.open());
   CHECK(rank.told == 0);
-  CHECK(rank.doorbells->rings == 1);
+  CHECK(rank.doorbells->wakes == 1);
 }
 
 TEST_CASE("an operation that is entered after a freeze wakes negotiators", "[lane][schedule]") {
@@ -189,7 +196,7 @@ TEST_CASE("a watch spares the lane's thread while it lives", "[lane][schedule]")
     CHECK(rank.doorbells->spared);
   }
   CHECK_FALSE(rank.doorbells->spared);
-  CHECK(rank.doorbells->rings == 0);  // nothing came meanwhile
+  CHECK(rank.doorbells->wakes == 0);  // nothing came meanwhile
 }
 
 TEST_CASE("a watch that ends wakes the lane's thread for what came meanwhile", "[lane][schedule]") {
@@ -199,7 +206,7 @@ TEST_CASE("a watch that ends wakes the lane's thread for what came meanwhile", "
     rank.submit();
     rank.peer_announces(1);
   }
-  CHECK(rank.doorbells->rings == 1);
+  CHECK(rank.doorbells->wakes == 1);
   CHECK(rank.waker.take_woken());
 }
 
@@ -214,12 +221,47 @@ TEST_CASE("a watch that is left to wait() goes on until another one ends", "[lan
   CHECK_FALSE(rank.doorbells->spared);
 }
 
+TEST_CASE("the lane's thread that goes to sleep under a watch stays spared", "[lane][schedule]") {
+  Scheduled rank;
+  {
+    const ScheduleWatch watch(rank.schedule);
+    rank.schedule.sleep(rank.token, Deadline::after(Duration{0}));
+    CHECK(rank.doorbells->spared);
+  }
+  CHECK_FALSE(rank.doorbells->spared);
+}
+
+TEST_CASE("the lane's thread that went to sleep under a watch that is left is spared no longer",
+          "[lane][schedule]") {
+  Scheduled rank;
+  {
+    ScheduleWatch watch(rank.schedule);
+    rank.schedule.sleep(rank.token, Deadline::after(Duration{0}));
+    watch.leave_to_wait();
+  }
+  CHECK_FALSE(rank.doorbells->spared);
+}
+
+TEST_CASE("of two watches the last to end has the lane's thread woken", "[lane][schedule]") {
+  Scheduled rank;
+  std::optional<ScheduleWatch> first(std::in_place, rank.schedule);
+  std::optional<ScheduleWatch> second(std::in_place, rank.schedule);
+  rank.submit();
+  rank.peer_announces(1);
+  first.reset();
+  CHECK(rank.doorbells->spared);
+  CHECK(rank.doorbells->wakes == 0);
+  second.reset();
+  CHECK_FALSE(rank.doorbells->spared);
+  CHECK(rank.doorbells->wakes == 1);
+}
+
 TEST_CASE("without a schedule a watch does nothing", "[lane][schedule]") {
   Scheduled rank;
   rank.schedule.end(0);
   { const ScheduleWatch watch(rank.schedule); }
   CHECK_FALSE(rank.doorbells->spared);
-  CHECK(rank.doorbells->rings == 1);  // the end's
+  CHECK(rank.doorbells->wakes == 1);  // the end's
 }
 
 TEST_CASE("a driver takes no nap when all members have announced", "[lane][schedule]") {

@@ -50,6 +50,47 @@ TEST_CASE("a driver waits for the background's step to end", "[token]") {
   background.join();
 }
 
+TEST_CASE("a background thread that tries is refused at once while there is a driver", "[token]") {
+  ProgressToken token;
+  {
+    DriverHold driver(token);
+    REQUIRE(driver);
+    CHECK_FALSE(BackgroundTry(token));
+  }
+  CHECK(BackgroundTry(token));
+}
+
+TEST_CASE("a background thread that tries waits for the step of another", "[token]") {
+  ProgressToken token;
+  std::optional<BackgroundHold> step(std::in_place, token);
+  std::atomic<bool> got{false};
+  std::thread background([&] { got = static_cast<bool>(BackgroundTry(token)); });
+  std::this_thread::sleep_for(milliseconds(20));
+  CHECK_FALSE(got);
+  step.reset();
+  background.join();
+  CHECK(got);
+}
+
+TEST_CASE("a background thread that waits for a step gives way to a driver", "[token]") {
+  for (int round = 0; round < 100; ++round) {
+    ProgressToken token;
+    std::optional<BackgroundHold> step(std::in_place, token);
+    std::atomic<bool> tried{false};
+    std::thread driver([&] {
+      DriverHold hold(token);
+      wait_for(tried);  // would never come if the other waited for this driver
+    });
+    std::thread background([&] {
+      static_cast<void>(BackgroundTry(token));
+      tried = true;
+    });
+    step.reset();
+    background.join();
+    driver.join();
+  }
+}
+
 TEST_CASE("a second driver is refused at once, also while the first still waits", "[token]") {
   ProgressToken token;
   {
