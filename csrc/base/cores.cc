@@ -1,6 +1,7 @@
 #include "base/cores.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -57,6 +58,11 @@ bool take_sign(std::string_view& text, char sign) {
 }  // namespace
 
 bool outnumber_cores(int ranks) { return ranks > count_cores(); }
+
+bool outnumber_machine(int ranks) {
+  const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  return online > 0 && ranks > online;
+}
 
 std::string_view cgroup_in(std::string_view text) {
   constexpr std::string_view kVersion2 = "0::";

@@ -9,6 +9,9 @@ namespace roundelay {
 // those of its cgroup. A rank that spins then takes the core that a peer needs. A launcher may have bound
 // this process to fewer cores: that changes nothing, as the other ranks have other cores.
 bool outnumber_cores(int ranks);
+// Returns the same of all cores of this machine, which the ranks of several containers or emulated nodes
+// share.
+bool outnumber_machine(int ranks);
 
 // Returns the path of the cgroup (version 2) in the text of /proc/self/cgroup; empty: it has none, or one
 // outside of this container.

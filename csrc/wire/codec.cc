@@ -12,7 +12,7 @@ namespace {
 
 // First byte of every message. Each change of a layout raises it. Hello's version shows a difference between
 // builds first, but only to a peer that can still read Hello.
-constexpr std::uint8_t kFormat = 9;
+constexpr std::uint8_t kFormat = 10;
 
 template <typename M>
 Message read_as(Reader& in) {

@@ -305,6 +305,7 @@ void layout(auto& io, Is<Announced> auto& m) {
 void layout(auto& io, Is<Introduction> auto& m) {
   layout(io, m.hello);
   io.text("introduction.node", m.node);
+  io.text("introduction.machine", m.machine);
   io.text("introduction.topology", m.topology);
   io.text("introduction.launcher_rack", m.launcher_rack);
   io.text("introduction.tcp_address", m.tcp_address);

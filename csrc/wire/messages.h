@@ -266,7 +266,8 @@ struct TimelineChunk {
 // Introduces a rank to all others at init, through the bootstrap.
 struct Introduction {
   Hello hello;
-  std::string node;  // equal on the ranks of one node
+  std::string node;     // equal on the ranks of one node
+  std::string machine;  // equal on the ranks that one kernel runs (platform/tcp/address.h); empty: not known
   // Its statements about its place in the cluster, as bootstrap/topology.h describes them.
   std::string topology;
   std::string launcher_rack;

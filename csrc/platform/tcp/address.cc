@@ -172,14 +172,19 @@ Result<std::vector<Address>> local_addresses(std::string_view interfaces) {
   return found;
 }
 
+std::string machine_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot;
+}
+
 std::string host_identity() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   struct stat network {};
   const bool known = ::stat("/proc/self/ns/net", &network) == 0;
-  return std::string(name.data()) + "/" + boot + "/" + (known ? std::to_string(network.st_ino) : "");
+  return std::string(name.data()) + "/" + machine_identity() + "/" +
+         (known ? std::to_string(network.st_ino) : "");
 }
 
 }  // namespace roundelay::platform

@@ -42,5 +42,8 @@ Result<std::vector<Address>> local_addresses(std::string_view interfaces);
 
 // Returns a text of hostname, boot id and network namespace. Processes with the same text share a loopback.
 std::string host_identity();
+// Returns a text that differs between kernels: containers and emulated nodes of one machine have the same.
+// Empty: not known.
+std::string machine_identity();
 
 }  // namespace roundelay::platform

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/cores.h"
 #include "base/log.h"
 #include "trust/trust.h"
 
@@ -43,8 +42,7 @@ Session::Session(SessionParts parts)
       world_(lane_factory_.make(LaneId{}, std::move(parts_.fabrics), std::move(parts_.device_medium),
                                 parts_.channel->any_thread())),
       lane_threads_(open_lanes_, !parts_.channel->any_thread() || !world_->caller_may_drive()),
-      engine_(*parts_.channel, negotiator_, handles_, lane_threads_,
-              outnumber_cores(parts_.rank_info.local_size),
+      engine_(*parts_.channel, negotiator_, handles_, lane_threads_, parts_.crowded,
               [this](TimePoint now) { return timeline_.send_if_due(now).sooner(inquiry_.look(now)); }),
       inquiry_(parts_.whereabouts,
                [this](int by_rank, std::string text) {

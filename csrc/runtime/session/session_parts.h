@@ -38,6 +38,7 @@ struct SessionParts {
   std::string bootstrap;  // the bootstrap's name
   std::string channel_name;
   std::unique_ptr<channel::Channel> channel;
+  bool crowded = false;          // ranks outnumber the cores here: waiters never spin
   std::vector<int> nodes{};      // Negotiator::set_nodes(); empty: no leaders
   execute::LaneFabrics fabrics;  // the world's fabrics on the CPU
   MakeFabrics make_fabrics;

@@ -10,10 +10,11 @@
 
 namespace roundelay::runtime {
 
-// A rank's node and shm socket, as its introduction (wire/messages.h) tells all ranks.
+// What a rank's introduction (wire/messages.h) tells all ranks of its place.
 struct NodeInfo {
   std::string node;
   std::string shm_socket;  // the address at which the rank hands out shared memory; empty: it does not
+  std::string machine{};   // equal on the ranks that one kernel runs; empty: not known
 };
 
 // Connects to the shm sockets of the other ranks on this node, as all ranks do, and tells all ranks the

@@ -38,9 +38,11 @@ Result<std::unique_ptr<bootstrap::Bootstrap>> find_ranks(const Config& config, B
 }
 
 // Returns this rank's introduction, as far as configuration and launcher tell it.
-wire::Introduction introduction_of(const Config& config, const Start& start) {
+wire::Introduction introduction_of(const Config& config, const Start& start, int rank) {
   wire::Introduction mine;
+  mine.hello = {rank, start.generation, version(), config.shared_settings()};
   mine.node = bootstrap::node_id(config.node_id);
+  mine.machine = platform::machine_identity();
   mine.topology = config.topology.text();
   mine.launcher_rack = start.launcher_rack;
   return mine;
@@ -95,7 +97,7 @@ std::vector<std::string> nodes_of(const std::vector<wire::Introduction>& all) {
 std::vector<NodeInfo> node_infos_of(const std::vector<wire::Introduction>& all) {
   std::vector<NodeInfo> node_infos;
   node_infos.reserve(all.size());
-  for (const wire::Introduction& one : all) node_infos.push_back({one.node, one.shm_socket});
+  for (const wire::Introduction& one : all) node_infos.push_back({one.node, one.shm_socket, one.machine});
   return node_infos;
 }
 
@@ -241,8 +243,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   auto data_address = fabrics.outer().open(*one_host);
   const Status here = listening.ok() ? data_address.status() : listening.status();
   MaybeListener listener = here.ok() ? std::move(listening).value() : std::nullopt;
-  wire::Introduction mine = introduction_of(config, start);
-  mine.hello = {ranks.rank(), start.generation, version(), config.shared_settings()};
+  wire::Introduction mine = introduction_of(config, start, ranks.rank());
   mine.shm_socket = fabrics.open_shm_socket();
   if (listener) mine.tcp_address = to_text(listener->address_bytes());
   if (data_address.ok()) mine.data_address = *data_address;
@@ -274,6 +275,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   fabrics.choose_by(std::move(algorithms).value());
   if (start.ranks_changed) refit_factors(parts, fabrics, world);
   parts.neighbours = fabrics.neighbours(world.index);
+  parts.crowded = fabrics.crowded(world.index);
   auto made = parts.make_fabrics(world);
   Status outcome = made.status();
   if (outcome.code() == StatusCode::kInvalidArgument) return outcome;  // the same on all ranks
@@ -329,7 +331,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
     return make_device_medium(backend, config, fabrics->algorithms(), group);
   };
   if ((*ranks)->size() == 1) {
-    const std::vector<wire::Introduction> alone = {introduction_of(config, start)};
+    const std::vector<wire::Introduction> alone = {introduction_of(config, start, 0)};
     auto topology = agreed_topology(alone, config.topology.counts, start.ranks_changed, true);
     if (!topology.ok()) return topology.status();
     parts.topology = std::move(topology).value();

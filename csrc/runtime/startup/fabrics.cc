@@ -102,7 +102,10 @@ Result<Fabrics::FabricPtr> Fabrics::between(const Group& group) {
 }
 
 bool Fabrics::crowded(int rank) const {
-  return outnumber_cores(static_cast<int>(std::ranges::count(node_infos_, node_of(rank), &NodeInfo::node)));
+  const std::string& machine = node_infos_[static_cast<std::size_t>(rank)].machine;
+  const auto on_node = std::ranges::count(node_infos_, node_of(rank), &NodeInfo::node);
+  const auto on_machine = machine.empty() ? 0 : std::ranges::count(node_infos_, machine, &NodeInfo::machine);
+  return outnumber_cores(static_cast<int>(on_node)) || outnumber_machine(static_cast<int>(on_machine));
 }
 
 Result<execute::LaneFabrics> Fabrics::make(const Group& group) {

@@ -49,6 +49,9 @@ class Fabrics {
   // Returns the ranks of `rank`'s node, itself too, whose processes are known from their shm sockets. `rank`
   // is this process's. Call it and all that follows after exchange().
   [[nodiscard]] std::vector<control::Neighbour> neighbours(int rank) const;
+  // Returns whether ranks outnumber cores where this rank is: those of its node, or those of all nodes that
+  // are emulated, or in containers, on its machine.
+  [[nodiscard]] bool crowded(int rank) const;
   // Returns the node of a rank.
   [[nodiscard]] const std::string& node_of(int rank) const {
     return node_infos_[static_cast<std::size_t>(rank)].node;
@@ -78,8 +81,6 @@ class Fabrics {
     std::string why_flat{};  // empty: it is not flat
   };
 
-  // Returns whether the ranks of this rank's node outnumber its cores.
-  [[nodiscard]] bool crowded(int rank) const;
   // Returns true if ROUNDELAY_FABRIC names an outer fabric alone, so that no memory is shared.
   [[nodiscard]] bool shuns_memory() const {
     return config_.fabric != "auto" && !config_.fabric.starts_with("shm");

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cores.h"
 #include "channel/inproc/hub.h"
 #include "collective/inproc/hub.h"
 #include "runtime/session/session.h"
@@ -109,6 +110,7 @@ class SessionWorld {
       parts.config = config;
       parts.rank_info =
           bootstrap::rank_info_of(rank, std::vector<std::string>(static_cast<std::size_t>(size), "node"));
+      parts.crowded = outnumber_cores(size);
       parts.bootstrap = "test";
       parts.channel_name = "inproc";
       parts.channel =

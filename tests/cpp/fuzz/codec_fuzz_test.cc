@@ -279,7 +279,7 @@ Message random_message(Source& source) {
     case 15:
       return random_reports(source);
     default:
-      return Introduction{random_hello(source), source.text(), source.text(), source.text(),
+      return Introduction{random_hello(source), source.text(), source.text(), source.text(), source.text(),
                           source.text(),        source.text(), source.text(), source.text()};
   }
 }

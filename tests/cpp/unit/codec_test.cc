@@ -24,7 +24,7 @@ std::vector<CacheId> ids(CacheId first, std::size_t count) {
   return result;
 }
 
-constexpr int kFormat = 9;  // the first byte of every message
+constexpr int kFormat = 10;  // the first byte of every message
 
 Request full_request() {
   Request request;
@@ -110,6 +110,7 @@ std::vector<Message> samples() {
       TimelineSwitch{.on = true, .mark_cycles = true},
       Introduction{.hello = {.rank = 1, .generation = 2, .version = "0.1.0", .settings = {"c"}},
                    .node = "n",
+                   .machine = "m",
                    .topology = "rack=2,node=4",
                    .launcher_rack = "switch",
                    .tcp_address = std::string(3, '\0'),
