@@ -112,7 +112,15 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
         locked = hvd.stats()["locked_operations"]
         counted = {name: _counted(runs[name], 50) for name in ("locked", "negotiated")}
         locked = hvd.stats()["locked_operations"] - locked
-        cells.append({"bytes": size, "seconds": found.single(), "counted": counted, "locked": locked})
+        cells.append(
+            {
+                "bytes": size,
+                "seconds": found.single(),
+                "others": found.others,
+                "counted": counted,
+                "locked": locked,
+            }
+        )
         ping_pong.close()
     ranks.leave()
     return {"cells": cells}
