@@ -85,20 +85,10 @@ std::optional<Incoming> TcpChannel::receive() {
   return first;
 }
 
-void TcpChannel::wait(Deadline deadline) {
-  {
-    MutexLock lock(mutex_);
-    if (!polling_ && (!links_.inbox().empty() || closed_)) return;
-  }
-  poll(gate_, deadline);
-}
+void TcpChannel::wait(Deadline deadline) { poll(gate_, deadline, Until::kReceived); }
 
 void TcpChannel::wait_polling(Deadline deadline, Duration /*polling*/) {
-  {
-    MutexLock lock(mutex_);
-    if (!links_.inbox().empty() || closed_) return;
-  }
-  poll(epoll_, deadline);
+  poll(epoll_, deadline, Until::kReceived);
 }
 
 void TcpChannel::set_polling(bool polling) {
@@ -116,11 +106,14 @@ void TcpChannel::set_gate(bool open) {
 
 bool TcpChannel::has_sleepers() const { return in_epoll_ > 0 || (at_gate_ > 0 && !polling_); }
 
-// Waits for events and handles them.
-void TcpChannel::poll(const platform::Epoll& sleeps_in, Deadline deadline) {
+// Waits for events and handles them. kReceived: not if receive() has something for this thread. It looks and
+// counts as a sleeper in one go, so that who leaves a message sees it.
+void TcpChannel::poll(const platform::Epoll& sleeps_in, Deadline deadline, Until until) {
   const bool gate = &sleeps_in == &gate_;
   {
     MutexLock lock(mutex_);
+    const bool received = !links_.inbox().empty() && !(gate && polling_);
+    if (until == Until::kReceived && (received || closed_)) return;
     ++(gate ? at_gate_ : in_epoll_);
     deadline = deadline.sooner(connections_.due());
   }
@@ -188,7 +181,7 @@ Status TcpChannel::connect(int peer_rank, Deadline deadline) {
         break;
       }
     }
-    poll(epoll_, deadline);
+    poll(epoll_, deadline, Until::kEvent);
   }
   if (woken) wake();
   return result;
@@ -216,7 +209,7 @@ void TcpChannel::close(Deadline deadline) {
       acknowledge_wake();
       if (links_.all_written() || deadline.passed()) break;
     }
-    poll(epoll_, deadline);
+    poll(epoll_, deadline, Until::kEvent);
   }
   {
     MutexLock lock(mutex_);
@@ -233,7 +226,7 @@ void TcpChannel::close(Deadline deadline) {
         return;
       }
     }
-    poll(epoll_, Deadline::after(kAcknowledgeSlice).sooner(deadline));
+    poll(epoll_, Deadline::after(kAcknowledgeSlice).sooner(deadline), Until::kEvent);
   }
 }
 

@@ -55,7 +55,8 @@ class TcpChannel final : public Channel {
              platform::Epoll epoll, platform::Epoll gate, platform::EventFd waker);
 
   void handle(std::span<const platform::Epoll::Event> events) REQUIRES(mutex_);
-  void poll(const platform::Epoll& sleeps_in, Deadline deadline) EXCLUDES(mutex_);
+  enum class Until : unsigned char { kEvent, kReceived };
+  void poll(const platform::Epoll& sleeps_in, Deadline deadline, Until until) EXCLUDES(mutex_);
   void set_gate(bool open) REQUIRES(mutex_);
   [[nodiscard]] bool has_sleepers() const REQUIRES(mutex_);
   void wake_if_received() REQUIRES(mutex_);
