@@ -27,8 +27,13 @@ _FAST = f"{_NODES}, 10 Gbit/s"
 _PEERS = {"gloo": "Gloo", "mpi": "MPI"}
 
 
-def command(module: str, *arguments: str) -> dict[str, Any]:
-    """Run a benchmark that makes the nodes and starts the ranks itself, and return its JSON."""
+def command(module: str, *arguments: str, quick: bool = False) -> dict[str, Any]:
+    """Run a benchmark that makes the nodes and starts the ranks itself, and return its JSON.
+
+    Without a result, `missing` says why. A quick run has none.
+    """
+    if quick:
+        return {"missing": "not in a quick run"}
     if importlib.util.find_spec(module) is None:
         return {"missing": f"there is no {module}"}
     with tempfile.TemporaryDirectory(prefix="roundelay-bench-") as folder:
@@ -44,7 +49,7 @@ def command(module: str, *arguments: str) -> dict[str, Any]:
 
 def measure(run: Run, quick: bool) -> dict[str, Any]:
     """Run the benchmark as a command."""
-    return {"missing": "not in a quick run"} if quick else command(_MODULE)
+    return command(_MODULE, quick=quick)
 
 
 def results(found: dict[str, Any]) -> list[Result]:
@@ -67,9 +72,7 @@ def results(found: dict[str, Any]) -> list[Result]:
 
 def measure_fast(run: Run, quick: bool) -> dict[str, Any]:
     """Run the benchmark at 10 Gbit/s, beside Gloo and MPI."""
-    if quick:
-        return {"missing": "not in a quick run"}
-    return command(_MODULE, "--mbit", "10000", "--peers", "--sizes", "25M")
+    return command(_MODULE, "--mbit", "10000", "--peers", "--sizes", "25M", quick=quick)
 
 
 def fast_results(found: dict[str, Any]) -> list[Result]:

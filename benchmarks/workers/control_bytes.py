@@ -1,53 +1,47 @@
-"""Steps of named gradients, negotiated and under a schedule lock, whose control messages are counted."""
+"""Steps of an optimizer with ResNet-50's gradients, whose control messages are counted."""
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import torch
+from torch import nn
 
 import roundelay.torch as hvd
 from benchmarks import measure
+from benchmarks.shapes import resnet50
 
-_ELEMENTS = 16
-
-
-class _Steps:
-    """Sums all gradients of a step. Steps of one order are locked, those of ever new orders are not."""
-
-    def __init__(self, gradients: int, repeats: bool) -> None:
-        self._names = [f"gradient.{index}" for index in range(gradients)]
-        self._repeats = repeats
-        self._orders = random.Random(0)  # the same on all ranks
-
-    def __call__(self) -> None:
-        order = list(self._names)
-        if not self._repeats:
-            self._orders.shuffle(order)
-        handles = [hvd.allreduce_async_(torch.ones(_ELEMENTS), name=name, op=hvd.Sum) for name in order]
-        for name, handle in zip(order, handles, strict=True):
-            total = hvd.synchronize(handle)
-            if not torch.equal(total, torch.full((_ELEMENTS,), float(hvd.size()))):
-                raise RuntimeError(f"the sum of {name} is wrong")
+_WARM_UP = 10
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:
-    """Count a step's messages and bytes, and the share of operations that went by schedule."""
+    """Count a step's messages, their bytes, and the operations that go by schedule."""
     hvd.init()
-    found: dict[str, Any] = {}
-    keys = ("messages_sent", "message_bytes", "locked_operations")
-    for way, repeats in (("negotiated", False), ("locked", True)):
-        steps = _Steps(spec["gradients"], repeats)
-        for _ in range(10):
-            steps()
-        before = hvd.stats()
-        for _ in range(spec["steps"]):
-            steps()
-        after = hvd.stats()
-        found[way] = {key: (after[key] - before[key]) / spec["steps"] for key in keys}
+    parameters = [nn.Parameter(torch.zeros(shape)) for shape in resnet50()]
+    named = [(f"weight.{index}", parameter) for index, parameter in enumerate(parameters)]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=0.0), named)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss = torch.stack([parameter.sum() for parameter in parameters]).sum()
+        (loss * (hvd.rank() + 1)).backward()
+        optimizer.step()
+        mean = (hvd.size() + 1) / 2
+        if any(parameter.grad is None or parameter.grad.flatten()[-1] != mean for parameter in parameters):
+            raise RuntimeError("the mean of a gradient is wrong")
+
+    for _ in range(_WARM_UP):
+        step()
+    before = hvd.stats()
+    for _ in range(spec["steps"]):
+        step()
+    after = hvd.stats()
     hvd.shutdown()
-    return found
+    keys = ("messages_sent", "message_bytes", "locked_operations")
+    counts = {key: (after[key] - before[key]) / spec["steps"] for key in keys}
+    if (counts["locked_operations"] > 0) != spec["locks"]:
+        raise RuntimeError(f"{counts['locked_operations']:g} operations of a step go by schedule")
+    return {"gradients": len(parameters), **counts}
 
 
 if __name__ == "__main__":

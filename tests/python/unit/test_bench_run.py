@@ -67,7 +67,7 @@ def test_the_table_measures_every_row(
     assert list(rows) == list(ROWS)
     results = report.results(rows)
     assert {one.why for one in results if one.own is None} == {"not in a quick run"}
-    need_hosts = {"nodes", "topk", "daso", "local_sgd", "fast_nodes", "levels"}
+    need_hosts = {"nodes", "small_nodes", "control", "topk", "daso", "local_sgd", "fast_nodes", "levels"}
     assert {name for name, row in rows.items() if "not in a quick run" in str(row)} == need_hosts
     assert all(one.kept == one.of for one in results)
     page = (tmp_path / "table.md").read_text()
