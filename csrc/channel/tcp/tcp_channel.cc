@@ -85,11 +85,9 @@ std::optional<Incoming> TcpChannel::receive() {
   return first;
 }
 
-void TcpChannel::wait(Deadline deadline) { poll(gate_, deadline, Until::kReceived); }
+void TcpChannel::wait(Deadline deadline) { poll(Sleeper::kWaits, deadline); }
 
-void TcpChannel::wait_polling(Deadline deadline, Duration /*polling*/) {
-  poll(epoll_, deadline, Until::kReceived);
-}
+void TcpChannel::wait_polling(Deadline deadline, Duration /*polling*/) { poll(Sleeper::kPolls, deadline); }
 
 void TcpChannel::set_polling(bool polling) {
   MutexLock lock(mutex_);
@@ -106,19 +104,19 @@ void TcpChannel::set_gate(bool open) {
 
 bool TcpChannel::has_sleepers() const { return in_epoll_ > 0 || (at_gate_ > 0 && !polling_); }
 
-// Waits for events and handles them. kReceived: not if receive() has something for this thread. It looks and
+// Waits for events and handles them; returns at once if receive() has something for this thread. It looks and
 // counts as a sleeper in one go, so that who leaves a message sees it.
-void TcpChannel::poll(const platform::Epoll& sleeps_in, Deadline deadline, Until until) {
-  const bool gate = &sleeps_in == &gate_;
+void TcpChannel::poll(Sleeper sleeper, Deadline deadline) {
+  const bool gate = sleeper == Sleeper::kWaits;
   {
     MutexLock lock(mutex_);
     const bool received = !links_.inbox().empty() && !(gate && polling_);
-    if (until == Until::kReceived && (received || closed_)) return;
+    if (sleeper != Sleeper::kConnects && (received || closed_)) return;
     ++(gate ? at_gate_ : in_epoll_);
     deadline = deadline.sooner(connections_.due());
   }
   Events events;
-  std::size_t count = sleeps_in.wait(events, deadline);
+  std::size_t count = (gate ? gate_ : epoll_).wait(events, deadline);
   if (gate && count > 0) count = epoll_.wait(events, Deadline::at(TimePoint{}));
   MutexLock lock(mutex_);
   --(gate ? at_gate_ : in_epoll_);
@@ -181,7 +179,7 @@ Status TcpChannel::connect(int peer_rank, Deadline deadline) {
         break;
       }
     }
-    poll(epoll_, deadline, Until::kEvent);
+    poll(Sleeper::kConnects, deadline);
   }
   if (woken) wake();
   return result;
@@ -209,7 +207,7 @@ void TcpChannel::close(Deadline deadline) {
       acknowledge_wake();
       if (links_.all_written() || deadline.passed()) break;
     }
-    poll(epoll_, deadline, Until::kEvent);
+    poll(Sleeper::kConnects, deadline);
   }
   {
     MutexLock lock(mutex_);
@@ -226,7 +224,7 @@ void TcpChannel::close(Deadline deadline) {
         return;
       }
     }
-    poll(epoll_, Deadline::after(kAcknowledgeSlice).sooner(deadline), Until::kEvent);
+    poll(Sleeper::kConnects, Deadline::after(kAcknowledgeSlice).sooner(deadline));
   }
 }
 

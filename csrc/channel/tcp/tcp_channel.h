@@ -55,8 +55,9 @@ class TcpChannel final : public Channel {
              platform::Epoll epoll, platform::Epoll gate, platform::EventFd waker);
 
   void handle(std::span<const platform::Epoll::Event> events) REQUIRES(mutex_);
-  enum class Until : unsigned char { kEvent, kReceived };
-  void poll(const platform::Epoll& sleeps_in, Deadline deadline, Until until) EXCLUDES(mutex_);
+  // A thread that waits sleeps at the gate. One that polls, or works on connections, sleeps in epoll_.
+  enum class Sleeper : unsigned char { kWaits, kPolls, kConnects };
+  void poll(Sleeper sleeper, Deadline deadline) EXCLUDES(mutex_);
   void set_gate(bool open) REQUIRES(mutex_);
   [[nodiscard]] bool has_sleepers() const REQUIRES(mutex_);
   void wake_if_received() REQUIRES(mutex_);
