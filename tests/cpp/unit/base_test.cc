@@ -1,4 +1,5 @@
 #include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -37,6 +38,12 @@ TEST_CASE("a bound process counts the cores of the others too", "[base]") {
   const bool too_many = outnumber_cores(CPU_COUNT(&before));
   REQUIRE(::sched_setaffinity(0, sizeof before, &before) == 0);
   CHECK_FALSE(too_many);
+}
+
+TEST_CASE("all ranks of a machine count against all of its cores", "[base]") {
+  const auto online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  CHECK_FALSE(outnumber_machine(online));
+  CHECK(outnumber_machine(online + 1));
 }
 
 TEST_CASE("the cores of a cgroup are read", "[base]") {

@@ -1,9 +1,7 @@
 // Ranks with different versions are told so, whatever their messages look like.
 #include "runtime/startup/introductions.h"
-
-#include "tests/cpp/catch.h"
-
 #include "base/version.h"
+#include "tests/cpp/catch.h"
 
 namespace roundelay::runtime {
 namespace {
