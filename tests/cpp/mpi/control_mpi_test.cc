@@ -16,16 +16,14 @@ namespace {
 using channel::Channel;
 using channel::Incoming;
 
-Deadline soon() { return Deadline::after(std::chrono::seconds(30)); }
-
 Bytes text_of(int from, int number, std::size_t bytes) {
   Bytes text(bytes, static_cast<std::byte>(from * 16 + number % 16));
   return text;
 }
 
-// Returns the next message. Fails after 30 s.
+// Returns the next message. Fails when patience ends.
 std::optional<Incoming> next(Channel& mailbox) {
-  const Deadline deadline = soon();
+  const Deadline deadline = patience();
   while (!deadline.passed()) {
     if (auto incoming = mailbox.receive()) return incoming;
     mailbox.wait(deadline);
@@ -34,12 +32,12 @@ std::optional<Incoming> next(Channel& mailbox) {
 }
 
 TEST_CASE("mpi bootstrap gathers bytes of any lengths", "[mpi]") {
-  auto made = bootstrap::MpiBootstrap::create(session(), soon());
+  auto made = bootstrap::MpiBootstrap::create(session(), patience());
   REQUIRE(made.ok());
   bootstrap::Bootstrap& start = **made;
   for (const std::size_t unit : {std::size_t{0}, std::size_t{1}, std::size_t{5000}}) {
     const auto mine = text_of(start.rank(), 1, unit * static_cast<std::size_t>(start.rank() + 1));
-    auto all = start.all_gather(mine, soon());
+    auto all = start.all_gather(mine, patience());
     REQUIRE(all.ok());
     REQUIRE(all->size() == static_cast<std::size_t>(start.size()));
     for (int rank = 0; rank < start.size(); ++rank) {
@@ -50,7 +48,7 @@ TEST_CASE("mpi bootstrap gathers bytes of any lengths", "[mpi]") {
 }
 
 TEST_CASE("mpi mailbox: in order, exactly once, from everyone, small and large", "[mpi]") {
-  auto made = channel::MpiChannel::create(session(), first_ranks(session().size()), soon());
+  auto made = channel::MpiChannel::create(session(), first_ranks(session().size()), patience());
   REQUIRE(made.ok());
   Channel& mailbox = **made;
   constexpr int kMessages = 40;
@@ -72,7 +70,7 @@ TEST_CASE("mpi mailbox: in order, exactly once, from everyone, small and large",
   }
   // Rank 0 closes: the others see no loss, and what they send to it is dropped.
   if (session().rank() == 0) {
-    mailbox.close(soon());
+    mailbox.close(patience());
     CHECK_FALSE(mailbox.send(0, {}).ok());
     return;
   }
@@ -81,26 +79,26 @@ TEST_CASE("mpi mailbox: in order, exactly once, from everyone, small and large",
     CHECK_FALSE(mailbox.receive().has_value());
     CHECK(mailbox.send(0, {}).ok());
   }
-  mailbox.close(soon());
+  mailbox.close(patience());
 }
 
 TEST_CASE("mpi mailbox: wake ends a wait, a deadline too", "[mpi]") {
-  auto made = channel::MpiChannel::create(session(), first_ranks(session().size()), soon());
+  auto made = channel::MpiChannel::create(session(), first_ranks(session().size()), patience());
   REQUIRE(made.ok());
   Channel& mailbox = **made;
   mailbox.wake();
   const TimePoint begin = steady_now();
-  mailbox.wait(soon());  // wake() came before it began
+  mailbox.wait(patience());  // wake() came before it began
   CHECK(!mailbox.receive());
   std::thread other([&] { mailbox.wake(); });
-  mailbox.wait(soon());
+  mailbox.wait(patience());
   other.join();
   CHECK(!mailbox.receive());
   testing::expect_within(std::chrono::seconds(20), steady_now() - begin);
   const TimePoint asleep = steady_now();
   mailbox.wait(Deadline::after(std::chrono::milliseconds(20)));  // may return early, never much later
   testing::expect_within(std::chrono::seconds(10), steady_now() - asleep);
-  mailbox.close(soon());
+  mailbox.close(patience());
 }
 
 TEST_CASE("a launcher of another MPI is named", "[mpi]") {

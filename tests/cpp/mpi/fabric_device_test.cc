@@ -15,7 +15,7 @@ class MpiDeviceMedium final : public Medium {
   std::string run(int size, Select select, const Part& part) override {
     if (session().rank() >= size) return {};
     collective::MpiFabricOptions options;
-    options.deadline = Deadline::after(std::chrono::seconds(30));
+    options.deadline = patience();
     Group group = first_ranks(size);
     group.id = static_cast<ProcessSetId>(size);
     auto host = make_mpi_fabric(session(), group, options);

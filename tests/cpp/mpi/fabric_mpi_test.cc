@@ -18,7 +18,7 @@ class MpiMedium final : public Medium {
   std::string run(int size, Select select, const Part& part) override {
     if (session().rank() >= size) return {};
     MpiFabricOptions options;
-    options.deadline = Deadline::after(std::chrono::seconds(30));
+    options.deadline = patience();
     options.most_message_bytes = most_message_bytes_;
     options.select = select;
     Group group = first_ranks(size);

@@ -15,7 +15,7 @@ class MpiMessages final : public MessageMedium {
     if (session().rank() >= size) return {};
     Group group = first_ranks(size);
     group.id = static_cast<ProcessSetId>(size);
-    const auto communicator = session().communicator(group, Deadline::after(std::chrono::seconds(30)));
+    const auto communicator = session().communicator(group, patience());
     if (!communicator.ok()) return communicator.status().message();
     return run_member(
         std::make_unique<collective::MpiTransport>(session(), *communicator, most_message_bytes_),

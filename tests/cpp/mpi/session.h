@@ -11,6 +11,10 @@
 
 namespace roundelay::contract {
 
+// A rank waits this long for ranks that are still in an earlier part. A busy machine needs minutes for parts
+// that take a second on a quiet one.
+inline Deadline patience() { return Deadline::after(std::chrono::minutes(5)); }
+
 inline std::optional<std::string> environment(const std::string& variable) {
   const char* value = std::getenv(variable.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
@@ -18,7 +22,7 @@ inline std::optional<std::string> environment(const std::string& variable) {
 
 inline mpi::Session& session() {
   static mpi::Session* const opened = [] {
-    auto result = mpi::Session::open(environment, {}, Deadline::after(std::chrono::seconds(60)));
+    auto result = mpi::Session::open(environment, {}, patience());
     if (!result.ok()) {
       std::fprintf(stderr, "%s\n", result.status().message().c_str());
       std::exit(EXIT_FAILURE);
