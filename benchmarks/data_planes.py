@@ -51,7 +51,7 @@ def _bare_cpu(size: int, repetitions: int) -> float:
 
 
 def _measured(mbit: int, fabric: str, size: int, repetitions: int) -> dict[str, Any]:
-    """Measure a plane's cell; Gloo and MPI by themselves too, in one of the jobs."""
+    """Measure a plane's cell; in one of the jobs also Gloo, MPI and an allreduce by hand."""
     peers = fabric == next(iter(_FABRICS))
     spec = {"sizes": [size], "repetitions": repetitions, "peers": peers}
     sums = _bare_cpu(size, repetitions)

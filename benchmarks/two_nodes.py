@@ -26,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--mbit", type=int, default=1000, help="the wire's speed, Mbit/s (default: 1000)")
     parser.add_argument("--repetitions", type=int, default=9, help="measurements of each (default: 9)")
-    parser.add_argument("--peers", action="store_true", help="Gloo and MPI too")
+    parser.add_argument("--peers", action="store_true", help="Gloo, MPI and one by hand too")
     parser.add_argument("--quick", action="store_true", help="25 MiB, twice")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
     return parser

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 import roundelay.torch as hvd
 from benchmarks import measure
+from benchmarks.by_hand import ByHand
 from benchmarks.contenders import Contender, Gloo, Mpi, Pool, Roundelay
 from benchmarks.exact import Sum
 from roundelay import _core
@@ -110,7 +111,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     ranks = measure.Ranks(spec)
     contenders: list[Contender] = [Roundelay(), Pool()]
     if spec["peers"]:
-        contenders += [Gloo(), Mpi()]
+        contenders += [Gloo(), Mpi(), ByHand(spec["address"])]
     stream = _stream(spec["address"])
     cells = [_measure(size, contenders, stream, ranks, spec["repetitions"]) for size in spec["sizes"]]
     ranks.leave()
