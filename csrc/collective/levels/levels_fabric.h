@@ -25,7 +25,8 @@ namespace roundelay::collective {
 // stream's time, 3 of 512 KiB took 1.14 (2 nodes x 2 ranks, 25 MiB, python -m benchmarks.two_nodes).
 struct LevelsCut {
   std::size_t shard_bytes = levels::kShardBytes;  // bytes of one chunk that a member has in the last stage
-  std::uint64_t most_across = 8;  // the most chunks that a stage between nodes has in progress at once
+  std::uint64_t most_across = 8;     // the most chunks that a stage between nodes has in progress at once
+  std::size_t most_shard_bytes = 0;  // of a long allreduce (shard_bytes_of()); 0: no more than of others
 };
 
 // The fabrics of one stage on this member. Plans share those of stages that they have in common.

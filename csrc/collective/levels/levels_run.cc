@@ -26,6 +26,13 @@ std::vector<StageRun> stage_runs(const LevelsPlan& parts, std::uint64_t chunks) 
   return runs;
 }
 
+Chunks chunks_of(const LevelsPlan& parts, const AllreduceCall& call) {
+  const std::size_t bytes = call.buffer.bytes;
+  const std::size_t shard =
+      shard_bytes_of(parts.plan, bytes, parts.cut.shard_bytes, parts.cut.most_shard_bytes);
+  return {bytes, size_of(call.dtype), chunk_bytes_of(parts.plan, shard), parts.plan.units};
+}
+
 }  // namespace
 
 const NamedLevelsPlan& LevelsResources::plan_for(const Call& call) const {
@@ -43,8 +50,7 @@ LevelsRun::LevelsRun(const LevelsResources& resources, const Call& call)
       call_(std::get<AllreduceCall>(call)),
       named_(resources.plan_for(call)),
       parts_(named_.parts),
-      chunks_(call_.buffer.bytes, size_of(call_.dtype), chunk_bytes_of(parts_.plan, parts_.cut.shard_bytes),
-              parts_.plan.units),
+      chunks_(chunks_of(parts_, call_)),
       scales_(split(call_, parts_.plan)),
       stages_(stage_runs(parts_, chunks_.count())),
       spans_(call_.observer, named_.stages) {}

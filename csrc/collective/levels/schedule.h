@@ -20,6 +20,9 @@ namespace roundelay::collective::levels {
 // might take another algorithm, and so another order of sums, for more than 64 parts
 // (collective/tuning/select.h).
 inline constexpr std::size_t kShardBytes = 256 << 10;
+// The most of them in a long call, if no other algorithm comes of it. The members of a node meet several
+// times a chunk, and each meeting costs them processor time.
+inline constexpr std::size_t kLongShardBytes = 1 << 20;
 
 // Cuts a buffer into chunks, and each chunk, also a shorter last one, into the plan's units. Units have whole
 // elements, and as equal numbers of them as possible.
@@ -49,6 +52,16 @@ class Chunks {
 
   std::size_t bytes_, element_, each_, units_;
 };
+
+// Returns how many bytes of a chunk a member has in the last stage, in a call of `bytes` bytes: `least`, and
+// in a long call up to `most`. A long call still has many chunks, because the links wait for the nodes' sums
+// of the first one, and nothing hides the last.
+inline std::size_t shard_bytes_of(const MemberPlan& plan, std::size_t bytes, std::size_t least,
+                                  std::size_t most) {
+  constexpr std::size_t kChunks = 16;
+  const std::size_t range = bytes / plan.units * plan.last_range;  // of the call, in the last stage
+  return std::clamp(range / kChunks, least, std::max(least, most));
+}
 
 // Returns the size of a chunk of which the last stage's largest range has `shard_bytes` bytes: a multiple of
 // every element's size, and of units of whole cache lines where a chunk has room for them.

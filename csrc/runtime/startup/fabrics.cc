@@ -210,7 +210,9 @@ Result<collective::LevelsPlan> Fabrics::make_plan(const Group& group, const Leve
     stages[stage] = inside[stage];
   }
   ROUNDELAY_RETURN_IF_ERROR(make_stages(group, plan, false, stages));
-  return collective::LevelsPlan{plan.plan, std::move(stages), {.shard_bytes = plan.shard_bytes}};
+  const collective::LevelsCut cut{.shard_bytes = plan.shard_bytes,
+                                  .most_shard_bytes = plan.most_shard_bytes()};
+  return collective::LevelsPlan{plan.plan, std::move(stages), cut};
 }
 
 Result<Fabrics::FabricPtr> Fabrics::make_peers(const Group& group, const LevelPlan& plan) {

@@ -164,14 +164,25 @@ Result<std::vector<LevelChoice>> chosen(const Cluster& cluster, const PlanWishes
 
 }  // namespace
 
+// Among more than kOnePlaceMembers a larger shard would take another algorithm, and so another order of sums,
+// which would depend on the bucket.
+std::size_t LevelPlan::most_shard_bytes() const {
+  const bool same_sums = plan.stages.back().members <= collective::kOnePlaceMembers;
+  return same_sums && shard_bytes == levels::kShardBytes ? levels::kLongShardBytes : shard_bytes;
+}
+
 std::string LevelPlan::stages_text(const std::string& inside, const std::string& between) const {
   std::string text;
   for (std::size_t stage = 0; stage < factors.size(); ++stage) {
     text += (text.empty() ? "" : " x ") + std::to_string(factors[stage].members) + " (" +
             (in_node(stage) ? inside : between) + ")";
   }
-  const std::size_t chunk = levels::chunk_bytes_of(plan, shard_bytes);
-  return text + ", in chunks of " + std::to_string(chunk >> 10U) + " KiB";
+  const auto kib = [&](std::size_t shard) {
+    return std::to_string(levels::chunk_bytes_of(plan, shard) >> 10U);
+  };
+  text += ", in chunks of " + kib(shard_bytes);
+  if (most_shard_bytes() > shard_bytes) text += " to " + kib(most_shard_bytes());
+  return text + " KiB";
 }
 
 Cluster cluster_of(const Group& group, const bootstrap::Topology& topology,

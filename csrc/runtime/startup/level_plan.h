@@ -23,6 +23,9 @@ struct LevelPlan {
   std::vector<model::Factor> factors;  // one for each stage, innermost first
   std::size_t shard_bytes = collective::levels::kShardBytes;
 
+  // Returns the most bytes of a shard in a long call. The shards that the formula has chosen stay as they
+  // are, unless it would have taken larger ones.
+  [[nodiscard]] std::size_t most_shard_bytes() const;
   // Returns whether the groups of a stage lie within nodes.
   [[nodiscard]] bool in_node(std::size_t stage) const { return factors[stage].last_level == 0; }
   // Returns the stages, with the names of their fabrics, for the log.

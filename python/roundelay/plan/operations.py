@@ -11,12 +11,11 @@ from rich.table import Table
 
 from roundelay import _model
 from roundelay.plan.machines import Machines, Shape
-from roundelay.plan.prediction import in_chunks
+from roundelay.plan.prediction import ONE_PLACE, in_chunks
 from roundelay.plan.units import PlanError, bytes_text, size, time_text
 
 # "reduce" is a reducescatter whose only row is one rank's.
 OPERATIONS = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
-_ONE_PLACE = 64  # members up to which an allreduce adds in one place (collective/tuning/select.h)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ def sizes(text: str) -> list[float]:
 
 def _usual(ranks: int, size: float) -> str:
     """Return the default algorithm of an allreduce (csrc/collective/tuning/select.cc)."""
-    if ranks <= _ONE_PLACE:
+    if ranks <= ONE_PLACE:
         return "direct" if size <= (32 << 10 if ranks == 2 else 2 << 10) else "pairwise"
     return "recursive_doubling" if size <= 256 << 10 else "ring"
 

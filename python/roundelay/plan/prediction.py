@@ -12,7 +12,9 @@ from roundelay.plan.workload import Workload
 from roundelay.tuning.buckets import DEFAULT, Cuts, Extent, cut
 
 _MOST_BUCKET = 1 << 62
-_SHARD_BYTES = 256 << 10  # kShardBytes of csrc/collective/levels/schedule.h
+# Shards of chunks, and the least chunks of larger shards (csrc/collective/levels/schedule.h).
+_SHARD_BYTES, _LONG_SHARD_BYTES, _LONG_CHUNKS = 256 << 10, 1 << 20, 16
+ONE_PLACE = 64  # members up to which an allreduce adds in one place (csrc/collective/tuning/select.h)
 
 # Returns the stages of a bucket, from the cluster, the bucket's bytes and the bytes of one element.
 Way = Callable[[_model.Cluster, float, int], _model.Program]
@@ -30,14 +32,19 @@ def dense(wire: int | None) -> Way:
 def in_chunks(program: _model.Program, cluster: _model.Cluster, size: float) -> _model.Program:
     """Cut an allreduce into the chunks that the levels' fabric takes (csrc/runtime/startup/level_plan.cc).
 
-    By default that fabric fixes the size of the last stage's part. With more than two stages its cost formula
-    chooses the size.
+    With two stages that fabric fixes the size of the last one's part, which grows with the allreduce. With
+    more its cost formula chooses the size, and with one stage another fabric cuts nothing.
     """
-    if sum(level.parts > 1 for level in cluster.levels) > 2:
+    parts = [level.parts for level in cluster.levels if level.parts > 1]
+    if len(parts) > 2:
         return _model.with_best_chunks(program, cluster)
-    # A chunk of uneven nodes is as large as if all had as many ranks as the largest one.
-    ranks = math.prod(level.parts for level in cluster.levels)
-    return _model.Program(program.stages, max(1, math.ceil(size / (_SHARD_BYTES * ranks))))
+    if len(parts) < 2:
+        return program
+    in_node, nodes = parts  # of uneven nodes, the largest one's ranks: so is the chunk
+    most = _LONG_SHARD_BYTES if nodes <= ONE_PLACE else _SHARD_BYTES
+    share = size / in_node
+    shard = min(max(share / _LONG_CHUNKS, _SHARD_BYTES), most)
+    return _model.Program(program.stages, max(1, math.ceil(share / shard)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

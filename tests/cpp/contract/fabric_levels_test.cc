@@ -12,6 +12,7 @@ namespace {
 using collective::LevelsCut;
 using collective::PendingCall;
 constexpr std::size_t kShardBytes = LevelsCut{}.shard_bytes;
+constexpr LevelsCut kGrows{.shard_bytes = 1024, .most_shard_bytes = 40000};  // in long calls
 
 // An average over nodes of different sizes is rounded once for each node.
 bool applies(const Test& test, const ClusterShape& shape) {
@@ -98,10 +99,12 @@ TEST_CASE("levels: an allreduce in a region stages nothing", "[fabric]") {
   for (const ClusterShape& shape : {nodes_of(2, 2), nodes_of(2, 3), by_factors({2, 2, 2})}) {
     const std::size_t chunk = kShardBytes / sizeof(float) * static_cast<std::size_t>(shape.size());
     for (const std::size_t count : {std::size_t{1}, std::size_t{5001}, 2 * chunk + 7}) {
-      LevelsMedium medium(shape);
-      INFO(count << " elements on " << shape.name);
-      CHECK(medium.run(shape.size(), collective::Select(),
-                       [&](Fabric& fabric) { return unstaged_allreduce(fabric, count); }) == "");
+      for (const LevelsCut cut : {LevelsCut{}, kGrows}) {
+        LevelsMedium medium(shape, cut);
+        INFO(count << " elements on " << shape.name << ", shards of " << cut.shard_bytes << " bytes");
+        CHECK(medium.run(shape.size(), collective::Select(),
+                         [&](Fabric& fabric) { return unstaged_allreduce(fabric, count); }) == "");
+      }
     }
   }
 }
@@ -181,6 +184,7 @@ TEST_CASE("levels: sums have the same bits in any bucket and for any chunk", "[f
     const auto many = sum(shape, {.shard_bytes = 1024}, 0, kEnd);
     INFO(shape.name);
     CHECK(many == sum(shape, {}, 0, kEnd));
+    CHECK(many == sum(shape, kGrows, 0, kEnd));
     const auto alone = sum(shape, {}, kBegin, kEnd);
     CHECK(std::equal(alone.rbegin(), alone.rend(), many.rbegin()));
   }

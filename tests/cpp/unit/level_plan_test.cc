@@ -79,6 +79,22 @@ TEST_CASE("two levels keep the shard that was measured for them", "[level_plan]"
   CHECK_FALSE(plan->in_node(1));
 }
 
+TEST_CASE("shards grow in long calls, unless a last stage would take another algorithm", "[level_plan]") {
+  const auto most = [](int nodes) {
+    const Topology pairs = topology(std::vector<int>(static_cast<std::size_t>(nodes), 2));
+    return forced(first_ranks(2 * nodes), pairs, "2," + std::to_string(nodes))->most_shard_bytes();
+  };
+  CHECK(most(2) == collective::levels::kLongShardBytes);
+  CHECK(most(64) == collective::levels::kLongShardBytes);
+  CHECK(most(65) == collective::levels::kShardBytes);
+  LevelPlan chosen = *plan_of(first_ranks(4), topology({2, 2}));
+  chosen.shard_bytes = collective::levels::kShardBytes / 2;
+  CHECK(chosen.most_shard_bytes() == chosen.shard_bytes);  // the formula's choice
+  CHECK(chosen.stages_text("shm", "tcp") == "2 (shm) x 2 (tcp), in chunks of 256 KiB");
+  chosen.shard_bytes = collective::levels::kShardBytes;
+  CHECK(chosen.stages_text("shm", "tcp") == "2 (shm) x 2 (tcp), in chunks of 512 to 2048 KiB");
+}
+
 TEST_CASE("a process set's levels are those of its own ranks", "[level_plan]") {
   Topology dealt{{{"node", {{"a", {0, 3, 5}}, {"b", {1, 2, 4}}}}}};
   // Of node a ranks 3 and 5, of node b ranks 1 and 4. Node b has the first rank.

@@ -90,26 +90,57 @@ TEST_CASE("members agree on groups and ranges", "[member_plan]") {
   }
 }
 
+// Checks that the ranges of all chunks follow each other, and are no larger than the shard allows.
+void check_chunks(const MemberPlan& plan, std::size_t bytes, std::size_t shard) {
+  const Chunks chunks(bytes, 8, chunk_bytes_of(plan, shard), plan.units);
+  std::size_t end = 0, wrong = 0;
+  for (std::uint64_t i = 0; i < chunks.count(); ++i) {
+    for (std::size_t unit = 0; unit < plan.units; ++unit) {
+      const ByteRange range = chunks.bytes_of(i, {unit, 1});
+      const bool fits = range.bytes * plan.last_range <= shard + 8 * plan.last_range;
+      if (range.offset != end || range.bytes % 8 != 0 || !fits) ++wrong;
+      end += range.bytes;
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(end == bytes);
+}
+
 TEST_CASE("chunks and ranges are all of the bytes", "[member_plan]") {
   for (const Tree& tree : {kThreeAndFour, tree_of_factors({3, 2})}) {
     const MemberPlan plan = plan_of_member(tree, 1);
     const std::size_t chunk = chunk_bytes_of(plan, kShardBytes);
     CHECK(chunk % 8 == 0);
-    for (const std::size_t bytes : {std::size_t{0}, std::size_t{8}, chunk - 8, chunk, chunk + 8, 3 * chunk}) {
-      const Chunks chunks(bytes, 8, chunk, plan.units);
-      std::size_t end = 0;
-      for (std::uint64_t i = 0; i < chunks.count(); ++i) {
-        for (std::size_t unit = 0; unit < plan.units; ++unit) {
-          const ByteRange range = chunks.bytes_of(i, {unit, 1});
-          CHECK(range.offset == end);
-          CHECK(range.bytes % 8 == 0);
-          CHECK(range.bytes * plan.last_range <= kShardBytes + 8 * plan.last_range);
-          end += range.bytes;
-        }
-      }
-      CHECK(end == bytes);
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{8}, chunk - 8, chunk, chunk + 8, 3 * chunk,
+                                    40 * chunk + 8, (std::size_t{1} << 31U) + 8}) {
+      INFO(bytes << " bytes");
+      check_chunks(plan, bytes, kShardBytes);
+      check_chunks(plan, bytes, shard_bytes_of(plan, bytes, kShardBytes, kLongShardBytes));
     }
   }
+}
+
+TEST_CASE("long calls have larger shards, and still many chunks", "[member_plan]") {
+  constexpr std::size_t kMiB = 1 << 20, kLargest = ~std::size_t{0};
+  for (const Tree& tree : {tree_of_factors({2, 2}), tree_of_factors({3, 2}), kThreeAndFour, kUnevenRacks}) {
+    const MemberPlan plan = plan_of_member(tree, 0);
+    const auto shard = [&](std::size_t bytes) {
+      return shard_bytes_of(plan, bytes, kShardBytes, kLongShardBytes);
+    };
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4} * 3, kMiB, 4 * kMiB + 4})
+      CHECK(shard(bytes) == kShardBytes);
+    for (const std::size_t bytes : {9 * kMiB + 1, 25 * kMiB, 100 * kMiB + 3, std::size_t{1} << 31U}) {
+      CHECK(shard(bytes) >= kShardBytes);
+      CHECK(shard(bytes) <= kLongShardBytes);
+      const Chunks chunks(bytes, 1, chunk_bytes_of(plan, shard(bytes)), plan.units);
+      CHECK((shard(bytes) == kShardBytes || chunks.count() >= 16));
+    }
+    CHECK(shard((std::size_t{1} << 31U) + 4) == kLongShardBytes);
+    CHECK(shard(kLargest) == kLongShardBytes);
+    CHECK(shard_bytes_of(plan, kLargest, kShardBytes, 0) == kShardBytes);
+  }
+  const MemberPlan even = plan_of_member(tree_of_factors({2, 2}), 0);  // a half is in the last stage
+  CHECK(shard_bytes_of(even, 25 * kMiB, kShardBytes, kLongShardBytes) == 25 * kMiB / 32);
 }
 
 TEST_CASE("averages divide where all add up as many parts, else at once", "[member_plan]") {
