@@ -25,6 +25,7 @@ struct NodeNumbers {
 struct NodeEdge {
   int leader = 0;            // the member that leads the node at the other end
   std::vector<bool> beyond;  // by member: it is on that node, or on one behind it
+  friend bool operator==(const NodeEdge&, const NodeEdge&) = default;
 };
 
 class NodeTree {

@@ -10,40 +10,19 @@
 // leader sends one at a time. A cell that was sent is not sent again.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <vector>
-
 #include "base/annotations.h"
 #include "base/status.h"
-#include "lock/announcements.h"
+#include "lock/carrier.h"
 #include "lock/node_tree.h"
 #include "wire/messages.h"
 
 namespace roundelay::lock {
 
-// What the members of a node have announced, and where they read what others have. Thread-safe, but only the
-// relay of the node's leader calls put() and raise_others(), one call at a time.
-class NodeBoard {
- public:
-  virtual ~NodeBoard() = default;
-  // Returns the least word of the node's members.
-  [[nodiscard]] virtual std::uint64_t least_word() const = 0;
-  // Returns the cell of a member of the node.
-  [[nodiscard]] virtual Cell shown(int member, std::size_t number) const = 0;
-  virtual void put(int member, std::size_t number, const Cell& cell) = 0;
-  // Raises the least word of all members elsewhere. Wakes the node's sleepers if all members have now
-  // announced more.
-  virtual void raise_others(std::uint64_t word) = 0;
-};
-
 // Thread-safe.
 class Relay {
  public:
-  // Sends to a member of the group. Any thread; it does not block, and may drop a message to a rank that is
-  // gone.
-  using Send = std::function<void(int member, wire::Announced message)>;
+  // Any thread calls it. It does not block, and may drop a message to a rank that is gone.
+  using Send = Carrier::Send;
 
   // `board` outlives the relay. `member`: this rank's index in the group.
   Relay(NodeBoard& board, NodeTree tree, int member);
@@ -61,24 +40,14 @@ class Relay {
   Status take(int from, const wire::Announced& message) EXCLUDES(mutex_);
 
  private:
-  struct Edge {
-    NodeEdge to;
-    std::uint64_t received = 0, sent = 0;   // words
-    std::vector<wire::ShownCell> unsent{};  // cells that go with the next word
-  };
-
   void carry() REQUIRES(mutex_);
-  Status take_from_edge(Edge& edge, const wire::Announced& message) REQUIRES(mutex_);
-  void collect_own_cells() REQUIRES(mutex_);
 
   NodeBoard& board_;
   const NodeTree tree_;
   const int member_;
   Mutex mutex_;
   Send send_ GUARDED_BY(mutex_);
-  std::vector<Edge> edges_ GUARDED_BY(mutex_);
-  // The submissions whose cells were collected, by place in tree_.own() and number.
-  std::vector<std::vector<std::uint64_t>> collected_ GUARDED_BY(mutex_);
+  Carrier carrier_ GUARDED_BY(mutex_);
 };
 
 }  // namespace roundelay::lock

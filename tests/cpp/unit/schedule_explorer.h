@@ -1,6 +1,7 @@
 // Explores every interleaving of small cases of the schedule lock, breadth first. Two or three ranks submit
-// by one script, with the real lock and the real keeper. Ranks submit, show cells, announce, enter, freeze
-// and answer in any order. Messages between two ranks stay in order and may be arbitrarily late.
+// by one script, with the real lock, the real keeper and, between nodes, the real carriers. Ranks submit,
+// show cells, announce, enter, freeze and answer in any order. Messages between two ranks stay in order and
+// may be arbitrarily late.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "lock/schedule_lock.h"
 #include "tests/cpp/agreement_reference.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/unit/schedule_nodes.h"
 
 namespace roundelay::submit {
 
@@ -25,17 +27,22 @@ using Submissions = std::vector<wire::Submission>;
 struct Case {
   std::vector<Submissions> scripts;  // by member
   lock::ScheduleLock::Operations operations;
-  bool impatient = false;  // a member may decide at any time that it has waited for too long
+  bool impatient = false;    // a member may decide at any time that it has waited for too long
+  std::vector<int> nodes{};  // by member; empty: all are on one
+  int fan_out = 1;
   // Protocols that are wrong.
-  bool word_first = false;  // a member announces an agreement before it shows the cell
-  bool one_cell = false;    // an agreement has one cell
+  bool word_first = false;    // a member announces an agreement before it shows the cell
+  bool one_cell = false;      // an agreement has one cell
+  bool cells_behind = false;  // between nodes a cell comes after the word that counts on it
+  bool early_end = false;     // a member ends the lock before it sees that all have announced the positions
 };
 
 class Explorer {
  public:
   // `given` outlives the explorer.
   explicit Explorer(const Case& given) : case_(given) {
-    World start;
+    World start{.nodes = {given.nodes.empty() ? std::vector<int>(given.scripts.size()) : given.nodes,
+                          given.fan_out, given.cells_behind}};
     start.members.resize(case_.scripts.size());
     start.keeper.begin(case_.scripts.size());
     for (Member& member : start.members) member.lock.begin(1, case_.operations);
@@ -59,18 +66,20 @@ class Explorer {
         answer(world, m);
         apply(world, m);
       }
+      for (std::size_t node = 0; node < world.nodes.size(); ++node) carry(world, node);
       order(world);
       if (moves_ == before) check_end(world);
     }
   }
 
-  std::size_t states() const { return seen_.size(); }
+  std::size_t states() const { return states_; }
   std::size_t ends() const { return ends_; }
   std::size_t ends_unlocked() const { return ends_unlocked_; }
   // Returns how often a member got a wrong result of an agreement, or none.
   std::size_t wrong_results() const { return wrong_results_; }
 
  private:
+  using Carriers = std::vector<lock::Carrier>;
   struct Order {
     bool freeze = false;
     std::optional<std::uint64_t> unlock;
@@ -93,15 +102,21 @@ class Explorer {
     [[nodiscard]] bool writes() const { return cell_to_show || word_to_announce; }
   };
   struct World {
-    std::vector<Member> members;
-    lock::ScheduleKeeper keeper;
-    std::optional<std::uint64_t> end;  // as the order says
+    std::vector<Member> members{};
+    ExploredNodes nodes;
+    lock::ScheduleKeeper keeper{};
+    std::optional<std::uint64_t> end{};  // as the order says
   };
 
   void visit(World world) {
     ++moves_;
     check(world);
-    if (seen_.insert(key(world)).second) open_.push_back(std::move(world));
+    auto& seen = seen_[key(world)];
+    const Carriers carriers = world.nodes.carriers();
+    if (std::ranges::find(seen, carriers) != seen.end()) return;
+    seen.push_back(carriers);
+    ++states_;
+    open_.push_back(std::move(world));
   }
 
   void submit(const World& before, std::size_t m) {
@@ -115,10 +130,12 @@ class Explorer {
     const bool filed = member.lock.file(request, values);
     if (!filed) ++member.queued;
     if (member.lock.active()) {
-      std::uint64_t& word = filed && request.operation == Operation::kAgreement
-                                ? member.word_to_announce.emplace()
-                                : member.word;
-      word = lock::announcement(1, member.lock.announced());
+      const std::uint64_t word = lock::announcement(1, member.lock.announced());
+      if (filed && request.operation == Operation::kAgreement) {
+        member.word_to_announce = word;
+      } else {
+        raise(world, m, word);
+      }
     }
     if (member.word_to_announce) {
       const lock::LockedAgreement& agreement = *member.lock.agreement(request.name);
@@ -141,14 +158,52 @@ class Explorer {
     const Member& old = before.members[m];
     if (!old.word_to_announce || (!case_.word_first && old.cell_to_show)) return;
     World world = before;
-    world.members[m].word = *std::exchange(world.members[m].word_to_announce, std::nullopt);
+    raise(world, m, *std::exchange(world.members[m].word_to_announce, std::nullopt));
     visit(std::move(world));
   }
 
-  std::uint64_t least(const World& world) const {
+  // Raises a member's word. The leader looks if the node's least word has grown.
+  void raise(World& world, std::size_t m, std::uint64_t word) {
+    const std::uint64_t before = least_of_node(world, m);
+    world.members[m].word = word;
+    if (least_of_node(world, m) > before) world.nodes.ask(m);
+  }
+
+  static std::uint64_t least_of_node(const World& world, std::size_t m) {
+    std::uint64_t least = UINT64_MAX;
+    for (std::size_t other = 0; other < world.members.size(); ++other) {
+      if (world.nodes.together(m, other)) least = std::min(least, world.members[other].word);
+    }
+    return least;
+  }
+
+  // Returns how many positions all members have announced, as a member sees it.
+  static std::uint64_t least(const World& world, std::size_t m) {
+    return lock::announced_under(1, std::min(least_of_node(world, m), world.nodes.others(m)));
+  }
+
+  static std::uint64_t true_least(const World& world) {
     std::uint64_t least = UINT64_MAX;
     for (const Member& member : world.members) least = std::min(least, lock::announced_under(1, member.word));
     return least;
+  }
+
+  void carry(const World& before, std::size_t node) {
+    const Shown shown{[&](int member) { return before.members[static_cast<std::size_t>(member)].word; },
+                      [&](int member, std::size_t number) {
+                        return cell_on_node(before.members[static_cast<std::size_t>(member)], number);
+                      }};
+    if (World world = before; world.nodes.look(node, shown)) visit(std::move(world));
+    for (const int from : before.nodes.senders(node)) {
+      World world = before;
+      world.nodes.take(node, from, shown);
+      visit(std::move(world));
+    }
+  }
+
+  static lock::Cell cell_on_node(const Member& member, std::size_t number) {
+    const auto found = member.cells.find(number);
+    return found == member.cells.end() ? lock::Cell{} : found->second;
   }
 
   std::size_t cell_number(const lock::LockedAgreement& agreement) const {
@@ -164,7 +219,11 @@ class Explorer {
     lock::LockedAgreement* const agreement = member.lock.agreement(names->front());
     if (agreement == nullptr) return true;
     std::vector<lock::Cell> cells;
-    for (Member& other : world.members) cells.push_back(other.cells[cell_number(*agreement)]);
+    const std::size_t number = cell_number(*agreement);
+    for (std::size_t other = 0; other < world.members.size(); ++other) {
+      cells.push_back(world.nodes.together(m, other) ? cell_on_node(world.members[other], number)
+                                                     : world.nodes.cell(m, other, number));
+    }
     const Result<Agreed> agreed = agreement->enter(cells, ranks_);
     if (!agreed.ok() || !(*agreed == expected(names->front(), position))) ++wrong_results_;
     return true;
@@ -190,9 +249,9 @@ class Explorer {
   }
 
   void enter(const World& before, std::size_t m) {
-    if (!before.members[m].lock.may_enter(least(before))) return;
+    if (!before.members[m].lock.may_enter(least(before, m))) return;
     World world = before;
-    enter(world, m, least(before));
+    enter(world, m, least(before, m));
     visit(std::move(world));
   }
 
@@ -236,6 +295,8 @@ class Explorer {
 
   void apply(const World& before, std::size_t m) {
     if (before.members[m].orders.empty()) return;
+    const auto& unlock = before.members[m].orders.front().unlock;
+    if (unlock && least(before, m) < *unlock && !case_.early_end) return;
     World world = before;
     Member& member = world.members[m];
     const Order order = member.orders.front();
@@ -264,7 +325,7 @@ class Explorer {
   void check(const World& world) const {
     for (const Member& member : world.members) {
       // No member enters an operation that some member has not announced, or one after the end.
-      REQUIRE(member.entered <= least(world));
+      REQUIRE(member.entered <= true_least(world));
       if (world.end) REQUIRE(member.entered <= *world.end);
       if (world.end && !member.lock.active()) REQUIRE(member.entered == *world.end);
     }
@@ -303,6 +364,7 @@ class Explorer {
       for (const std::uint64_t answer : member.answers) put(answer);
       key += ";";
     }
+    world.nodes.write(put);
     put(world.end.value_or(999));
     for (const int silent : world.keeper.silent()) put(static_cast<std::uint64_t>(silent));
     lock::ScheduleKeeper next = world.keeper;
@@ -313,7 +375,8 @@ class Explorer {
 
   const Case& case_;
   std::vector<int> ranks_;
-  std::set<std::string> seen_;
+  std::map<std::string, std::vector<Carriers>> seen_;
+  std::size_t states_ = 0;
   std::deque<World> open_;
   std::size_t moves_ = 0;
   std::size_t ends_ = 0;
