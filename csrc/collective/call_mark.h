@@ -26,6 +26,11 @@ struct CallMark {
   Form form = Form::kItself;
 
   [[nodiscard]] bool set() const { return sequence != 0; }
+  // Returns whether only two members at a time agree on bytes, each on those of their message: an alltoall
+  // with splits.
+  [[nodiscard]] bool agrees_by_pair() const {
+    return operation == Operation::kAlltoall && form == Form::kItself;
+  }
   friend bool operator==(const CallMark&, const CallMark&) = default;
 };
 static_assert(sizeof(CallMark) == 24, "no padding travels");

@@ -22,8 +22,10 @@ std::vector<Span> consecutive(Pointer place, const std::vector<std::size_t>& byt
   return spans;
 }
 
-// `given` and `taken` are by member. Empty messages are not sent: both sides know which they are.
-Program exchange_all(Exchange& net, std::vector<ConstByteSpan> given, std::vector<ByteSpan> taken) {
+// `given` and `taken` are by member. `sends_empty`: empty messages are sent too. If both sides know which are
+// empty, they are not.
+Program exchange_all(Exchange& net, std::vector<ConstByteSpan> given, std::vector<ByteSpan> taken,
+                     bool sends_empty) {
   const int size = net.size();
   const auto self = static_cast<std::size_t>(net.index());
   std::vector<Transfer> posted_by(static_cast<std::size_t>(size),
@@ -34,9 +36,9 @@ Program exchange_all(Exchange& net, std::vector<ConstByteSpan> given, std::vecto
     }
     const int source = (net.index() + size - step) % size, target = (net.index() + step) % size;
     const ByteSpan incoming = taken[static_cast<std::size_t>(source)];
-    if (!incoming.empty()) net.receive(source, incoming);
+    if (sends_empty || !incoming.empty()) net.receive(source, incoming);
     const ConstByteSpan outgoing = given[static_cast<std::size_t>(target)];
-    if (!outgoing.empty()) net.send(target, outgoing);
+    if (sends_empty || !outgoing.empty()) net.send(target, outgoing);
     posted_by[static_cast<std::size_t>(step)] = net.next();
   }
   const ConstByteSpan own = given[self];
@@ -58,13 +60,16 @@ Program exchange_messages(Exchange& net, const MessageList& messages) {
 Program pairwise_all_gather(Exchange& net, const AllgatherCall& call) {
   const std::size_t own = call.receive_bytes[static_cast<std::size_t>(net.index())];
   std::vector<ConstByteSpan> given(static_cast<std::size_t>(net.size()), ConstByteSpan(call.input, own));
-  return exchange_all(net, std::move(given), consecutive<ByteSpan>(call.output.data(), call.receive_bytes));
+  return exchange_all(net, std::move(given), consecutive<ByteSpan>(call.output.data(), call.receive_bytes),
+                      false);
 }
 
+// In a call with a mark nobody has compared what members send and expect: the marks of messages do.
 Program pairwise_alltoall(Exchange& net, const AlltoallCall& call) {
   if (call.messages != nullptr) return exchange_messages(net, *call.messages);
   return exchange_all(net, consecutive<ConstByteSpan>(call.input, call.send_bytes),
-                      consecutive<ByteSpan>(call.output.data(), call.receive_bytes));
+                      consecutive<ByteSpan>(call.output.data(), call.receive_bytes),
+                      call.mark.set() && call.mark.agrees_by_pair());
 }
 
 }  // namespace roundelay::collective

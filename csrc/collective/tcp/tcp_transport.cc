@@ -65,20 +65,20 @@ Result<TransferId> TcpTransport::post(int peer, bool sends, std::size_t bytes, c
 Result<TransferId> TcpTransport::send(int peer, ConstByteSpan data, int tag) {
   Direction<OutStream>& out = peers_[static_cast<std::size_t>(peer)].out;
   if (!out.error.ok()) return out.error;
-  return post(peer, true, data.size(),
-              [&](TransferId id, const Place& place, std::size_t offset, std::size_t bytes) {
-                End<OutStream>& end = out.ends[place.number];
-                if (end.stream.ended()) conclude(place, out, Status::aborted(kClosed));
-                if (!out.error.ok()) return;
-                const Status queued = end.stream.send(id, data.subspan(offset, bytes), label(tag));
-                if (!queued.ok()) {
-                  conclude(place, out, queued);
-                } else if (end.stream.connected()) {
-                  use_out(place, false);
-                } else if (!std::exchange(end.dialled, true)) {
-                  plane_->dial(first_ + place.number, group_.ranks[place.peer]);
-                }
-              });
+  return post(
+      peer, true, data.size(), [&](TransferId id, const Place& place, std::size_t offset, std::size_t bytes) {
+        End<OutStream>& end = out.ends[place.number];
+        if (end.stream.ended()) conclude(place, out, Status::aborted(kClosed));
+        if (!out.error.ok()) return;
+        const Status queued = end.stream.send(id, data.subspan(offset, bytes), label(tag, data.size()));
+        if (!queued.ok()) {
+          conclude(place, out, queued);
+        } else if (end.stream.connected()) {
+          use_out(place, false);
+        } else if (!std::exchange(end.dialled, true)) {
+          plane_->dial(first_ + place.number, group_.ranks[place.peer]);
+        }
+      });
 }
 
 Result<TransferId> TcpTransport::receive(int peer, ByteSpan data, int tag) {
@@ -88,10 +88,17 @@ Result<TransferId> TcpTransport::receive(int peer, ByteSpan data, int tag) {
               [&](TransferId id, const Place& place, std::size_t offset, std::size_t bytes) {
                 InStream& stream = in.ends[place.number].stream;
                 if (!in.error.ok()) return;
-                Status posted = stream.receive(id, data.subspan(offset, bytes), label(tag), over_);
+                Status posted =
+                    stream.receive(id, data.subspan(offset, bytes), label(tag, data.size()), over_);
                 if (posted.ok() && stream.connected()) posted = stream.write_notices();
                 conclude(place, in, posted);
               });
+}
+
+Label TcpTransport::label(int tag, std::size_t message_bytes) const {
+  Label label{static_cast<std::uint64_t>(tag), mark_};
+  if (mark_.agrees_by_pair()) label.mark.bytes = message_bytes;
+  return label;
 }
 
 Result<bool> TcpTransport::test(TransferId id) {

@@ -88,7 +88,7 @@ class TcpTransport final : public Transport, public Waker {
   void conclude(const Place& place, Direction<Stream>& direction, const Status& result);
   template <typename Stream>
   void connect(const Place& place, Direction<Stream>& direction, platform::Socket socket);
-  [[nodiscard]] Label label(int tag) const { return {static_cast<std::uint64_t>(tag), mark_}; }
+  [[nodiscard]] Label label(int tag, std::size_t message_bytes) const;
   [[nodiscard]] Status failure(std::size_t peer, const Status& cause) const;
 
   const std::shared_ptr<TcpPlane> plane_;
