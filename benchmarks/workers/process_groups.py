@@ -35,21 +35,28 @@ class _Small:
         return [(time.perf_counter() - begin) / _CALLS]
 
 
-class _Sharded:
-    """A step of FSDP2: each layer's weights are gathered twice, and gradients scattered."""
+class _Step:
+    """A step of FSDP2: each layer's weights are gathered twice, and gradients scattered.
 
-    def __init__(self, model: str, backend: str, ranks: measure.Ranks) -> None:
+    backend: None trains whole weights, without communication.
+    """
+
+    def __init__(self, model: str, backend: str | None, ranks: measure.Ranks) -> None:
         torch.manual_seed(1)
         task = MODELS[model]()
         self._ranks, self._draw = ranks, task.batch
         self._generator = torch.Generator().manual_seed(100 + ranks.rank)
         self.model = copy.deepcopy(task.model)
+        if backend is not None:
+            self._shard(backend)
+        self._optimizer = torch.optim.SGD(self.model.parameters(), lr=_LEARNING_RATE)
+
+    def _shard(self, backend: str) -> None:
         mesh = DeviceMesh.from_group(dist.new_group(backend=backend), "cpu")
         for layer in self.model.children():
             if any(parameter.requires_grad for parameter in layer.parameters()):
                 fully_shard(layer, mesh=mesh)
         fully_shard(self.model, mesh=mesh)
-        self._optimizer = torch.optim.SGD(self.model.parameters(), lr=_LEARNING_RATE)
 
     def _step(self) -> None:
         self._optimizer.zero_grad()
@@ -64,7 +71,7 @@ class _Sharded:
         """Return this rank's shards."""
         return [parameter.to_local().detach() for parameter in self.model.parameters()]  # type: ignore[attr-defined]
 
-    def check(self, other: _Sharded) -> None:
+    def check(self, other: _Step) -> None:
         """Compare the gradients of a step from equal weights: over several steps roundings grow."""
         for mine, its in zip(self.weights(), other.weights(), strict=True):
             mine.copy_(its)
@@ -75,27 +82,6 @@ class _Sharded:
 
     def _gradients(self) -> list[torch.Tensor]:
         return [parameter.grad.to_local() for parameter in self.model.parameters()]  # type: ignore[union-attr]
-
-
-class _Alone:
-    """The same step without communication, on whole weights."""
-
-    def __init__(self, model: str, ranks: measure.Ranks) -> None:
-        torch.manual_seed(1)
-        task = MODELS[model]()
-        self._ranks, self._draw = ranks, task.batch
-        self._generator = torch.Generator().manual_seed(100 + ranks.rank)
-        self._model = copy.deepcopy(task.model)
-        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=_LEARNING_RATE)
-
-    def _step(self) -> None:
-        self._optimizer.zero_grad()
-        task_loss(self._model, *self._draw(self._generator)).backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
-
-    def __call__(self) -> list[float]:
-        self._ranks.meet()
-        return [measure.timed(self._step)]
 
 
 def _small(ranks: measure.Ranks, repetitions: int) -> dict[str, Any]:
@@ -111,8 +97,8 @@ def _small(ranks: measure.Ranks, repetitions: int) -> dict[str, Any]:
 
 
 def _sharded(model: str, ranks: measure.Ranks, repetitions: int) -> dict[str, Any]:
-    sharded = {backend: _Sharded(model, backend, ranks) for backend in BACKENDS}
-    turns: dict[str, measure.Turn] = {"none": _Alone(model, ranks), **sharded}
+    sharded = {backend: _Step(model, backend, ranks) for backend in BACKENDS}
+    turns: dict[str, measure.Turn] = {"none": _Step(model, None, ranks), **sharded}
     sharded["roundelay"].check(sharded["gloo"])
     found = measure.take_turns(turns, repetitions, warmups=2)
     sharded["roundelay"].check(sharded["gloo"])
