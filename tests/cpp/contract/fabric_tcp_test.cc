@@ -9,6 +9,7 @@
 #include "tests/cpp/contract/fabric_contract.h"
 #include "tests/cpp/contract/lone_broadcast.h"
 #include "tests/cpp/contract/tcp_planes.h"
+#include "tests/cpp/random_bytes.h"
 
 namespace roundelay::contract {
 namespace {
@@ -17,6 +18,7 @@ using collective::PendingCall;
 using collective::TransferId;
 using collective::tcp::kMostSmall;
 using collective::tcp::TcpTransport;
+using testing::random_bytes;
 
 class TcpMedium final : public Medium {
  public:
@@ -60,12 +62,6 @@ void finish(std::vector<std::pair<TcpTransport*, TransferId>> transfers) {
     });
   }
   REQUIRE(transfers.empty());
-}
-
-Bytes random_bytes(std::mt19937& random, std::size_t size) {
-  Bytes bytes(size);
-  std::ranges::generate(bytes, [&] { return static_cast<std::byte>(random()); });
-  return bytes;
 }
 
 TEST_CASE("tcp: messages of one tag match in order, whichever side is first", "[fabric]") {

@@ -1,8 +1,6 @@
 // libFuzzer entry: what a peer says on a data stream, and at the port of one.
 #ifdef ROUNDELAY_FUZZER
 
-#include <sys/socket.h>
-
 #include <array>
 #include <cstdlib>
 #include <vector>
@@ -11,16 +9,12 @@
 #include "collective/tcp/out_stream.h"
 #include "connect/greeting.h"
 #include "connect/tcp_address.h"
+#include "tests/cpp/socket_pair.h"
 
 namespace {
 
 using namespace roundelay;
-
-std::array<platform::Socket, 2> socket_pair() {
-  std::array<int, 2> fds{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()) != 0) std::abort();
-  return {platform::Socket(platform::Fd(fds[0])), platform::Socket(platform::Fd(fds[1]))};
-}
+using testing::socket_pair;
 
 // The first byte chooses how many receives are posted, and with which tags and sizes.
 void say_to_receiver(ConstByteSpan bytes) {

@@ -1,33 +1,21 @@
 // The two ends of a stream between members, over a socket that takes and gives bytes in pieces of any size.
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <map>
 #include <random>
 #include <set>
-#include <stdexcept>
 
 #include "collective/tcp/in_stream.h"
 #include "collective/tcp/out_stream.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/random_bytes.h"
+#include "tests/cpp/socket_pair.h"
 
 namespace roundelay::collective::tcp {
 namespace {
 
-std::array<platform::Socket, 2> socket_pair() {
-  std::array<int, 2> fds{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()) != 0) {
-    throw std::runtime_error("socketpair");
-  }
-  return {platform::Socket(platform::Fd(fds[0])), platform::Socket(platform::Fd(fds[1]))};
-}
-
-Bytes random_bytes(std::mt19937& random, std::size_t size) {
-  Bytes bytes(size);
-  std::ranges::generate(bytes, [&] { return static_cast<std::byte>(random()); });
-  return bytes;
-}
+using testing::random_bytes;
+using testing::socket_pair;
 
 std::size_t random_size(std::mt19937& random) {
   constexpr std::array<std::size_t, 7> kSizes = {0, 1, 17, 4096, kMostSmall - 1, kMostSmall, kMostSmall + 1};
