@@ -1,6 +1,5 @@
 // Sessions whose reports go through leaders (negotiate/report_tree.h), with all threads.
 #include <algorithm>
-#include <random>
 
 #include "control/clock_probe.h"
 #include "tests/cpp/catch.h"
@@ -27,37 +26,12 @@ Config quiet() {
   return config;
 }
 
-// Of value + rank, over all ranks.
-float sum_of(int value) {
-  float sum = 0.0F;
-  for (int rank = 0; rank < kSize; ++rank) sum += static_cast<float>(value + rank);
-  return sum;
-}
-
 }  // namespace
 
 TEST_CASE("operations in any order are exact through leaders", "[session][leaders]") {
   constexpr std::size_t kTensors = 60;
   SessionWorld world(kSize, {}, lead);
-  world.run([&](Session& session, int rank) -> std::string {
-    std::mt19937 random(static_cast<unsigned>(rank));
-    for (int round = 0; round < 3; ++round) {
-      std::vector<Flight> flights(kTensors);
-      std::vector<std::size_t> order(kTensors);
-      for (std::size_t i = 0; i < kTensors; ++i) order[i] = i;
-      std::shuffle(order.begin(), order.end(), random);
-      for (const std::size_t i : order) {
-        flights[i].data.assign(1 + i * 7 % 300, static_cast<float>(static_cast<int>(i) + rank));
-        const Status status = take_off(session, "t" + std::to_string(i), flights[i]);
-        if (!status.ok()) return status.message();
-      }
-      for (const std::size_t i : order) {
-        std::string wrong = land(session, flights[i], sum_of(static_cast<int>(i)));
-        if (!wrong.empty()) return "t" + std::to_string(i) + ": " + wrong;
-      }
-    }
-    return {};
-  });
+  world.run([&](Session& session, int rank) { return sum_in_any_order(session, rank, kSize, kTensors); });
   // Rank 0 sends each order, and its clock, to its neighbour and to one leader.
   const auto stats = world.sessions[0]->stats();
   const auto clocks = 2 * static_cast<std::int64_t>(control::ClockProbe::kSamples);

@@ -1,7 +1,5 @@
 // The promises to a user of one init(), with all threads: results, errors, ends.
-#include <algorithm>
 #include <limits>
-#include <random>
 
 #include "control/clock_probe.h"
 #include "tests/cpp/catch.h"
@@ -37,26 +35,7 @@ TEST_CASE("hundreds of operations in flight, submitted in any order, are exact",
   constexpr int kSize = 3;
   constexpr std::size_t kTensors = 200;
   SessionWorld world(kSize);
-  world.run([&](Session& session, int rank) -> std::string {
-    std::mt19937 random(static_cast<unsigned>(rank));
-    for (int round = 0; round < 3; ++round) {
-      std::vector<Flight> flights(kTensors);
-      std::vector<std::size_t> order(kTensors);
-      for (std::size_t i = 0; i < kTensors; ++i) order[i] = i;
-      std::shuffle(order.begin(), order.end(), random);
-      for (const std::size_t i : order) {
-        flights[i].data.assign(1 + i * 7 % 300, static_cast<float>(static_cast<int>(i) + rank));
-        const Status status = take_off(session, "t" + std::to_string(i), flights[i]);
-        if (!status.ok()) return status.message();
-      }
-      std::shuffle(order.begin(), order.end(), random);
-      for (const std::size_t i : order) {
-        std::string wrong = land(session, flights[i], static_cast<float>(kSize * static_cast<int>(i) + 3));
-        if (!wrong.empty()) return "t" + std::to_string(i) + ": " + wrong;
-      }
-    }
-    return {};
-  });
+  world.run([&](Session& session, int rank) { return sum_in_any_order(session, rank, kSize, kTensors); });
   const auto stats = world.sessions[1]->stats();
   CHECK(stats.at("tensors") == 3 * kTensors);
   CHECK(stats.at("operations") < 3 * static_cast<std::int64_t>(kTensors));

@@ -1,11 +1,14 @@
 // Sessions of N ranks in one process, and the operations of their users.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -227,6 +230,30 @@ inline std::string sum_once(runtime::Session& session, int rank, const std::stri
   flight.blocking = blocking;
   if (const Status s = take_off(session, name, flight); !s.ok()) return s.message();
   return land(session, flight, static_cast<float>(size * (size + 1) / 2));
+}
+
+// Submits tensors in an order of this rank's own, and waits for them in another, three times. Returns the
+// first error or difference, "" if there is none.
+inline std::string sum_in_any_order(runtime::Session& session, int rank, int size, std::size_t tensors) {
+  std::mt19937 random(static_cast<unsigned>(rank));
+  std::vector<std::size_t> order(tensors);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Flight> flights(tensors);
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order) {
+      flights[i].data.assign(1 + i * 7 % 300, static_cast<float>(static_cast<int>(i) + rank));
+      const Status status = take_off(session, "t" + std::to_string(i), flights[i]);
+      if (!status.ok()) return status.message();
+    }
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order) {
+      const int sum = size * static_cast<int>(i) + size * (size - 1) / 2;
+      const std::string wrong = land(session, flights[i], static_cast<float>(sum));
+      if (!wrong.empty()) return "t" + std::to_string(i) + ": " + wrong;
+    }
+  }
+  return {};
 }
 
 }  // namespace roundelay::contract
