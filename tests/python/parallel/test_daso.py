@@ -152,6 +152,20 @@ def check_momentum_is_merged_if_wanted() -> None:
         close([hvd.allreduce(buffers(merged))], [hvd.allreduce(buffers(merged))])
 
 
+def check_a_batch_and_an_average_are_a_dense_batch() -> None:
+    """Each rank has the same weight, whatever its node's number of ranks."""
+    for each in layouts():
+        with nodes_of(each):
+            weights = nn.Parameter(torch.ones(5).double())
+            strategy = daso(4, 1)
+            optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weights], lr=0.1), strategy=strategy)
+            (weights.sum() * (hvd.rank() + 1) ** 2).backward()
+            optimizer.step()
+            strategy.average()
+            mean = sum((rank + 1) ** 2 for rank in range(hvd.size())) / hvd.size()
+            close([weights.detach()], [(1 - 0.1 * mean) * torch.ones(5).double()])
+
+
 def check_momentum_that_begins_under_way_stays_in_the_node() -> None:
     """The first gradient of a parameter comes after a transfer began, and before its merge."""
 
@@ -180,7 +194,9 @@ def check_momentum_that_begins_under_way_stays_in_the_node() -> None:
             gradients = [torch.tensor(ranks).double().mean() + 1 for ranks in nodes]
             (own,) = (one for one, ranks in zip(gradients, nodes, strict=True) if hvd.rank() in ranks)
             weight = 4 / (4 + len(nodes))  # of what the node has at the merge, after batch 2
-            started = weight * 1.75 * own + torch.stack(gradients).sum() / (4 + len(nodes))
+            weights = [len(ranks) * len(nodes) / hvd.size() for ranks in nodes]
+            sent = sum(w * one for w, one in zip(weights, gradients, strict=True))
+            started = weight * 1.75 * own + sent / (4 + len(nodes))
             for parameters, stepped in ((model, optimizer), (resumed, other)):
                 train(parameters, stepped, [2])
                 early, late = parameters

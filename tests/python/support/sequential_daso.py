@@ -103,8 +103,9 @@ class Program:
 
     def _sent(self, batch: int) -> Sent:
         place, self.place = self.place, (self.place + 1) % self.places
-        every = zip(*(self.parameters(ranks[place]) for ranks in self.nodes), strict=True)
-        return Sent(place, batch, [torch.stack(one).sum(0) for one in every])
+        mean = len(self.models) / len(self.nodes)
+        weighed = ([len(ranks) / mean * x for x in self.parameters(ranks[place])] for ranks in self.nodes)
+        return Sent(place, batch, [torch.stack(one).sum(0) for one in zip(*weighed, strict=True)])
 
     def _merge(self, batch: int) -> None:
         pending, self.pending = self.pending, None

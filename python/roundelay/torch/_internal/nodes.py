@@ -94,6 +94,9 @@ class Groups:
     gradients: ProcessSet | None  # the node's, which reduces gradients; None: this rank is alone there
     spreads: ProcessSet | None  # the node's too: its own lane takes results of other nodes through the node
     transfers: ProcessSet | None  # this rank's group; None: its place is not on every node
+    # By rank of this rank's group: the number of ranks on its node, divided by the mean of all nodes. So they
+    # add up to the number of nodes, and are 1 on nodes of equal size.
+    weights: Mapping[int, float]
 
     @property
     def place(self) -> int:
@@ -108,7 +111,10 @@ class Groups:
         groups = [own_process_set([ranks[place] for ranks in nodes], "transfers") for place in range(places)]
         own = next(ranks for ranks in nodes if _core.rank() in ranks)
         transfers = next((one for one in groups if one.included()), None)
-        return cls(own, len(nodes), places, gradients, spreads, transfers)
+        mean = sum(map(len, nodes)) / len(nodes)
+        peers = [] if transfers is None else transfers.ranks
+        weights = {rank: len(ranks) / mean for ranks in nodes for rank in ranks if rank in peers}
+        return cls(own, len(nodes), places, gradients, spreads, transfers, weights)
 
     def sets(self) -> list[ProcessSet]:
         """Returns this rank's sets."""

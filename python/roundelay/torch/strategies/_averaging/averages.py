@@ -34,7 +34,7 @@ class Cycle(NamedTuple):
 class Comparison(NamedTuple):
     """What the ranks have said of their cycles."""
 
-    ranks: int  # the number of those that take part
+    members: tuple[int, ...]  # the places in the set of those that take part
     alike: bool  # these have the same cycle
     flags: bytes  # those of all ranks, combined by or
 
@@ -71,19 +71,19 @@ class CycleCheck:
         values = _core.agreed(self.handle).values
         flags, here, both_ways = values[: self._ends[0]], values[slice(*self._ends)], values[self._ends[1] :]
         most, least = both_ways[:_DIGEST_BYTES], both_ways[_DIGEST_BYTES:]
-        ranks = sum(byte.bit_count() for byte in here)
+        members = tuple(one for one in range(8 * len(here)) if here[one // 8] >> one % 8 & 1)
         alike = all(255 - high == low for high, low in zip(most, least, strict=True))
-        return Comparison(ranks, ranks == 0 or alike, flags)
+        return Comparison(members, not members or alike, flags)
 
-    def ranks(self) -> int:
-        """Sleeps until all ranks have said theirs. Returns the number of those that take part.
+    def members(self) -> tuple[int, ...]:
+        """Sleeps until all ranks have said theirs. Returns the places in the set of those that take part.
 
         MismatchError, on all ranks: their cycles differ.
         """
         found = self.wait()
         if not found.alike:
             self.raise_mismatch()
-        return found.ranks
+        return found.members
 
     def raise_mismatch(self) -> NoReturn:
         """Raises MismatchError, which says how the cycles differ. All ranks call it."""
@@ -133,7 +133,7 @@ def average(
         _core.grouped_allreduce(group, sums, named, Sum, 1.0, 1.0, set_id(process_set))
         for index, one in zip(part, sums, strict=True):
             means[index] = one
-    ranks = check.ranks()
+    members = check.members()
     if means:
-        torch._foreach_div_(means, ranks)
+        torch._foreach_div_(means, len(members))
     return means

@@ -6,8 +6,9 @@ optim/dp_optimizer.py).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -38,13 +39,13 @@ class Pending:
     cycle: Cycle  # has their names
     transfer: Transfer | None = None  # the rank that has sent has it until it is done
     sums: FlatCopy | None = None  # that rank has them when the transfer is done
-    ranks: int = 0  # the number of ranks that have taken part
+    senders: list[int] = field(default_factory=list)  # the ranks that have taken part
 
     def finish(self, late: str | None = None) -> None:
         """Waits until the sums are there. Errors: Transfer.wait()."""
         if self.transfer is not None:
             transfer, self.transfer = self.transfer, None
-            self.ranks = transfer.wait(late)
+            self.senders = transfer.wait(late)
             self.sums = transfer.copy
 
 
@@ -100,7 +101,7 @@ class Exchange:
         self._pending = Pending(self.place, batch, wait, carried, cycle)
         if self.sends_next:
             assert self._groups.transfers is not None
-            copy = self.copy(carried.tensors(state))
+            copy = self._weighed(self.copy(carried.tensors(state)))
             self._pending.transfer = Transfer(copy, cycle, self._transfers, self._groups.transfers)
         self._turn()
 
@@ -115,9 +116,9 @@ class Exchange:
         return pending
 
     def merge(self, pending: Pending, batch: int) -> None:
-        """Merges the transfer into the node's tensors: (2 S x + the sum of x_sent) / (2 S + P).
+        """Merges the transfer into the node's tensors: (2 S x + the sum of w x_sent) / (2 S + the sum of w).
 
-        S is the number of batches since it was sent, P the number of senders, x a tensor now.
+        S is the number of batches since it was sent, x a tensor now, w a sender's weight (Groups.weights).
 
         MismatchError, on all ranks of the job: the senders' batches differ.
         """
@@ -125,10 +126,10 @@ class Exchange:
 
         def combine() -> None:
             pending.finish(late="late_merges")
-            if pending.ranks > 1:
+            if len(pending.senders) > 1:
                 assert pending.sums is not None
                 own = 2 * (batch - pending.batch) or 1
-                whole = own + pending.ranks
+                whole = own + self._weight_of(pending.senders)
                 torch._foreach_mul_(tensors, own / whole)
                 torch._foreach_add_(tensors, pending.sums.views, alpha=1 / whole)
 
@@ -141,7 +142,7 @@ class Exchange:
         start: FlatCopy | None = None,
         wire: torch.dtype | None = None,
     ) -> None:
-        """Gives all ranks the mean of one rank of each node, and waits for it.
+        """Gives all ranks the mean of one rank of each node, by the nodes' weights, and waits for it.
 
         start: a copy of values that all ranks had; the differences to it travel, in the type ``wire``.
         """
@@ -154,9 +155,10 @@ class Exchange:
                 self._small = copy = fitting(self._small, tensors, wire)
                 for change, now, before in zip(copy.views, tensors, start.views, strict=True):
                     torch.sub(now, before, out=change)
-            ranks = Transfer(copy, cycle, self._transfers, self._groups.transfers).wait()
+            sent = Transfer(self._weighed(copy), cycle, self._transfers, self._groups.transfers)
+            senders = sent.wait()
             copy.store(tensors)
-            torch._foreach_div_(tensors, ranks)
+            torch._foreach_div_(tensors, self._weight_of(senders))
             if start is not None:
                 torch._foreach_add_(tensors, start.views)
 
@@ -174,6 +176,15 @@ class Exchange:
         pending = self.take_pending()
         if pending is not None:
             pending.finish()
+
+    def _weighed(self, copy: FlatCopy) -> FlatCopy:
+        weight = self._groups.weights[_core.rank()]
+        if weight != 1.0:
+            torch._foreach_mul_(copy.views, weight)
+        return copy
+
+    def _weight_of(self, senders: Iterable[int]) -> float:
+        return math.fsum(self._groups.weights[rank] for rank in senders)
 
     def _turn(self) -> None:
         self.place = (self.place + 1) % self._groups.places
@@ -239,7 +250,7 @@ class Exchange:
                 "parameters": [places[one] for one in pending.carried.parameters],
                 "entries": [tuple(entry) for entry in pending.carried.entries],
                 "sums": sums,
-                "ranks": pending.ranks,
+                "senders": pending.senders,
             },
         }
 
@@ -269,6 +280,6 @@ class Exchange:
             if sums is not None:
                 self._sent = loaded.sums = fitting(self._sent, tensors)
                 loaded.sums.load(sums)
-                loaded.ranks = pending["ranks"]
+                loaded.senders = pending["senders"]
             self._pending = loaded
         self.place = state["place"]

@@ -19,7 +19,7 @@ class Transfer:
     """
 
     def __init__(self, copy: FlatCopy, cycle: Cycle, name: str, process_set: ProcessSet) -> None:
-        self.copy = copy
+        self.copy, self._ranks = copy, process_set.ranks
         parts = by_device((piece, piece) for piece in copy.pieces)
         self._check = CycleCheck(cycle, name, process_set)
         self._handles = [
@@ -35,8 +35,8 @@ class Transfer:
         """Returns whether wait() would not wait."""
         return all(_core.poll(handle) for handle in (*self._handles, self._check.handle))
 
-    def wait(self, late: str | None = None) -> int:
-        """Sleeps until the copy has the sums. Returns the number of ranks that have taken part. Call it once.
+    def wait(self, late: str | None = None) -> list[int]:
+        """Sleeps until the copy has the sums. Returns the ranks that have taken part. Call it once.
 
         late: the name of a counter, which counts the call if it must sleep. HorovodInternalError: a rank
         failed. MismatchError, on all ranks that take part: their cycles differ.
@@ -50,7 +50,7 @@ class Transfer:
             ranks = self._finish()
         return ranks
 
-    def _finish(self) -> int:
+    def _finish(self) -> list[int]:
         handles, self._handles = self._handles, []
         errors = []
         for handle in handles:
@@ -58,7 +58,7 @@ class Transfer:
                 _core.synchronize(handle)
             except RuntimeError as error:
                 errors.append(error)
-        ranks = self._check.ranks()
+        members = self._check.members()
         if errors:
             raise errors[0]
-        return ranks
+        return [self._ranks[one] for one in members]
