@@ -6,7 +6,7 @@
 
 #include "tests/cpp/catch.h"
 #include "tests/cpp/unit/agreement_room.h"
-#include "tests/cpp/unit/schedule_explorer.h"
+#include "tests/cpp/unit/schedule_checks.h"
 
 namespace roundelay::submit {
 namespace {
@@ -41,14 +41,6 @@ Case usual(std::size_t members, std::size_t periods) {
     }
   }
   return given;
-}
-
-void check_runs_under_the_lock(const Case& given) {
-  Explorer explorer(given);
-  explorer.run();
-  CHECK(explorer.wrong_results() == 0);
-  CHECK(explorer.ends() == 1);
-  CHECK(explorer.ends_unlocked() == 0);
 }
 
 TEST_CASE("agreements whose values change each time run under the lock, in every interleaving",
@@ -93,18 +85,14 @@ TEST_CASE("the exploration finds a member that announces before it shows its cel
           "[schedule][agreement][interleavings]") {
   Case given = usual(2, 2);
   given.word_first = true;
-  Explorer explorer(given);
-  explorer.run();
-  CHECK(explorer.wrong_results() > 0);
+  check_is_found(given);
 }
 
 TEST_CASE("the exploration finds that one cell for an agreement is too few",
           "[schedule][agreement][interleavings]") {
   Case given = usual(2, 3);
   given.one_cell = true;
-  Explorer explorer(given);
-  explorer.run();
-  CHECK(explorer.wrong_results() > 0);
+  check_is_found(given);
 }
 
 }  // namespace

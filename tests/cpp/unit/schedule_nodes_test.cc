@@ -7,7 +7,7 @@
 #include "tests/cpp/effort.h"
 #include "tests/cpp/unit/agreement_room.h"
 #include "tests/cpp/unit/negotiate_requests.h"
-#include "tests/cpp/unit/schedule_explorer.h"
+#include "tests/cpp/unit/schedule_checks.h"
 
 namespace roundelay::submit {
 namespace {
@@ -54,12 +54,7 @@ TEST_CASE("between nodes steps run under the lock, in every interleaving",
           "[schedule][interleavings][nodes]") {
   const Shape shape = GENERATE(Shape{kTwo, 1, 4}, Shape{kTwoAndOne, 1, 3}, Shape{kPairs, 1, 2},
                                Shape{kThree, 1, 2}, Shape{kThree, 2, 2}, Shape{kFour, 1, 1});
-  const Case given = usual(shape, GENERATE(false, true));
-  Explorer explorer(given);
-  explorer.run();
-  CHECK(explorer.wrong_results() == 0);
-  CHECK(explorer.ends() == 1);
-  CHECK(explorer.ends_unlocked() == 0);
+  check_runs_under_the_lock(usual(shape, GENERATE(false, true)));
 }
 
 TEST_CASE("between nodes a surprise anywhere ends the lock at one place, in every interleaving",
@@ -96,9 +91,7 @@ TEST_CASE("between nodes whoever loses patience, whenever: what all announced ru
 TEST_CASE("the exploration finds cells that travel behind their word", "[schedule][interleavings][nodes]") {
   Case given = usual({kTwo, 1, 4}, false);
   given.cells_behind = true;
-  Explorer explorer(given);
-  explorer.run();
-  CHECK(explorer.wrong_results() > 0);
+  check_is_found(given);
 }
 
 TEST_CASE("the exploration finds a member that ends the lock before it has seen all positions",
@@ -106,18 +99,14 @@ TEST_CASE("the exploration finds a member that ends the lock before it has seen 
   Case given = usual({kTwo, 1, 4}, false);
   given.scripts[0].emplace_back(request_of("surprise"));
   given.early_end = true;
-  Explorer explorer(given);
-  explorer.run();
-  CHECK(explorer.wrong_results() > 0);
+  check_is_found(given);
 }
 
 TEST_CASE("between nodes the exploration finds that one cell is too few",
           "[schedule][interleavings][nodes]") {
   Case given = usual({kTwo, 1, 4}, false);
   given.one_cell = true;
-  Explorer explorer(given);
-  explorer.run();
-  CHECK(explorer.wrong_results() > 0);
+  check_is_found(given);
 }
 
 }  // namespace
