@@ -13,7 +13,7 @@ from roundelay.plan.machines import Machines, Shape
 from roundelay.plan.prediction import Choice, Prediction, predict
 from roundelay.plan.workload import Workload
 
-MODEL_ERROR = 0.057  # relative; 90th percentile of steps on the rig: error_90 in docs/results/plan.json
+MODEL_ERROR = 0.054  # relative; 90th percentile of steps on the rig: error_90 in docs/results/plan.json
 _LIKELY = 0.9  # the share of the steps that lie in the interval
 _EXPOSED = 0.05  # share of a step; with less exposed communication, compute limits the step
 _MOST = 0.5  # share of the exposed time; a cost limits the step if more than this goes when it is taken away

@@ -199,7 +199,7 @@ def test_advice_says_when_nothing_pays_and_how_sure_it_is() -> None:
     slow = machines.changed(machines.Machines(), "inter=1Gbit")
     text = outlook.advice(outlook.table(STEP, slow, [4], ["dense", "bf16", "csc:keep=0.1"]))
     assert "On 4 nodes take csc:keep=0.1" in text
-    assert "(sure: the intervals do not overlap, with the model's own error of 5.7% too)" in text
+    assert "(sure: the intervals do not overlap, with the model's own error of 5.4% too)" in text
     assert "It is lossy: it changes what is learned, so compare losses first." in text
     assert "Of those that are not lossy dense:wire=bf16 (rounding) is the fastest" in text
     half = outlook.advice(outlook.table(STEP, slow, [4], ["dense", "bf16"]))
@@ -217,7 +217,7 @@ def test_advice_is_not_sure_of_a_gain_that_the_models_own_error_may_have_made() 
         fast = dataclasses.replace(plain, strategy="bf16", seconds=seconds, low=seconds, high=seconds)
         return outlook.advice([plain, fast])
 
-    assert "not sure: with the model's own error of 5.7% the intervals overlap" in advice(0.94)
+    assert "not sure: with the model's own error of 5.4% the intervals overlap" in advice(0.94)
     assert "(sure" in advice(0.85)
     measured = json.loads((ROOT / "docs" / "results" / "plan.json").read_text())["error_90"]
     assert pytest.approx(measured, abs=5e-4) == outlook.MODEL_ERROR
@@ -227,7 +227,7 @@ def test_the_error_is_said_of_what_it_was_measured_for(capsys: pytest.CaptureFix
     slow = ["--nodes", "4", "--inter", "100Mbit", "--strategies"]
     assert main([*RESNET, *slow, "dense,power_sgd:rank=1,csc:keep=0.5"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "within 5.7% on one emulated rig, for dense, dense:wire=bf16, csc, topk, local_sgd" in out
+    assert "within 5.4% on one emulated rig, for dense, dense:wire=bf16, csc, topk, local_sgd" in out
     assert "note: the model's own error was not measured for power_sgd:rank=1: measure a step first" in out
     assert "not sure: the model's own error was not measured for power_sgd:rank=1, so measure both" in out
     assert main([*RESNET, *slow, "daso"]) == 0

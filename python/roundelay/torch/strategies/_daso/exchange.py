@@ -280,6 +280,8 @@ class Exchange:
             if sums is not None:
                 self._sent = loaded.sums = fitting(self._sent, tensors)
                 loaded.sums.load(sums)
-                loaded.senders = pending["senders"]
+                # Earlier versions kept their number alone, and weighed all nodes alike.
+                earlier = list(self._groups.weights)[: pending.get("ranks")]
+                loaded.senders = pending.get("senders", earlier)
             self._pending = loaded
         self.place = state["place"]
