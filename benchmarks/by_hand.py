@@ -1,7 +1,7 @@
 """An allreduce between two nodes of two ranks by hand: shared memory, and blocking sockets between the nodes.
 
-It is what such an allreduce needs at least in time: a rank does its half of the work, and nothing negotiates,
-polls or watches. The tensors lie in memory that both ranks of a node reach.
+A yardstick: a rank does its half of the work, and nothing negotiates, polls or watches. The tensors lie in
+memory that both ranks of a node reach.
 """
 
 from __future__ import annotations
