@@ -40,7 +40,12 @@ std::string describe(const CallMark& mark) {
   if (traits.has_tensors) text += " " + std::string(name_of(mark.dtype));
   if (mark.detail >= 0) {
     const bool technique = mark.form == CallMark::Form::kTechnique;
-    text += (technique ? ", technique and run " : ", root ") + std::to_string(mark.detail);
+    const bool parts = mark.form == CallMark::Form::kItself && (mark.operation == Operation::kAllgather ||
+                                                                mark.operation == Operation::kReducescatter);
+    text += (technique ? ", technique and run "
+             : parts   ? ", in parts whose sizes have digest "
+                       : ", root ") +
+            std::to_string(mark.detail);
   }
   return text;
 }

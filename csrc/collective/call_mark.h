@@ -15,7 +15,8 @@ namespace roundelay::collective {
 struct CallMark {
   std::uint64_t sequence = 0;  // counts the calls of a group from 1; 0: the call has no mark
   std::uint64_t bytes = 0;     // those that members agree on
-  std::int32_t detail = -1;    // the root; of a technique a digest, with its run; -1: nothing
+  std::int32_t detail =
+      -1;  // the root; digests of a technique with its run, or of unequal parts; -1: nothing
   Operation operation = Operation::kBarrier;
   ReduceOp reduce_op = ReduceOp::kSum;
   DType dtype = DType::kUInt8;

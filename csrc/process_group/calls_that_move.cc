@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "process_group/calls.h"
+#include "process_group/digest.h"
 #include "process_group/errors.h"
 #include "process_group/tensors.h"
 
@@ -42,7 +43,10 @@ Prepared allgather(Place place, const Memory& output, const Memory& input, Sizes
   }
   Prepared prepared;
   AllgatherCall call;
-  call.mark = {.bytes = sum(sizes), .operation = call.kOperation, .dtype = moved_dtype(input.tensor())};
+  call.mark = {.bytes = sum(sizes),
+               .detail = digest_of(sizes),
+               .operation = call.kOperation,
+               .dtype = moved_dtype(input.tensor())};
   call.input = input.bytes().data();
   call.output = output.bytes();
   call.receive_bytes = std::move(sizes);

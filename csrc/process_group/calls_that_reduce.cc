@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "process_group/calls.h"
+#include "process_group/digest.h"
 #include "process_group/errors.h"
 #include "process_group/reduction.h"
 #include "process_group/tensors.h"
@@ -99,7 +100,7 @@ Prepared reduce_scatter(Place place, const Memory& input, const Memory& output,
   }
   Prepared prepared;
   ReducescatterCall call;
-  call.mark = {.bytes = all, .operation = call.kOperation};
+  call.mark = {.bytes = all, .detail = digest_of(shards), .operation = call.kOperation};
   set_reduction(call, call.mark, op, input.tensor().scalar_type(), place.size, name);
   call.input = input.bytes().data();
   call.output = output.bytes();

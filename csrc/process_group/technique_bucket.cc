@@ -11,6 +11,7 @@
 #include "adapter/check.h"
 #include "adapter/gil.h"
 #include "kernels/chunks.h"
+#include "process_group/digest.h"
 #include "process_group/errors.h"
 #include "process_group/tensors.h"
 
@@ -40,21 +41,6 @@ bool any(std::span<const std::byte> bytes) {
   }
   return std::ranges::any_of(bytes.subspan(at), [](std::byte one) { return one != std::byte{0}; });
 }
-
-// FNV-1a.
-class Digest {
- public:
-  void add(std::string_view text) {
-    for (const char one : text) value_ = (value_ ^ static_cast<unsigned char>(one)) * 0x100000001b3U;
-  }
-  void add(std::uint64_t number) { add({reinterpret_cast<const char*>(&number), sizeof number}); }
-  [[nodiscard]] std::int32_t value() const {
-    return static_cast<std::int32_t>((value_ ^ (value_ >> 32)) & 0x7fffffffU);
-  }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325U;
-};
 
 }  // namespace
 
