@@ -14,8 +14,12 @@ __all__ = ["core_job"]
 SOON_S = 6.0  # a rank that has left is known at once in a node, one that has died soon
 
 
+BETWEEN_NODES = ("root's size", "splits of which some are large", "parts", "shards")
+
+
 @pytest.mark.parametrize(
-    ("what", "nodes"), [*((what, 1) for what in sorted(grouped.WRONG)), ("root's size", 2)]
+    ("what", "nodes"),
+    [*((what, 1) for what in sorted(grouped.WRONG)), *((what, 2) for what in BETWEEN_NODES)],
 )
 def test_wrong_calls_name_both_ranks(core_job: CoreJob, what: str, nodes: int) -> None:
     end = core_job.conduct(2, program(grouped.calls_wrongly, what, nodes))

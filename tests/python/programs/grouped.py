@@ -30,7 +30,13 @@ def _join(me: Rank, timeout: timedelta = TIMEOUT) -> int:
 
 
 def _exchange(splits: list[int]) -> None:
-    dist.all_to_all_single(torch.ones(6), torch.ones(6), splits, splits)
+    size = sum(splits)
+    dist.all_to_all_single(torch.ones(size), torch.ones(size), splits, splits)
+
+
+def _parts(rank: int) -> list[torch.Tensor]:
+    """Returns parts of which the rank's own has one element, and the other two."""
+    return [torch.ones(1 if rank == part else 2) for part in range(2)]
 
 
 WRONG: dict[str, Callable[[int], object]] = {
@@ -50,6 +56,9 @@ WRONG: dict[str, Callable[[int], object]] = {
     ),
     "root": lambda rank: (dist.broadcast(torch.ones(4), rank % 2), dist.barrier()),
     "splits": lambda rank: _exchange([4, 2] if rank == 1 else [3, 3]),
+    "splits of which some are large": lambda rank: _exchange([18_000, 9_000] if rank == 1 else [13_500] * 2),
+    "parts": lambda rank: dist.all_gather(_parts(rank), torch.ones(1)),
+    "shards": lambda rank: dist.reduce_scatter(torch.ones(1), _parts(rank)),
     "root's size": lambda rank: dist.broadcast(torch.ones(3 if rank == 1 else 100_000), 0),
     "message": lambda rank: dist.send(torch.ones(5), 0) if rank == 1 else dist.recv(torch.ones(4), 1),
 }
