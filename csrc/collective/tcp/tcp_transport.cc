@@ -163,10 +163,18 @@ void TcpTransport::conclude(const Place& place, Direction<Stream>& direction, co
   over_.clear();
   if (!result.ok()) {
     direction.error = failure(place.peer, result);
-    // Who only receives would not see that its sends cannot match.
+    // Who only receives would not see that its sends cannot match. Connections stay: a peer that saw them end
+    // would take that for the cause, before it hears of the other call.
     Peer& peer = peers_[place.peer];
-    if (result.code() == StatusCode::kMismatch) peer.out.error = peer.in.error = direction.error;
-    for (End<Stream>& end : direction.ends) end.stream.close();
+    const bool mismatch = result.code() == StatusCode::kMismatch;
+    if (mismatch) peer.out.error = peer.in.error = direction.error;
+    for (End<Stream>& end : direction.ends) {
+      if (!mismatch) {
+        end.stream.close();
+      } else if (end.stream.connected()) {
+        epoll_.remove(end.stream.fd());
+      }
+    }
     return;
   }
   End<Stream>& end = direction.ends[place.number];
