@@ -192,6 +192,48 @@ def test_gradients_with_their_momentum_are_applied_without_more(foreach: bool) -
     copy.deepcopy(optimizer).load_state_dict(optimizer.state_dict())
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_momentum_of_earlier_steps_goes_on_until_nothing_of_it_is_left(nesterov: bool) -> None:
+    """What would be left are subnormal numbers, with which a processor is many times as slow."""
+    ours = parameters()
+    theirs = clones(ours)
+    settings: dict[str, Any] = {"lr": 0.1, "momentum": 0.9, "nesterov": nesterov}
+    optimizer, plain = torch.optim.SGD(ours, **settings), torch.optim.SGD(theirs, **settings)
+    for step in range(1200):
+        dense = step in (0, 100)  # a later gradient: its momentum goes on as long as the first one's
+        for our, their in zip(ours, theirs, strict=True):
+            our.grad = torch.full(our.shape, float(dense))
+            their.grad = our.grad.clone()
+        handled = set() if dense else set(ours)
+        taken = hide_gradients(optimizer, handled)
+        optimizer.step()
+        show_gradients(taken)
+        local_step(optimizer, handled)
+        plain.step()
+        has_momentum = [optimizer.state[one].get("momentum_buffer") is not None for one in ours]
+        assert has_momentum == [step < 100 + 165] * len(ours)  # 0.9 ** 165 < 2 ** -25 < 0.9 ** 164
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our, their)
+    assert not any(optimizer.state.values())
+
+
+def test_momentum_of_decay_stays() -> None:
+    ours = parameters()
+    optimizer = torch.optim.SGD(ours, lr=0.1, momentum=0.1, weight_decay=0.01)
+    for _ in range(60):  # 0.1 ** 26 is nothing
+        for one in ours:
+            one.grad = torch.zeros(one.shape)
+        taken = hide_gradients(optimizer, set(ours))
+        optimizer.step()
+        show_gradients(taken)
+        local_step(optimizer, set(ours))
+    assert all(optimizer.state[one]["momentum_buffer"].any() for one in ours)
+    optimizer.param_groups[0]["weight_decay"] = 0.0
+    for _ in range(26):
+        local_step(optimizer, set(ours))
+    assert not any(optimizer.state.values())
+
+
 @given(
     st.integers(1, 9),
     st.sets(st.integers(0, 12)),

@@ -25,6 +25,11 @@ Decays = list[tuple[torch.Tensor, torch.Tensor]]  # parameters and the momentum 
 
 # The key of that momentum in the optimizer's state. It is a part of ``momentum_buffer``.
 DECAY_KEY = "decay_buffer"
+# The key of the part of ``momentum_buffer`` that is left since a gradient was last added to it.
+LEFT_KEY = "momentum_left"
+# Less than this is less than a rounding of what the momentum has done. It would fade for ever: 0.9 times the
+# smallest number is rounded to itself, and a processor takes twenty times as long for numbers below 1e-38.
+_NOTHING = 2.0**-25
 
 
 class Elements(NamedTuple):
@@ -146,22 +151,42 @@ def local_step(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> Non
     """Steps these parameters by their gradients, which contain the momentum of the ranks, and decays them.
 
     ``momentum_buffer`` has all other momentum: of decay, and of the gradients of SGD's own steps. It goes on
-    as it does in SGD while gradients are zero.
+    as it does in SGD while gradients are zero. Without decay it is forgotten when nothing of it is left.
     """
     for group in optimizer.param_groups:
-        stepped = [one for one in group["params"] if one.grad is not None and one in parameters]
         moving: list[torch.Tensor] = []
         plain: list[torch.Tensor] = []
-        for one in stepped:
+        for one in group["params"]:
+            if one.grad is None:
+                continue
             state = optimizer.state.get(one, {})
+            if one not in parameters:
+                state.pop(LEFT_KEY, None)  # SGD has stepped it
+                continue
             state.pop(DECAY_KEY, None)  # of masked steps: the buffer contains it
-            begun = group["weight_decay"] != 0 or state.get("momentum_buffer") is not None
-            (moving if begun and group["momentum"] != 0 else plain).append(one)
+            (moving if _coasts(group, state) else plain).append(one)
         gradients = _gradients(moving)
         buffers = [_buffer(optimizer.state[one], like) for one, like in zip(moving, gradients, strict=True)]
         _coast(group, moving, buffers, gradients)
         if plain:
             _sgd(group, plain, _gradients(plain), [None] * len(plain), 0.0)
+
+
+def _coasts(group: Mapping[str, Any], state: dict[str, Any]) -> bool:
+    """Returns whether a parameter has momentum beside that of the ranks; forgets it if nothing is left."""
+    if group["momentum"] == 0:
+        return False
+    if group["weight_decay"] != 0:
+        state.pop(LEFT_KEY, None)
+        return True
+    if state.get("momentum_buffer") is None:
+        return False
+    left = state.pop(LEFT_KEY, 1.0) * group["momentum"]
+    if left < _NOTHING:
+        del state["momentum_buffer"]
+        return False
+    state[LEFT_KEY] = left
+    return True
 
 
 def hide_gradients(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> Taken:
@@ -237,19 +262,31 @@ def _coast(
     together = group["foreach"] or (group["foreach"] is None and all(one.is_cuda for one in parameters))
     parts = [slice(None)] if together else [slice(number, number + 1) for number in range(len(parameters))]
     for part in parts if parameters else []:
-        decays = list(torch._foreach_mul(parameters[part], group["weight_decay"]))
-        moves, momentum = decays, buffers[part]
-        if momentum:
-            torch._foreach_mul_(momentum, group["momentum"])
-            torch._foreach_add_(momentum, decays)
-            moves = momentum
-            if group["nesterov"]:
-                moves = list(torch._foreach_add(decays, momentum, alpha=group["momentum"]))
+        moves = _moves(group, parameters[part], buffers[part])
+        plain = {**group, "weight_decay": 0.0}
+        _sgd({**plain, "maximize": False}, parameters[part], moves, [None] * len(moves), 0.0)
         if gradients is not None:
-            sign = -1 if group["maximize"] else 1
-            moves = list(torch._foreach_add(moves, gradients[part], alpha=sign))
-        plain = {**group, "weight_decay": 0.0, "maximize": False}
-        _sgd(plain, parameters[part], moves, [None] * len(moves), 0.0)
+            # A step of its own needs no memory for the sum.
+            _sgd(plain, parameters[part], gradients[part], [None] * len(moves), 0.0)
+
+
+def _moves(
+    group: Mapping[str, Any], parameters: list[torch.Tensor], momentum: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    """Returns by what such a step moves the parameters, and moves the momentum on."""
+    decays: list[torch.Tensor] = []
+    if group["weight_decay"] != 0 or not momentum:
+        decays = list(torch._foreach_mul(parameters, group["weight_decay"]))
+    if not momentum:
+        return decays
+    torch._foreach_mul_(momentum, group["momentum"])
+    if decays:
+        torch._foreach_add_(momentum, decays)
+    if not group["nesterov"]:
+        return momentum
+    if decays:
+        return list(torch._foreach_add(decays, momentum, alpha=group["momentum"]))
+    return list(torch._foreach_mul(momentum, group["momentum"]))
 
 
 class _Decaying:
