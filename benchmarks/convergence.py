@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         spec = {
             **job,
             "strategies": arguments.strategies,
-            "seeds": arguments.seeds,
+            "seeds": list(range(arguments.seeds)),
             "every": max(1, steps // _POINTS),
         }
         runs = trained(mpirun, ranks, spec, arguments.timeout)

@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             "rate": rate,
             "falls": False,
             "strategies": list(STRATEGIES.values()),
-            "seeds": arguments.seeds,
+            "seeds": list(range(arguments.seeds)),
             "steps": arguments.steps,
             "every": arguments.steps,
         }

@@ -27,7 +27,8 @@ class Task:
 
     model: nn.Module
     samples: int
-    rate: float  # the highest learning rate
+    rate: float  # the highest learning rate of SGD
+    adam_rate: float  # and of AdamW
     loss: Callable[[nn.Module, torch.Tensor], torch.Tensor]
     test: Callable[[nn.Module], tuple[float, float]]  # loss and accuracy
 
@@ -44,7 +45,7 @@ def digits() -> Task:
         right = (out.argmax(dim=1) == test_labels).float().mean()
         return nn.functional.cross_entropy(out, test_labels).item(), right.item()
 
-    return Task(digits_example.make_model(16), len(images), 0.1, loss, test)
+    return Task(digits_example.make_model(16), len(images), 0.1, 2e-3, loss, test)
 
 
 def characters() -> Task:
@@ -75,7 +76,7 @@ def characters() -> Task:
         right = model(test_inputs).argmax(dim=2)[known] == test_labels[known]
         return loss_of(model, test_inputs, test_labels, "mean").item(), right.float().mean().item()
 
-    return Task(language.Encoder(64, 2, length), len(learned), 0.2, loss, test)
+    return Task(language.Encoder(64, 2, length), len(learned), 0.2, 2e-3, loss, test)
 
 
 TASKS: dict[str, Callable[[], Task]] = {"digits": digits, "characters": characters}

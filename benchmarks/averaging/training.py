@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             spec = {
                 "task": task,
                 "strategies": strategies,
-                "seeds": arguments.seeds,
+                "seeds": list(range(arguments.seeds)),
                 "steps": steps,
                 "every": max(1, steps // EPOCHS),
                 "nodes": arguments.nodes,

@@ -3,7 +3,8 @@
 "sent" is a part of the bytes of gradients; with a strategy that sends parameters it is the number of models
 that a node has sent, by the number of steps. In the spec: `nodes`: the ranks take themselves for so many
 nodes (without it, each rank for one); `steady`: strategies get losses that fall; `rate`: a multiple of the
-task's learning rate; `falls`: whether it falls to zero at the end.
+task's learning rate; `falls`: whether it falls to zero at the end; `optimizer`: "sgd" (without it) or
+"adamw".
 """
 
 from __future__ import annotations
@@ -42,12 +43,19 @@ def _messages(before: int, nodes: int, strategy: hvd.strategies.Strategy) -> flo
     return float(hvd.allreduce(own, op=hvd.Sum)) / senders
 
 
-def _end_epoch(strategy: hvd.strategies.Strategy, loss: float) -> None:
+def end_epoch(strategy: hvd.strategies.Strategy | None, loss: float) -> None:
     """Let the ranks have the same parameters, before a test."""
     if isinstance(strategy, hvd.strategies.DASO):
         strategy.epoch_ended(loss)
     elif isinstance(strategy, hvd.strategies.LocalSGD):
         strategy.average()
+
+
+def _plain(optimizer: str, task: Task, rate: float) -> torch.optim.Optimizer:
+    parameters = task.model.parameters()
+    if optimizer == "adamw":
+        return torch.optim.AdamW(parameters, lr=rate * task.adam_rate)
+    return torch.optim.SGD(parameters, lr=rate * task.rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY)
 
 
 def _train(name: str, text: str, seed: int, spec: dict[str, Any]) -> dict[str, Any]:
@@ -56,9 +64,7 @@ def _train(name: str, text: str, seed: int, spec: dict[str, Any]) -> dict[str, A
     rate, falls = spec.get("rate", 1.0), spec.get("falls", True)
     torch.manual_seed(seed)
     task = TASKS[name]()
-    plain = torch.optim.SGD(
-        task.model.parameters(), lr=rate * task.rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY
-    )
+    plain = _plain(spec.get("optimizer", "sgd"), task, rate)
     chosen, no_feedback, _ = text.partition(NO_FEEDBACK)
     optimizer = hvd.DistributedOptimizer(plain, task.model.named_parameters(), strategy=chosen)
     strategy = hvd.strategies.of(optimizer)
@@ -79,7 +85,7 @@ def _train(name: str, text: str, seed: int, spec: dict[str, Any]) -> dict[str, A
             hvd.strategies.of(optimizer).rescale(0.0)  # of what is kept back nothing is left
         scheduler.step()
         if step % every == 0 or step == steps:
-            _end_epoch(strategy, 2.0 ** -(step // every) if spec.get("steady") else statistics.mean(losses))
+            end_epoch(strategy, 2.0 ** -(step // every) if spec.get("steady") else statistics.mean(losses))
             losses.clear()
             if hvd.rank() == 0:
                 curve.append((step, *_tested(task)))
@@ -98,7 +104,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     hvd.init()
     runs = [
         _train(spec["task"], strategy, seed, spec)
-        for seed in range(spec["seeds"])
+        for seed in spec["seeds"]
         for strategy in spec["strategies"]
     ]
     hvd.shutdown()

@@ -41,7 +41,7 @@ def test_every_rate_is_a_job_of_all_strategies(
     monkeypatch.setattr(launch, "machine", lambda _: {"cores": 2})
     monkeypatch.setattr(launch, "run_ranks", run_ranks)
     correction.main(["--rates", "0.5", "2", "--seeds", "3", "--output", str(tmp_path)])
-    assert asked == [("benchmarks.workers.convergence", 2, rate, False, 3) for rate in (0.5, 2.0)]
+    assert asked == [("benchmarks.workers.convergence", 2, rate, False, [0, 1, 2]) for rate in (0.5, 2.0)]
     stored = json.loads((tmp_path / "correction.json").read_text())
     assert [job["rate"] for job in stored["jobs"]] == [0.5, 2.0]
     assert "2.000 (2.000 to 2.000)" in capsys.readouterr().out
