@@ -312,3 +312,26 @@ GRADIENTFLOW = {
     "powersgd-2": _power_sgd_of_ddp(2),
     "powersgd-1": _power_sgd_of_ddp(1),
 }
+
+# benchmarks.time_to_loss: chunks suit its small model, and the ends of DASO's training its epochs
+EPOCHS = 20
+_SMALL = f"dense_below=512,warmup={3 * DENSE_STEPS}"
+TIME_TO_LOSS = {
+    "dense": Training("dense", "roundelay", "dense"),
+    "bf16": Training("bf16", "roundelay", "dense:wire=bf16"),
+    "csc": Training("CSC 10 %", "roundelay", f"csc:keep=0.1,chunk_elements=256,{_SMALL},wire=bf16"),
+    "topk": Training("top-k 1 %", "roundelay", f"topk:density=0.01,{_SMALL},wire=bf16"),
+    "topk-none": Training(
+        "top-k 1 %, momentum=none", "roundelay", f"topk:density=0.01,{_SMALL},wire=bf16,momentum=none"
+    ),
+    "power-sgd": Training("PowerSGD, rank 2", "roundelay", f"power_sgd:rank=2,{_SMALL}"),
+    "daso": Training(
+        "DASO, B = 4, S = 1",
+        "roundelay",
+        f"daso:global_skip=4,batches_to_wait=1,warmup_epochs=2,cooldown_epochs=2,total_epochs={EPOCHS}",
+    ),
+    "local-8": Training("local SGD, period 8", "roundelay", "local_sgd:period=8"),
+    "ddp": Training("DDP", "ddp", bucket_mib=25),
+    "ddp-fp16": Training("DDP, fp16 hook", "ddp", _FP16_HOOK, bucket_mib=25),
+    "ddp-power-sgd": _power_sgd_of_ddp(2),
+}

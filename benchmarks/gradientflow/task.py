@@ -33,7 +33,8 @@ def make_model() -> nn.Sequential:
 class Digits(Task):
     """Scikit-learn's 1,797 handwritten digits: batches to train with, and images that are kept for a test."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: nn.Module | None = None) -> None:
+        """model: what learns them; None: the one of make_model()."""
         from sklearn.datasets import load_digits
 
         data = load_digits()
@@ -41,7 +42,7 @@ class Digits(Task):
         classes = torch.tensor(data.target)
         self._images, self._classes = images[_TEST:], classes[_TEST:]
         self._test = images[:_TEST], classes[:_TEST]
-        super().__init__(make_model(), self._draw)
+        super().__init__(model or make_model(), self._draw)
 
     def _draw(self, generator: torch.Generator) -> Batch:
         chosen = torch.randint(len(self._classes), (_BATCH,), generator=generator)
