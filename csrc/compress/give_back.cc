@@ -18,4 +18,12 @@ Status give_back(const Technique& technique, Workspace& workspace, const Bucket&
   return workspace.math().clear(residual, bucket.state.size());
 }
 
+collective::Task reduce_densely(const Technique& technique, Workspace& workspace, Bucket bucket) {
+  Status bad = give_back(technique, workspace, bucket);
+  if (!bad.ok()) co_return bad;
+  collective::Call call = allreduce_of(bucket.buffer, bucket, workspace);
+  co_await collective::Calling(workspace.fabric(), call, "allreduce");
+  co_return Status{};
+}
+
 }  // namespace roundelay::compress

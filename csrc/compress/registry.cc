@@ -15,6 +15,7 @@
   USE(half)                       \
   USE(allreduce)                  \
   USE(top_k)                      \
+  USE(quantised)                  \
   USE(power_sgd)
 
 namespace roundelay::compress {

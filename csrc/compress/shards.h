@@ -51,21 +51,41 @@ struct LevelScales {
   return {first, std::min(each, count - first)};
 }
 
+// Returns the bytes of the shard of each rank of the node.
+[[nodiscard]] inline std::vector<std::size_t> shard_sizes(const Bucket& bucket, Place place) {
+  std::vector<std::size_t> bytes;
+  for (int index = 0; index < place.members; ++index)
+    bytes.push_back(shard_of(bucket.count, {index, place.shards}).count * size_of(bucket.reduction.dtype));
+  return bytes;
+}
+
 // Makes the call of a node's fabric that sums the bucket in place, each rank its shard. `scale` is that of
 // the sums.
 [[nodiscard]] inline collective::ReducescatterCall scatter_in_node(const Bucket& bucket,
                                                                    const Workspace& workspace, Place place,
                                                                    Scale scale) {
   collective::ReducescatterCall call;
+  call.shard_bytes = shard_sizes(bucket, place);
   const std::size_t size = size_of(bucket.reduction.dtype);
-  for (int index = 0; index < place.members; ++index)
-    call.shard_bytes.push_back(shard_of(bucket.count, {index, place.shards}).count * size);
   const Slice own = shard_of(bucket.count, place);
   call.dtype = bucket.reduction.dtype;
   call.scale = scale;
   call.stream = workspace.stream();
   call.input = bucket.buffer.data();
   call.output = {bucket.buffer.data() + own.first * size, own.count * size};
+  call.region = bucket.buffer.region;
+  return call;
+}
+
+// Makes the call of a node's fabric that gives each rank the shards of all, where they lie.
+[[nodiscard]] inline collective::AllgatherCall gather_in_node(const Bucket& bucket,
+                                                              const Workspace& workspace, Place place) {
+  collective::AllgatherCall call;
+  const std::size_t size = size_of(bucket.reduction.dtype);
+  call.input = bucket.buffer.data() + shard_of(bucket.count, place).first * size;
+  call.output = {bucket.buffer.data(), bucket.buffer.bytes};
+  call.receive_bytes = shard_sizes(bucket, place);
+  call.stream = workspace.stream();
   call.region = bucket.buffer.region;
   return call;
 }

@@ -44,6 +44,15 @@ Stage gathered_in_node(const Cluster& cluster, double bytes) {
 
 std::size_t top(const Cluster& cluster) { return cluster.levels.empty() ? 0 : cluster.levels.size() - 1; }
 
+// What each rank of a node sends to those of its place on all other nodes, so many bytes to each.
+Stage sent_to_others(const Cluster& cluster, double bytes) {
+  const double others = between(cluster).parts - 1;
+  return {.level = top(cluster),
+          .messages = others,
+          .bytes = others * bytes,
+          .senders = least_in_node(cluster) * nodes_behind_end(cluster)};
+}
+
 }  // namespace
 
 Program dense(const Cluster& cluster, const Payload& bucket, double wire_bytes) {
@@ -74,16 +83,12 @@ Program top_k(const Cluster& cluster, const Payload& bucket, const TopKOptions& 
   const double elements = bucket.bytes / bucket.element;
   const double shard = elements / shards;
   const double pairs = options.density * shard;
-  const double others = nodes.parts - 1;
   Program program;
   const bool has_nodes = in_node(cluster) > 1;
   if (has_nodes) program.stages.push_back(scattered_in_node(cluster, bucket.bytes));
   program.stages.push_back(pass(shard * bucket.element * (2 + options.passes)));
-  if (others > 0)
-    program.stages.push_back({.level = top(cluster),
-                              .messages = others,
-                              .bytes = others * pairs * (options.value + options.index),
-                              .senders = shards * nodes_behind_end(cluster)});
+  if (nodes.parts > 1)
+    program.stages.push_back(sent_to_others(cluster, pairs * (options.value + options.index)));
   program.stages.push_back(pass(nodes.parts * pairs * (options.value + options.index + bucket.element)));
   if (has_nodes) program.stages.push_back(gathered_in_node(cluster, bucket.bytes));
   return program;
@@ -98,6 +103,24 @@ Program power_sgd(const Cluster& cluster, const Payload& bucket, const PowerSgdO
   program.stages.push_back(pass(shard * options.rank));
   append(program, over_levels(cluster, Algorithm::kPairwise, 4 * options.rank * options.columns));
   program.stages.push_back(pass(2 * bucket.bytes));
+  return program;
+}
+
+Program quantised(const Cluster& cluster, const Payload& bucket) {
+  constexpr double kNumber = 1 + 4.0 / 256;  // bytes between nodes, with its part of a block's scale
+  constexpr double kReal = 4;                // bytes of a residual and of a sum
+  const double shard = bucket.bytes / bucket.element / least_in_node(cluster);
+  const int nodes = between(cluster).parts;
+  const bool has_nodes = in_node(cluster) > 1;
+  if (nodes < 2) return dense(cluster, bucket, bucket.element);
+  Program program;
+  if (has_nodes) program.stages.push_back(scattered_in_node(cluster, bucket.bytes));
+  program.stages.push_back(pass(shard * (bucket.element + 5 * kReal + kNumber)));  // into the residual, rounded
+  program.stages.push_back(sent_to_others(cluster, shard / nodes * kNumber));
+  program.stages.push_back(pass(shard * (4 * kReal + kNumber)));  // added up
+  program.stages.push_back(sent_to_others(cluster, shard / nodes * kNumber));
+  program.stages.push_back(pass(shard * (bucket.element + kNumber)));
+  if (has_nodes) program.stages.push_back(gathered_in_node(cluster, bucket.bytes));
   return program;
 }
 

@@ -271,6 +271,12 @@ void bind_techniques(py::module_& module) {
       },
       py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("rank") = 2.0,
       py::arg("rows") = 0.0, py::arg("columns") = 0.0);
+  module.def(
+      "quantised",
+      [](const Cluster& cluster, double bytes, double element) {
+        return model::quantised(cluster, {bytes, element});
+      },
+      py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0);
   const auto plain = [&module](const char* name, model::Program (*function)(const Cluster&, const Payload&)) {
     module.def(
         name,

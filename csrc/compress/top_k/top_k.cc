@@ -92,7 +92,7 @@ class TopK final : public Technique {
   Task run(Workspace& workspace, Bucket bucket) const override {
     RunPlan plan = plan_of(options_, {bucket.count, bucket.reduction.dtype, bucket.parameters},
                            place_in(workspace), bucket.run);
-    return plan.in_place ? run_in_place(workspace, bucket)
+    return plan.in_place ? reduce_densely(*this, workspace, bucket)
                          : run_by_message(workspace, bucket, std::move(plan));
   }
   Residual residual(std::size_t count, const Scale& scale, const Place& place) const override {
@@ -101,7 +101,6 @@ class TopK final : public Technique {
   }
 
  private:
-  Task run_in_place(Workspace& workspace, Bucket bucket) const;
   Task run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const;
 
   const Options options_;
@@ -121,25 +120,13 @@ Status TopK::check(const BucketShape& shape) const {
                          std::to_string(options_.dense.back()));
 }
 
-Task TopK::run_in_place(Workspace& workspace, Bucket bucket) const {
-  Status bad = give_back(*this, workspace, bucket);
-  if (!bad.ok()) co_return bad;
-  Call call = allreduce_of(bucket.buffer, bucket, workspace);
-  co_await Calling(workspace.fabric(), call, "allreduce");
-  co_return Status{};
-}
-
 Task TopK::run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) const {
   Fabric* const node = workspace.node();
   const Place place = place_in(workspace);
   const LevelScales scales = scales_of(bucket.reduction.scale, place);
-  std::byte* const own = bucket.buffer.data() + plan.shard.first * size_of(plan.dtype);
-  std::vector<std::size_t> shards;
   Call call;
   if (node != nullptr) {
-    collective::ReducescatterCall& scatter =
-        call.emplace<collective::ReducescatterCall>(scatter_in_node(bucket, workspace, place, scales.inside));
-    shards = scatter.shard_bytes;
+    call = scatter_in_node(bucket, workspace, place, scales.inside);
     co_await Calling(*node, call, "reduce-scatter");
   }
   if (plan.sends()) {  // alike in all nodes
@@ -158,12 +145,7 @@ Task TopK::run_by_message(Workspace& workspace, Bucket bucket, RunPlan plan) con
     if (!bad.ok()) co_return bad;
   }
   if (node != nullptr) {
-    auto& gather = call.emplace<collective::AllgatherCall>();
-    gather.input = own;
-    gather.output = {bucket.buffer.data(), bucket.buffer.bytes};
-    gather.receive_bytes = shards;
-    gather.region = bucket.buffer.region;
-    gather.stream = workspace.stream();
+    call = gather_in_node(bucket, workspace, place);
     co_await Calling(*node, call, "all-gather");
   }
   co_return Status{};

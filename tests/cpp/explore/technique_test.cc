@@ -51,7 +51,7 @@ TEST_CASE("techniques in every order", "[explore]") {
 }
 
 TEST_CASE("techniques within a node in every order", "[explore]") {
-  const std::string text = GENERATE("topk:density=0.25", "power_sgd:columns=20,rank=1");
+  const std::string text = GENERATE("topk:density=0.25", "power_sgd:columns=20,rank=1", "quantised");
   const bool in_region = GENERATE(false, true);
   every_order({technique_of(text), 20, {{}, {}, kFlush}, in_region, true});
 }
@@ -67,7 +67,7 @@ TEST_CASE("a member that dies in any workspace of a technique, in every order", 
   const int dies = GENERATE(0, 1);
   const bool in_region = GENERATE(false, true);
   const std::string text =
-      GENERATE("csc:chunk=4,keep=0.5", "topk:density=0.25", "power_sgd:columns=20,rank=1");
+      GENERATE("csc:chunk=4,keep=0.5", "topk:density=0.25", "power_sgd:columns=20,rank=1", "quantised");
   TechniqueScene scene({technique_of(text), 20, {{}, kFlush}, in_region, !text.starts_with("csc")});
   REQUIRE(explore(scene).complaint == "");
   std::uint64_t writes = 0;

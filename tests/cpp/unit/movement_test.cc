@@ -222,6 +222,7 @@ TEST_CASE("nodes of different sizes send what techniques say") {
     CHECK(sent(dense(cluster, {bytes, 4}, 2))[1] == Approx(bytes / 2));
     CHECK(sent(csc(cluster, {bytes, 4}, {.keep = 0.5, .chunk_elements = 1e6}))[1] == Approx(bytes / 2 + 4));
     CHECK(sent(power_sgd(cluster, {bytes, 4}, {2, 3000, 1000}))[1] == Approx(4 * 2 * (3000 + 1000)));
+    CHECK(sent(quantised(cluster, {bytes, 4}))[1] == Approx(bytes / 4 * 65 / 64));
     CHECK(sent(average(cluster, {bytes, 4}))[1] == Approx(bytes));
     CHECK(sent(daso_transfer(cluster, {bytes, 4}))[1] == Approx(bytes));
     CHECK(sent(within_node(cluster, {bytes, 4}))[1] == 0);

@@ -185,36 +185,6 @@ inline void set_up(TechniqueMembers& group, const Technique& technique, const Mo
   for (auto& member : group.members) member->bucket.parameters = model.parameters;
 }
 
-inline void bring(TechniqueMembers& group, const Gradients& gradients) {
-  for (std::size_t m = 0; m < gradients.size(); ++m) {
-    TechniqueMember& member = *group.members[m];
-    const DType dtype = member.bucket.reduction.dtype;
-    for (std::size_t i = 0; i < gradients[m].size(); ++i)
-      reference::write(dtype, member.bytes.data() + i * size_of(dtype), gradients[m][i]);
-  }
-}
-
-inline std::vector<double> elements(const TechniqueMember& member) {
-  const DType dtype = member.bucket.reduction.dtype;
-  std::vector<double> found(member.bucket.count);
-  for (std::size_t i = 0; i < found.size(); ++i)
-    found[i] = reference::read(dtype, member.bytes.data() + i * size_of(dtype));
-  return found;
-}
-
-// Returns what a member keeps, at the bucket's indices.
-inline std::vector<double> kept(const TechniqueMember& member, const Slice& shard) {
-  const DType type = kernels::residual_type(member.bucket.reduction.dtype);
-  std::vector<double> found(member.bucket.count);
-  for (std::size_t i = 0; i < shard.count; ++i)
-    found[shard.first + i] = reference::read(type, member.bucket.state.data() + i * size_of(type));
-  return found;
-}
-
-inline void require_alike(const TechniqueMembers& group) {
-  for (const auto& member : group.members) REQUIRE(member->bytes == group.members.front()->bytes);
-}
-
 inline void require_as(const Model& model, const TechniqueMembers& group) {
   require_alike(group);
   for (std::size_t m = 0; m < group.members.size(); ++m)

@@ -1,0 +1,31 @@
+// Numbers in 8 bits. The numbers of a block have one scale, and each is a multiple of it, from -127 to 127.
+// Thread-safe; allocates nothing.
+#pragma once
+
+#include <cstddef>
+
+namespace roundelay::kernels {
+
+// The form of `count` numbers: the scale of each block (fp32), then a signed byte for each number. Its size is
+// a multiple of 4 bytes.
+struct EightBits {
+  static constexpr std::size_t kBlock = 256;  // numbers; a scale costs 1/64 of a byte for each
+
+  std::size_t count = 0;
+
+  [[nodiscard]] constexpr std::size_t blocks() const { return (count + kBlock - 1) / kBlock; }
+  [[nodiscard]] constexpr std::size_t bytes() const { return blocks() * sizeof(float) + (count + 3) / 4 * 4; }
+};
+
+// Writes the numbers in 8 bits: the scale is a block's largest magnitude by 127, and numbers are rounded to
+// the nearest multiple, ties to even. Leaves in `numbers` what the rounding takes away.
+//
+// A block that has a number that is not finite arrives as NaN, and its numbers become zero. So does one whose
+// entry in `marks` is not finite, but its numbers stay as they are; null: there are no marks. `to` is aligned
+// to 4 bytes.
+void quantise(std::byte* to, float* numbers, const float* marks, std::size_t count);
+
+// Sets `numbers` to those that quantise() has written.
+void dequantise(float* numbers, const std::byte* from, std::size_t count);
+
+}  // namespace roundelay::kernels

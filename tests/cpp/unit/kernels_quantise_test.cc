@@ -1,0 +1,104 @@
+// Numbers in 8 bits: what arrives, what stays, and numbers that have no multiple.
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/quantise.h"
+#include "tests/cpp/catch.h"
+
+namespace roundelay::kernels {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+// What arrives, and what stays.
+struct Sent {
+  std::vector<float> arrived, left;
+};
+
+Sent send(std::vector<float> numbers, const float* marks = nullptr) {
+  const EightBits form{numbers.size()};
+  std::vector<float> message(form.bytes() / sizeof(float) + 1, -1.0F);  // aligned, with a number after it
+  auto* const bytes = reinterpret_cast<std::byte*>(message.data());
+  quantise(bytes, numbers.data(), marks, numbers.size());
+  CHECK(message.back() == -1.0F);
+  Sent sent{std::vector<float>(numbers.size(), 9.0F), {}};
+  dequantise(sent.arrived.data(), bytes, numbers.size());
+  sent.left = std::move(numbers);
+  return sent;
+}
+
+TEST_CASE("a message has a byte for each number and four for each block", "[kernels][quantise]") {
+  CHECK(EightBits{0}.bytes() == 0);
+  CHECK(EightBits{1}.bytes() == 8);
+  CHECK(EightBits{256}.bytes() == 260);
+  CHECK(EightBits{257}.bytes() == 268);
+}
+
+TEST_CASE("numbers arrive as multiples, within half a scale, and the rest stays", "[kernels][quantise]") {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (const std::size_t count : {1, 3, 255, 256, 257, 1000, 4096}) {
+    for (const float size : {1.0F, 1e-30F, 1e30F}) {
+      std::vector<float> numbers(count);
+      for (float& one : numbers) one = normal(random) * size;
+      const Sent sent = send(numbers);
+      for (std::size_t first = 0; first < count; first += EightBits::kBlock) {
+        float most = 0;
+        const std::size_t end = std::min(count, first + EightBits::kBlock);
+        for (std::size_t i = first; i < end; ++i) most = std::max(most, std::fabs(numbers[i]));
+        const float scale = most / 127;
+        for (std::size_t i = first; i < end; ++i) {
+          REQUIRE(sent.arrived[i] == std::nearbyint(numbers[i] / scale) * scale);
+          REQUIRE(sent.left[i] == numbers[i] - sent.arrived[i]);
+          REQUIRE(std::fabs(sent.left[i]) <= 0.5001F * scale);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("ties go to the even multiple, and the largest number arrives", "[kernels][quantise]") {
+  const Sent sent = send({127, 0.5, 1.5, -2.5, -127});
+  CHECK(sent.arrived == std::vector<float>{127, 0, 2, -2, -127});
+  CHECK(sent.left == std::vector<float>{0, 0.5, -0.5, -0.5, 0});
+}
+
+TEST_CASE("zeros arrive, and what is too small for a scale stays", "[kernels][quantise]") {
+  CHECK(send({0, -0.0F, 0}).arrived == std::vector<float>{0, 0, 0});
+  const float least = std::numeric_limits<float>::denorm_min();
+  const Sent sent = send({least, -least});
+  CHECK(sent.arrived == std::vector<float>{0, 0});
+  CHECK(sent.left == std::vector<float>{least, -least});
+  const Sent larger = send({500 * least, 250 * least});  // the scale is rounded to 4 of the least
+  for (std::size_t i = 0; i < 2; ++i)
+    CHECK(larger.arrived[i] + larger.left[i] == static_cast<float>(i == 0 ? 500 : 250) * least);
+}
+
+TEST_CASE("a number that is not finite makes its block NaN, and nothing stays", "[kernels][quantise]") {
+  for (const float bad : {kInfinity, -kInfinity, kNaN}) {
+    std::vector<float> numbers(600, 1.0F);
+    numbers[300] = bad;
+    const Sent sent = send(numbers);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const bool in_block = i >= 256 && i < 512;
+      REQUIRE(std::isnan(sent.arrived[i]) == in_block);
+      REQUIRE((in_block || sent.arrived[i] == 1.0F));
+      REQUIRE(sent.left[i] == 0.0F);
+    }
+  }
+}
+
+TEST_CASE("a mark that is not finite makes a block NaN, and its numbers stay", "[kernels][quantise]") {
+  const std::vector<float> marks{1.0F, kInfinity};
+  const Sent sent = send(std::vector<float>(300, 0.3F), marks.data());
+  for (std::size_t i = 0; i < 300; ++i) {
+    REQUIRE(std::isnan(sent.arrived[i]) == (i >= 256));
+    REQUIRE(sent.left[i] == (i >= 256 ? 0.3F : 0.3F - sent.arrived[i]));
+  }
+}
+
+}  // namespace
+}  // namespace roundelay::kernels
