@@ -55,6 +55,10 @@ def _power_sgd(reading: Reading, workload: Workload) -> Way:
     return way
 
 
+def _quantised(reading: Reading, workload: Workload) -> Way:
+    return _model.quantised
+
+
 def factors(workload: Workload, rank: int) -> tuple[float, float]:
     """Return the sums of the rows and of the columns of all matrices. Dense elements count as columns."""
     rows = columns = 0.0
@@ -104,6 +108,7 @@ _GRADIENTS: dict[str, Callable[[Reading, Workload], Way]] = {
     "csc": _csc,
     "topk": _top_k,
     "power_sgd": _power_sgd,
+    "quantised": _quantised,
 }
 _PARAMETERS: dict[str, Callable[[Reading, Choice], Choice]] = {"local_sgd": _local_sgd, "daso": _daso}
 

@@ -77,6 +77,7 @@ KINDS = {
     "csc masters": Kind(sgd, _text(f"{_CSC},wire=bf16"), dtype=torch.bfloat16),
     "topk": Kind(sgd, _text(f"topk:density=0.2,{_FEW}")),
     "power_sgd": Kind(adamw, _text(f"power_sgd:rank=1,{_FEW}")),
+    "quantised": Kind(adamw, _text("quantised:bits=8"), nodes=True),
     "auto": Kind(adamw, _auto),
     "local_sgd": Kind(adamw, _text("local_sgd:period=3,within_node=period")),
     "local_sgd outer": Kind(

@@ -162,6 +162,11 @@ STRATEGIES: Mapping[str, Entry] = {
         },
         "low-rank factors of the gradients' matrices are sent, rank=2; what they lack is kept back",
     ),
+    "quantised": Entry(
+        Loss.PARTS,
+        {"bits": Parameter(Whole(8, 8), 8, Need.SHOWN)},
+        "sums travel between nodes in bits=8, with a scale for each 256; the rest is kept back",
+    ),
     "local_sgd": Entry(
         Loss.PARTS,
         {

@@ -21,6 +21,7 @@ _COMPUTED: Mapping[str, frozenset[str]] = {
     "csc": frozenset(("before", "dense", "nesterov")),
     "topk": frozenset(("before", "dense", "nesterov")),
     "power_sgd": frozenset(("columns", "seed")),
+    "quantised": frozenset(),
 }
 # What a strategy does beside its technique, so that the technique alone cannot take it.
 _AROUND = ("warmup", "dense_below", "dense_parameters")

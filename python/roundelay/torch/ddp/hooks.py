@@ -23,9 +23,9 @@ def hook(
 ) -> tuple[HookState, Hook]:
     """Returns a state and a function for ``register_comm_hook``, which average gradients by a strategy.
 
-    strategy: dense, csc, topk or power_sgd, as text or as an object of hvd.strategies; the optimizer's own
-    momentum works on the result. process_group: that of the DDP module; None: the default group.
-    named_parameters: for state_dict(), and for strategies that name parameters.
+    strategy: dense, csc, topk, power_sgd or quantised, as text or as an object of hvd.strategies; the
+    optimizer's own momentum works on the result. process_group: that of the DDP module; None: the default
+    group. named_parameters: for state_dict(), and for strategies that name parameters.
 
     ValueError: the group's backend is not "roundelay", or a hook cannot have this strategy.
     """

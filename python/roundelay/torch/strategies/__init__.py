@@ -21,6 +21,7 @@ from roundelay.torch.strategies.fixed import Fixed
 from roundelay.torch.strategies.local_sgd import LocalSGD
 from roundelay.torch.strategies.named import NAMED
 from roundelay.torch.strategies.power_sgd import PowerSGD
+from roundelay.torch.strategies.quantised import Quantised
 from roundelay.torch.strategies.top_k import TopK
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Lossy",
     "Part",
     "PowerSGD",
+    "Quantised",
     "Sent",
     "Shape",
     "Spec",

@@ -9,6 +9,7 @@ from roundelay.torch.strategies.daso import DASO
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.local_sgd import LocalSGD
 from roundelay.torch.strategies.power_sgd import PowerSGD
+from roundelay.torch.strategies.quantised import Quantised
 from roundelay.torch.strategies.top_k import TopK
 
 NAMED = {
@@ -19,5 +20,6 @@ NAMED = {
     "topk": TopK,
     "daso": DASO,
     "power_sgd": PowerSGD,
+    "quantised": Quantised,
     "local_sgd": LocalSGD,
 }

@@ -6,7 +6,7 @@ from roundelay.torch import strategies
 from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch.strategies._lossy.lossy import Lossy
 
-_KINDS = (strategies.Dense, strategies.CSC, strategies.TopK, strategies.PowerSGD)
+_KINDS = (strategies.Dense, strategies.CSC, strategies.TopK, strategies.PowerSGD, strategies.Quantised)
 
 
 def strategy_of(given: str | Strategy) -> Strategy:
@@ -14,8 +14,8 @@ def strategy_of(given: str | Strategy) -> Strategy:
     strategy = strategies.parse(given) if isinstance(given, str) else given
     if not isinstance(strategy, _KINDS):
         raise ValueError(
-            f"a hook of DDP takes dense, csc, topk and power_sgd, not {strategy.text!r}: that one works "
-            "around the optimizer's step, so give it to hvd.DistributedOptimizer"
+            f"a hook of DDP takes dense, csc, topk, power_sgd and quantised, not {strategy.text!r}: that one "
+            "works around the optimizer's step, so give it to hvd.DistributedOptimizer"
         )
     if not isinstance(strategy, Lossy):
         return strategy

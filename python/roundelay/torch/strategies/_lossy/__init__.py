@@ -1,1 +1,1 @@
-"""What the lossy strategies share: csc, topk and power_sgd keep gradients back."""
+"""What the lossy strategies share: csc, topk, power_sgd and quantised keep gradients back."""
