@@ -143,7 +143,7 @@ DENSE_STEPS = 20  # the first ones of CSC, top-k and PowerSGD, when gradients ch
 _LEAST_CYCLE = 4  # steps, of a contender that communicates in each step or not at all
 
 
-def dense(width: int) -> Payload:
+def dense(width: float) -> Payload:
     """Send every element, in so many bytes."""
     return lambda shapes: float(width * sum(map(math.prod, shapes)))
 
@@ -303,6 +303,7 @@ GRADIENTFLOW = {
     "topk-10": _topk(0.1, "top-k 10 %, bf16"),
     "topk-1": _topk(0.01, "top-k 1 %, bf16"),
     "topk-1-momentum": _topk(0.01, "top-k 1 %, bf16, SGD's momentum", ",momentum=none"),
+    "quantised": Training("8 bits", "roundelay", "quantised:bits=8", dense(65 / 64)),
     "power-sgd-4": _power_sgd(4),
     "power-sgd-2": _power_sgd(2),
     "power-sgd-1": _power_sgd(1),
@@ -330,6 +331,7 @@ TIME_TO_LOSS = {
         "roundelay",
         f"daso:global_skip=4,batches_to_wait=1,warmup_epochs=2,cooldown_epochs=2,total_epochs={EPOCHS}",
     ),
+    "quantised": Training("8 bits", "roundelay", "quantised:bits=8"),
     "local-8": Training("local SGD, period 8", "roundelay", "local_sgd:period=8"),
     "ddp": Training("DDP", "ddp", bucket_mib=25),
     "ddp-fp16": Training("DDP, fp16 hook", "ddp", _FP16_HOOK, bucket_mib=25),

@@ -45,16 +45,29 @@ def densities(nodes: int) -> list[float]:
     return [factor * break_even(nodes, _VALUE, _PAIR) for factor in _FACTORS]
 
 
+_TOPK, _MORE = "topk:density=", ",select=auto"
+
+
+def strategy(density: float) -> str:
+    """Return the text of top-k with this density."""
+    return f"{_TOPK}{density}{_MORE}"
+
+
 def cell(found: Sequence[Mapping[str, Any]], nodes: int) -> dict[str, Any]:
     """Return what all ranks of one job have found: by turn, the bytes that a node sent, and the seconds."""
     sent = {name: max(fmean(rank["sent"][name]) for rank in found) for name in found[0]["sent"]}
     meetings = sent.pop(ALONE)
     return {
         "nodes": nodes,
-        "sent": {name: bytes_ - meetings for name, bytes_ in sent.items()},
-        "seconds": {name: median(found[0]["seconds"][name]) for name in sent},
+        "sent": {_name(text): bytes_ - meetings for text, bytes_ in sent.items()},
+        "seconds": {_name(text): median(found[0]["seconds"][text]) for text in sent},
         "others": found[0]["others"],
     }
+
+
+def _name(strategy: str) -> str:
+    """Return top-k's density; another strategy's text as it is."""
+    return strategy.removeprefix(_TOPK).removesuffix(_MORE)
 
 
 def crossing(costs: Mapping[str, float]) -> float | None:
@@ -119,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     mpirun = launch.find_launcher()
     cells = []
     for nodes in arguments.nodes:
-        turns = [ALONE, DENSE, *map(str, densities(nodes))]
+        turns = [ALONE, DENSE, *map(strategy, densities(nodes))]
         spec = {"turns": turns, "elements": arguments.size // _VALUE, "repetitions": arguments.repetitions}
         with Rig(nodes, arguments.mbit) as rig:
             ranks = _A_NODE * nodes

@@ -28,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
         "--contenders", choices=list(TIME_TO_LOSS), nargs="+", default=list(TIME_TO_LOSS), help="default: all"
     )
     parser.add_argument("--seeds", type=int, default=3, help="trainings of each (default: 3)")
-    parser.add_argument("--steps", type=int, default=600, help="of a training (default: 600)")
+    parser.add_argument("--steps", type=int, default=300, help="of a training (default: 300)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the picture")
     docs = parser.add_mutually_exclusive_group()
     docs.add_argument("--docs", action="store_true", help="keep the results in docs/, and write the page")

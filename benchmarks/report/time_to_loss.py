@@ -22,7 +22,7 @@ COLUMNS = ("wire", "", "a step", "loss at the end", "range", "as good as dense a
 _YARDSTICK, _PEER = "dense", "bf16"
 _COLORS = (
     *(picture.GRAY, picture.DARK_BLUE, picture.BLUE, picture.GREEN, picture.OLIVE, picture.PURPLE),
-    *(picture.ORANGE, picture.RED, picture.SILVER, picture.SAND, picture.TEAL),
+    *(picture.TEXT, picture.ORANGE, picture.RED, picture.SILVER, picture.SAND, picture.TEAL),
 )
 Wire = Mapping[str, Any]
 

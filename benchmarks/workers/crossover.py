@@ -1,4 +1,7 @@
-"""One rank of `python -m benchmarks.crossover`: steps of a large gradient, densely and by top-k, in turn."""
+"""One rank of benchmarks.crossover and benchmarks.eight_bits: a large gradient in several ways, in turn.
+
+"turns" in the spec are texts of strategies; NONE takes steps that nothing reduces, and ALONE takes no step.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,27 @@ import torch
 
 import roundelay.torch as hvd
 from benchmarks import measure
-from benchmarks.contenders import ALONE, DENSE
+from benchmarks.contenders import ALONE
 
+NONE = "none"
 _WARMUPS = 4  # steps: then there are buckets
 
 
 class _Turn:
     """Takes steps in one way, and counts the bytes that this rank's node sends."""
 
-    def __init__(self, name: str, elements: int, ranks: measure.Ranks) -> None:
+    def __init__(self, strategy: str, elements: int, ranks: measure.Ranks) -> None:
         self._ranks = ranks
         self.sent: list[int] = []
-        self._optimizer = None
-        if name == ALONE:
+        self._optimizer: torch.optim.Optimizer | None = None
+        if strategy == ALONE:
             return
         self._parameter = torch.nn.Parameter(torch.zeros(elements))
         generator = torch.Generator().manual_seed(hvd.rank())
         self._gradient = torch.randn(elements, generator=generator)
-        strategy = name if name == DENSE else f"topk:density={name},select=auto"
-        plain = torch.optim.SGD([self._parameter], lr=0.01)
-        self._optimizer = hvd.DistributedOptimizer(plain, strategy=strategy)
+        self._optimizer = torch.optim.SGD([self._parameter], lr=0.01)
+        if strategy != NONE:
+            hvd.DistributedOptimizer(self._optimizer, strategy=strategy)
 
     def __call__(self) -> list[float]:
         self._ranks.meet()
@@ -51,7 +55,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     hvd.init()
     warnings.simplefilter("ignore", RuntimeWarning)  # that dense is cheaper is what is measured here
     repetitions = spec["repetitions"]
-    turns = {name: _Turn(name, spec["elements"], ranks) for name in spec["turns"]}
+    turns = {strategy: _Turn(strategy, spec["elements"], ranks) for strategy in spec["turns"]}
     found = measure.take_turns(turns, repetitions, _WARMUPS)
     hvd.shutdown()
     ranks.leave()
