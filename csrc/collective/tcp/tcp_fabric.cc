@@ -15,7 +15,7 @@ Result<std::unique_ptr<Fabric>> make_tcp_fabric(tcp::TcpPlane& plane, const Grou
   auto state = std::make_shared<FabricState>();
   state->group = group;
   state->crowded = options.crowded;
-  state->on_poison = [medium](const Status&) { medium->give_up(); };
+  state->on_poison = [medium](const Status& cause) { medium->give_up(cause); };
   state->transport = std::move(transport).value();
   AlgorithmFabric::Options fabric;
   fabric.name = "tcp";

@@ -162,19 +162,11 @@ void TcpTransport::conclude(const Place& place, Direction<Stream>& direction, co
   }
   over_.clear();
   if (!result.ok()) {
-    direction.error = failure(place.peer, result);
-    // Who only receives would not see that its sends cannot match. Connections stay: a peer that saw them end
-    // would take that for the cause, before it hears of the other call.
-    Peer& peer = peers_[place.peer];
-    const bool mismatch = result.code() == StatusCode::kMismatch;
-    if (mismatch) peer.out.error = peer.in.error = direction.error;
-    for (End<Stream>& end : direction.ends) {
-      if (!mismatch) {
-        end.stream.close();
-      } else if (end.stream.connected()) {
-        epoll_.remove(end.stream.fd());
-      }
-    }
+    const Status error = failure(place.peer, result);
+    const bool differs = result.code() == StatusCode::kMismatch;
+    stop(direction, error, differs);
+    // Who only receives would not see that its sends cannot match.
+    if (differs) stop_peer(peers_[place.peer], error, differs);
     return;
   }
   End<Stream>& end = direction.ends[place.number];
@@ -187,6 +179,26 @@ void TcpTransport::conclude(const Place& place, Direction<Stream>& direction, co
   if (std::exchange(end.interest, wanted) == wanted) return;
   // Cannot fail, because epoll has the descriptor.
   static_cast<void>(epoll_.change(end.stream.fd(), place.tag(), wanted));
+}
+
+// Ends a direction: nothing of it is read or written any more. Its connections stay open if calls differ: a peer
+// that saw them end would take that for the cause, before it hears of the other call.
+template <typename Stream>
+void TcpTransport::stop(Direction<Stream>& direction, const Status& error, bool differs) {
+  if (!direction.error.ok()) return;
+  direction.error = error;
+  for (End<Stream>& end : direction.ends) {
+    if (!differs) {
+      end.stream.close();
+    } else if (end.stream.connected()) {
+      epoll_.remove(end.stream.fd());
+    }
+  }
+}
+
+void TcpTransport::stop_peer(Peer& peer, const Status& error, bool differs) {
+  stop(peer.out, error, differs);
+  stop(peer.in, error, differs);
 }
 
 // Takes the connections that the plane has made.
@@ -226,12 +238,10 @@ Status TcpTransport::failure(std::size_t peer, const Status& cause) const {
                          " failed: " + cause.message());
 }
 
-void TcpTransport::give_up() {
-  const Status cause = Status::aborted("given up");
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    if (peers_[peer].out.error.ok()) conclude({peer, 0, false}, peers_[peer].out, cause);
-    if (peers_[peer].in.error.ok()) conclude({peer, 0, true}, peers_[peer].in, cause);
-  }
+void TcpTransport::give_up(const Status& cause) {
+  const bool differs = cause.code() == StatusCode::kMismatch;
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer)
+    stop_peer(peers_[peer], failure(peer, Status::aborted("given up")), differs);
 }
 
 }  // namespace roundelay::collective::tcp

@@ -36,8 +36,9 @@ class TcpTransport final : public Transport, public Waker {
   void set_mark(const CallMark& mark) override { mark_ = mark; }
   // Sleeps until a connection of the group has something, or wake().
   [[nodiscard]] Nap nap(Backoff& backoff) override;
-  // Ends all transfers with an error. No memory of theirs is used any more.
-  void give_up();
+  // Ends all transfers with an error. No memory of theirs is used any more. If the cause is that calls differ,
+  // connections stay open.
+  void give_up(const Status& cause);
   // Ends a nap. Any thread.
   void wake() override { ends_->ring(); }
 
@@ -49,7 +50,7 @@ class TcpTransport final : public Transport, public Waker {
     Interest interest = Interest::kRead;
     bool dialled = false;
   };
-  // The streams to one member, or from it. After the first error all of them are closed.
+  // The streams to one member, or from it. After the first error none of them is used.
   template <typename Stream>
   struct Direction {
     std::vector<End<Stream>> ends{};
@@ -86,6 +87,9 @@ class TcpTransport final : public Transport, public Waker {
   void use_in(const Place& place, const platform::Epoll::Event& event);
   template <typename Stream>
   void conclude(const Place& place, Direction<Stream>& direction, const Status& result);
+  template <typename Stream>
+  void stop(Direction<Stream>& direction, const Status& error, bool differs);
+  void stop_peer(Peer& peer, const Status& error, bool differs);
   template <typename Stream>
   void connect(const Place& place, Direction<Stream>& direction, platform::Socket socket);
   [[nodiscard]] Label label(int tag, std::size_t message_bytes) const;

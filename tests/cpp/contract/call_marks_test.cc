@@ -119,6 +119,27 @@ TEST_CASE("members in different calls get an error that names both", "[marks]") 
   CHECK(seen > 0);
 }
 
+// It would tell rank 0 of a lost connection, and rank 0 might take that for the cause.
+TEST_CASE("over tcp a third member sees no connection end when two calls differ", "[marks]") {
+  Fabrics fabrics = fabrics_of("tcp", 3);
+  std::atomic<int> seen{0};
+  on_all(fabrics, [&](Fabric& fabric) -> std::string {
+    Caller caller(fabric, std::chrono::seconds(1));
+    if (Status status = caller.allreduce(5); !status.ok()) return status.message();  // all are connected
+    Status status;
+    if (fabric.group().index == 2) {  // its own parts are right; then it waits until its time is over
+      status = caller.alltoall({8, 8, 0}, {8, 8, 0});
+      if (status.ok()) status = caller.broadcast(5, 0);
+      return status.message().find("closed") == std::string::npos ? "" : status.message();
+    }
+    const bool differs = fabric.group().index == 0;  // it expects less than the other one sends
+    status = differs ? caller.alltoall({0, 8, 8}, {0, 4, 8}) : caller.alltoall({8, 0, 8}, {8, 0, 8});
+    if (status.code() == StatusCode::kMismatch) ++seen;
+    return "";
+  });
+  CHECK(seen > 0);
+}
+
 TEST_CASE("two roots are found by a later call", "[marks]") {
   Fabrics fabrics = fabrics_of(GENERATE("shm", "tcp"), 2);
   std::atomic<int> seen{0};
