@@ -30,6 +30,7 @@ STRATEGIES = (
     *(_CSC, f"{_CSC},momentum=local", f"{_CSC},momentum=none", _COLD),
     *(_TOPK, f"{_TOPK},momentum=none", f"{_TOPK},momentum=none{NO_FEEDBACK}"),
     "power_sgd:rank=2,dense_below=512,warmup=100",
+    "quantised:bits=8",
 )
 _RATES = {"digits": (0.5, 1.0), "characters": (1.0,)}
 _POINTS = 20  # the points of a curve

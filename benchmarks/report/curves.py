@@ -49,6 +49,7 @@ CONVERGENCE = (
     _convergence("gradientflow", "convergence.png", "csc"),
     _convergence("topk", "convergence_topk.png", "topk"),
     _convergence("powersgd", "convergence_powersgd.png", "power_sgd"),
+    _convergence("quantised", "convergence_quantised.png", "quantised"),
 )
 AVERAGING = (_averaging("daso", "daso"), _averaging("local_sgd", "local_sgd"))
 

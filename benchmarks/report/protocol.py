@@ -23,14 +23,17 @@ from benchmarks.report import page
 
 STORED = page.RESULTS / "protocol.json"
 PART = page.part(page.RESULTS / "protocol.md", "protocol")
+_JOBS = len(list(tuning())) + 2 * len(CELLS)
 _KINDS = (("sgd", True), ("sgd", False), ("adamw", True), ("adamw", False))
 _OPTIMIZERS = {"sgd": "SGD", "adamw": "AdamW"}
 
 
 def text(stored: dict[str, Any]) -> str:
     """Make the page's part of the stages whose trainings are all there."""
-    losses = Losses(stored["jobs"])
+    losses, jobs = Losses(stored["jobs"]), len(stored["jobs"])
     lines = [page.host(stored["machine"], "torch", "python") + ".", ""]
+    if jobs < _JOBS:
+        lines += [f"{jobs} of {_JOBS} jobs are done. A table comes when those of its stage are.", ""]
     if not all(map(losses.has, tuning())):
         return "\n".join(lines)
     lines += [

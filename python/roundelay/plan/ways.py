@@ -12,7 +12,7 @@ from roundelay.plan.units import PlanError
 from roundelay.plan.workload import Workload
 
 DEFAULT = "dense,dense:wire=bf16,csc:keep=0.1,local_sgd:period=8"
-# The strategies of the rig's measurements (docs/plan.md#how-true-it-is).
+# The strategies of the rig's measurements (docs/plan.md#how-accurate-it-is).
 MEASURED = ("dense", "dense:wire=bf16", "csc", "topk", "local_sgd")
 
 _BYTES = {"none": None, "fp16": 2, "bf16": 2}  # of an element while it travels; None: those of its type

@@ -7,9 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import collectives, convergence, correction, crossover, levels, pointers, top_k
+from benchmarks import collectives, convergence, correction, crossover, eight_bits, levels, pointers, top_k
 from benchmarks.averaging import training
-from benchmarks.report import averaging, curves, gpu, gradientflow, papers, table, wires
+from benchmarks.report import (
+    averaging,
+    curves,
+    gpu,
+    gradientflow,
+    papers,
+    protocol,
+    table,
+    time_to_loss,
+    wires,
+)
 from benchmarks.report.page import DOCS, END, Part, read, with_text
 
 TEXTS: list[tuple[Part, Callable[[], str]]] = [
@@ -20,6 +30,9 @@ TEXTS: list[tuple[Part, Callable[[], str]]] = [
     (averaging.PART, lambda: averaging.text(read(averaging.STORED))),
     (correction.PART, lambda: correction.table(read(correction.STORED))),
     (crossover.PART, lambda: crossover.page_text(read(crossover.STORED))),
+    (eight_bits.PART, lambda: eight_bits.page_text(read(eight_bits.STORED))),
+    (protocol.PART, lambda: protocol.text(read(protocol.STORED))),
+    (time_to_loss.PART, lambda: time_to_loss.text(read(time_to_loss.STORED))),
     (collectives.PART, lambda: collectives.document(read(collectives.STORED))),
     (gpu.PART, lambda: gpu.markdown(read(gpu.STORED))),
     (levels.PART, lambda: levels.document(read(levels.STORED))),
