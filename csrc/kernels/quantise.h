@@ -6,8 +6,8 @@
 
 namespace roundelay::kernels {
 
-// The form of `count` numbers: the scale of each block (fp32), then a signed byte for each number. Its size is
-// a multiple of 4 bytes.
+// The form of `count` numbers: the scale of each block (fp32), then a signed byte for each number. Its size
+// is a multiple of 4 bytes.
 struct EightBits {
   static constexpr std::size_t kBlock = 256;  // numbers; a scale costs 1/64 of a byte for each
 

@@ -115,7 +115,8 @@ Program quantised(const Cluster& cluster, const Payload& bucket) {
   if (nodes < 2) return dense(cluster, bucket, bucket.element);
   Program program;
   if (has_nodes) program.stages.push_back(scattered_in_node(cluster, bucket.bytes));
-  program.stages.push_back(pass(shard * (bucket.element + 5 * kReal + kNumber)));  // into the residual, rounded
+  program.stages.push_back(
+      pass(shard * (bucket.element + 5 * kReal + kNumber)));  // into the residual, rounded
   program.stages.push_back(sent_to_others(cluster, shard / nodes * kNumber));
   program.stages.push_back(pass(shard * (4 * kReal + kNumber)));  // added up
   program.stages.push_back(sent_to_others(cluster, shard / nodes * kNumber));

@@ -56,8 +56,8 @@ struct PowerSgdOptions {
 };
 Program power_sgd(const Cluster& cluster, const Payload& bucket, const PowerSgdOptions& options);
 
-// Gradients in 8 bits between nodes (csrc/compress/quantised): a reduce-scatter in the node, an exchange of the
-// parts of each shard between the nodes, a gather of their sums, an all-gather in the node.
+// Gradients in 8 bits between nodes (csrc/compress/quantised): a reduce-scatter in the node, an exchange of
+// the parts of each shard between the nodes, a gather of their sums, an all-gather in the node.
 //   2 (n-1) alpha1 + 2 (n-1)/n d b/W1 + 2 (m-1) alpha2 + 2 (m-1)/m d (1 + 4/256)/W2 + passes.
 Program quantised(const Cluster& cluster, const Payload& bucket);
 

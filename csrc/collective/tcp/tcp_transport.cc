@@ -181,8 +181,8 @@ void TcpTransport::conclude(const Place& place, Direction<Stream>& direction, co
   static_cast<void>(epoll_.change(end.stream.fd(), place.tag(), wanted));
 }
 
-// Ends a direction: nothing of it is read or written any more. Its connections stay open if calls differ: a peer
-// that saw them end would take that for the cause, before it hears of the other call.
+// Ends a direction: nothing of it is read or written any more. Its connections stay open if calls differ: a
+// peer that saw them end would take that for the cause, before it hears of the other call.
 template <typename Stream>
 void TcpTransport::stop(Direction<Stream>& direction, const Status& error, bool differs) {
   if (!direction.error.ok()) return;

@@ -36,8 +36,8 @@ class TcpTransport final : public Transport, public Waker {
   void set_mark(const CallMark& mark) override { mark_ = mark; }
   // Sleeps until a connection of the group has something, or wake().
   [[nodiscard]] Nap nap(Backoff& backoff) override;
-  // Ends all transfers with an error. No memory of theirs is used any more. If the cause is that calls differ,
-  // connections stay open.
+  // Ends all transfers with an error. No memory of theirs is used any more. If the cause is that calls
+  // differ, connections stay open.
   void give_up(const Status& cause);
   // Ends a nap. Any thread.
   void wake() override { ends_->ring(); }

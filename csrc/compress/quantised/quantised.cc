@@ -1,7 +1,7 @@
 // Gradients in 8 bits between nodes. Inside a node all is dense, in the gradients' own type.
 //
-// Each rank of a node has a shard of the bucket, and the residual e of this shard; the N ranks of one place on
-// all nodes have the same shard. With the gradients g of the node's ranks, and Q(x) for x in 8 bits
+// Each rank of a node has a shard of the bucket, and the residual e of this shard; the N ranks of one place
+// on all nodes have the same shard. With the gradients g of the node's ranks, and Q(x) for x in 8 bits
 // (kernels/quantise.h):
 //   y = the sum of g over the node                     a reduce-scatter in the node
 //   u = e + y
@@ -9,15 +9,15 @@
 //   z = scale(Q(s_j)) of all parts                     a gather between the nodes
 //   result = the shards of z                           an all-gather in the node
 //   e = u - Q(u), and on the own part s_j - Q(s_j)     nothing is lost: what is not sent now is sent later
-// A rank does not round its own part of the sum s_j. All ranks take Q(s_j), its owner too, so that the bits are
-// equal. Over several levels between nodes, the all-to-alls go from the inside out, each on the part that the
-// last one left, and the gathers back. On N nodes a rank sends 2 (N - 1) / N of its shard, in 65/256 of the
-// bytes of fp32.
+// A rank does not round its own part of the sum s_j. All ranks take Q(s_j), its owner too, so that the bits
+// are equal. Over several levels between nodes, the all-to-alls go from the inside out, each on the part that
+// the last one left, and the gathers back. On N nodes a rank sends 2 (N - 1) / N of its shard, in 65/256 of
+// the bytes of fp32.
 //
 // A block that has a number that is not finite, on any node, becomes NaN on all ranks. If a node's sum is
-// divided (an average), so is what the residual keeps, as with topk; and as there, nodes with different numbers
-// of ranks have as many shards as the smallest one has ranks. On one node the bucket goes densely. The
-// technique works in host memory alone.
+// divided (an average), so is what the residual keeps, as with topk; and as there, nodes with different
+// numbers of ranks have as many shards as the smallest one has ranks. On one node the bucket goes densely.
+// The technique works in host memory alone.
 //
 // The state: the residual of the shard.
 #include <string>

@@ -210,8 +210,7 @@ Status Run::take() {
   }
   Arithmetic& math = workspace_.math();
   const Scale scale = scales_of(bucket_.reduction.scale, place_).between;
-  if (!scale.identity())
-    ROUNDELAY_RETURN_IF_ERROR(math.scale(bytes_of(numbers), shard_.count, kReal, scale));
+  if (!scale.identity()) ROUNDELAY_RETURN_IF_ERROR(math.scale(bytes_of(numbers), shard_.count, kReal, scale));
   if (dtype == kReal) return {};
   const kernels::GpuCopy narrowed{values(), bytes_of(numbers), shard_.count, dtype, kReal};
   return math.copy({&narrowed, 1});

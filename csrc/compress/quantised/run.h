@@ -12,8 +12,8 @@
 namespace roundelay::compress::quantised {
 
 // Call begin(); for each level between nodes, innermost first, send() and add(); finish(); for each level
-// from the outside in, gather(); then take(). The constructor's arguments outlive it, and so do the calls that
-// it returns. Errors: those of Workspace::scratch() and of Arithmetic.
+// from the outside in, gather(); then take(). The constructor's arguments outlive it, and so do the calls
+// that it returns. Errors: those of Workspace::scratch() and of Arithmetic.
 class Run {
  public:
   Run(Workspace& workspace, const Bucket& bucket);
@@ -59,9 +59,9 @@ class Run {
   const Place place_;
   const Slice shard_;  // of the bucket; all other slices are parts of it, and count from its first element
   std::vector<Level> levels_;
-  std::vector<int> sizes_;      // the members of each level
-  float* marks_ = nullptr;      // of each block: not finite after an overflow
-  float* sums_ = nullptr;       // of the last level's own part; null: the residual has them, of the whole
+  std::vector<int> sizes_;  // the members of each level
+  float* marks_ = nullptr;  // of each block: not finite after an overflow
+  float* sums_ = nullptr;   // of the last level's own part; null: the residual has them, of the whole
   std::byte* messages_ = nullptr;
 };
 

@@ -18,14 +18,9 @@ using collective::levels::Tree;
 TechniquePtr make() { return make_technique("quantised").value(); }
 
 std::vector<contract::ClusterShape> shapes() {
-  return {contract::nodes_of(2, 1),
-          contract::nodes_of(3, 1),
-          contract::nodes_of(2, 2),
-          contract::nodes_of(3, 2),
-          contract::by_factors({2, 2, 2}),
-          contract::by_factors({2, 3, 2}),
-          contract::one_and_three(),
-          contract::two_and_four()};
+  return {contract::nodes_of(2, 1),  contract::nodes_of(3, 1),        contract::nodes_of(2, 2),
+          contract::nodes_of(3, 2),  contract::by_factors({2, 2, 2}), contract::by_factors({2, 3, 2}),
+          contract::one_and_three(), contract::two_and_four()};
 }
 
 Gradients some_gradients(std::size_t ranks, std::size_t count, std::mt19937& random) {

@@ -37,8 +37,10 @@ TEST_CASE("two spellings of a technique have one text", "[technique]") {
 }
 
 TEST_CASE("a text that chooses no technique says what would", "[technique]") {
-  CHECK(error_of("") == "there is no technique ''; known are csc, half, allreduce, topk, quantised, power_sgd");
-  CHECK(error_of("Csc") == "there is no technique 'Csc'; known are csc, half, allreduce, topk, quantised, power_sgd");
+  CHECK(error_of("") ==
+        "there is no technique ''; known are csc, half, allreduce, topk, quantised, power_sgd");
+  CHECK(error_of("Csc") ==
+        "there is no technique 'Csc'; known are csc, half, allreduce, topk, quantised, power_sgd");
   CHECK(error_of("negate:x=1") == "technique 'negate' has no key 'x'; it has no parameters");
   CHECK(error_of("negate:") == "technique 'negate' has no key ''; it has no parameters");
   CHECK(error_of("cyclic:part=4") == "technique 'cyclic' has no key 'part'; its keys are parts");
