@@ -54,6 +54,7 @@ struct LevelScales {
 // Returns the bytes of the shard of each rank of the node.
 [[nodiscard]] inline std::vector<std::size_t> shard_sizes(const Bucket& bucket, Place place) {
   std::vector<std::size_t> bytes;
+  bytes.reserve(static_cast<std::size_t>(place.members));
   for (int index = 0; index < place.members; ++index)
     bytes.push_back(shard_of(bucket.count, {index, place.shards}).count * size_of(bucket.reduction.dtype));
   return bytes;
