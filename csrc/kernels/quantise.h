@@ -18,7 +18,8 @@ struct EightBits {
 };
 
 // Writes the numbers in 8 bits: the scale is a block's largest magnitude by 127, and numbers are rounded to
-// the nearest multiple, ties to even. Leaves in `numbers` what the rounding takes away.
+// the nearest multiple, ties to even. Leaves in `numbers` what the rounding takes away: all of a block whose
+// scale would be below 2^-126.
 //
 // A block that has a number that is not finite arrives as NaN, and its numbers become zero. So does one whose
 // entry in `marks` is not finite, but its numbers stay as they are; null: there are no marks. `to` is aligned

@@ -28,9 +28,10 @@ float largest(const float* numbers, std::size_t count) {
 float quantise_block(std::int8_t* to, float* numbers, std::size_t count) {
   const float most = largest(numbers, count);
   const float scale = most / kMost;
-  if (!std::isfinite(most) || scale == 0) {
+  const bool tiny = scale < std::numeric_limits<float>::min();  // multiples of it are not exact
+  if (!std::isfinite(most) || tiny) {
     std::memset(to, 0, count);
-    if (scale == 0) return 0;
+    if (tiny) return 0;
     std::fill_n(numbers, count, 0.0F);
     return std::numeric_limits<float>::quiet_NaN();
   }

@@ -72,9 +72,12 @@ TEST_CASE("zeros arrive, and what is too small for a scale stays", "[kernels][qu
   const Sent sent = send({least, -least});
   CHECK(sent.arrived == std::vector<float>{0, 0});
   CHECK(sent.left == std::vector<float>{least, -least});
-  const Sent larger = send({500 * least, 250 * least});  // the scale is rounded to 4 of the least
-  for (std::size_t i = 0; i < 2; ++i)
-    CHECK(larger.arrived[i] + larger.left[i] == static_cast<float>(i == 0 ? 500 : 250) * least);
+  for (const float most : {127 * least, 190 * least, 500 * least, 0x1p-120F, 0x1p-119F}) {
+    const Sent larger = send({most, most / 2});
+    CHECK(larger.arrived[0] + larger.left[0] == most);
+    CHECK(larger.arrived[1] + larger.left[1] == most / 2);
+    CHECK((larger.arrived[0] != 0) == (most >= 0x1p-119F));
+  }
 }
 
 TEST_CASE("a number that is not finite makes its block NaN, and nothing stays", "[kernels][quantise]") {
