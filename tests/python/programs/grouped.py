@@ -104,9 +104,11 @@ def _wait_for_what_does_not_come(me: Rank, how: str) -> None:
 
 
 def ends_early(me: Rank, end: str, how: str) -> None:
-    """Rank 1 ends while the others wait for it."""
-    if _join(me) != 1:
+    """Rank 1 ends while rank 0, which has joined, waits for it."""
+    if _join(me) == 0:
+        me.tell("joined.0")
         return _wait_for_what_does_not_come(me, how)
+    me.wait_for("joined.0")
     me.stamp()
     if end == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
