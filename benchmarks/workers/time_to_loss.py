@@ -6,7 +6,6 @@ Seconds are those of training alone: the clock stands while rank 0 tests.
 from __future__ import annotations
 
 import statistics
-from functools import partial
 from typing import Any
 
 import torch
@@ -56,7 +55,7 @@ def _train(name: str, seed: int, spec: dict[str, Any], ranks: measure.Ranks) -> 
     seconds, losses = [], []
     for _ in range(EPOCHS):
         ranks.meet()
-        seconds.append(measure.timed(partial(run.epoch)))
+        seconds.append(measure.timed(run.epoch))
         ranks.rest()
         losses.append(run.test_loss(run.trainee.model) if ranks.rank == 0 else 0.0)
     return {"contender": name, "seed": seed, "seconds": seconds, "losses": losses}

@@ -164,9 +164,12 @@ void TcpTransport::conclude(const Place& place, Direction<Stream>& direction, co
   if (!result.ok()) {
     const Status error = failure(place.peer, result);
     const bool differs = result.code() == StatusCode::kMismatch;
-    stop(direction, error, differs);
     // Who only receives would not see that its sends cannot match.
-    if (differs) stop_peer(peers_[place.peer], error, differs);
+    if (differs) {
+      stop_peer(peers_[place.peer], error, differs);
+    } else {
+      stop(direction, error, differs);
+    }
     return;
   }
   End<Stream>& end = direction.ends[place.number];

@@ -117,11 +117,11 @@ Result<collective::AlltoallCall> Run::send(std::size_t level) {
 }
 
 // Copies the own part: it is not rounded on its way to this rank. An overflow becomes NaN, as on others' way.
-Status Run::own_part(const Level& level, float* to, bool first) const {
+void Run::own_part(const Level& level, float* to, bool first) const {
   const Slice& own = level.own();
   float* const from = first ? residual() + own.first : sums_ + (own.first - level.whole.first);
   std::copy_n(from, own.count, to);
-  if (!first) return {};
+  if (!first) return;
   for (std::size_t begin = 0; begin < own.count; begin += EightBits::kBlock) {
     const std::size_t size = std::min(EightBits::kBlock, own.count - begin);
     if (std::isfinite(marks_[(own.first + begin) / EightBits::kBlock]))
@@ -129,7 +129,6 @@ Status Run::own_part(const Level& level, float* to, bool first) const {
     else
       std::fill_n(to + begin, size, std::numeric_limits<float>::quiet_NaN());
   }
-  return {};
 }
 
 Status Run::add(std::size_t level) {
@@ -146,7 +145,7 @@ Status Run::add(std::size_t level) {
   const std::byte* from = at.received;
   for (std::size_t member = 0; member < at.parts.size(); ++member) {
     if (member == at.index()) {
-      ROUNDELAY_RETURN_IF_ERROR(own_part(at, part, level == 0));
+      own_part(at, part, level == 0);
     } else {
       kernels::dequantise(part, from, count);
       from += bytes;

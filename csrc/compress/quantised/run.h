@@ -20,7 +20,6 @@ class Run {
 
   // Returns whether the shard has elements. Ranks without a shard only take part inside their node.
   [[nodiscard]] bool sends() const { return shard_.count > 0; }
-  [[nodiscard]] std::size_t levels() const { return levels_.size(); }
 
   // Precondition: the shard has the sums over the node. Moves them into the residual.
   [[nodiscard]] Status begin();
@@ -50,7 +49,7 @@ class Run {
   [[nodiscard]] Result<float*> floats(std::size_t count) const;
   [[nodiscard]] Status clear_padding() const;
   [[nodiscard]] Status keep_rounding(float* errors, const Slice& of) const;
-  [[nodiscard]] Status own_part(const Level& level, float* to, bool first) const;
+  void own_part(const Level& level, float* to, bool first) const;
   [[nodiscard]] std::size_t bytes_before(std::size_t level) const;
   [[nodiscard]] std::size_t bytes_within(std::size_t level, const Slice& part) const;
 
