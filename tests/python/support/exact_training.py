@@ -91,6 +91,20 @@ class Training:
         mine = str([one.tolist() for one in self.parameters])
         assert len(set(hvd.allgather_object(mine, process_set=self.ranks))) == 1
 
+    def check_an_overflow_is_skipped(self) -> None:
+        """Three steps under a GradScaler whose scale is 4: rank 1 overflows in the first, and all skip it."""
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=1000)
+        weights = [one.detach().clone() for one in self.parameters]
+        for overflows in (True, False, False):
+            self.optimizer.zero_grad()
+            self.backward(scaler=scaler, infinity=overflows and hvd.rank() == 1)
+            scaler.step(self.optimizer)
+            scaler.update()
+            if overflows:
+                assert scaler.get_scale() == 2.0
+                assert all(map(torch.equal, self.parameters, weights))
+        assert scaler.get_scale() == 2.0
+
     def check_all_came(self) -> None:
         """Flushes; then the parameters are minus the sum of all that the ranks have given."""
         self.flush()
