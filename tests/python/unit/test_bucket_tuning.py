@@ -304,7 +304,7 @@ def _layouts(link: Link | None) -> list[tuple[Cuts, list[Piece]]]:
 
 @pytest.mark.parametrize("link", [Link(20e-6, 1e-10), Link(0.1, 1e-10), None])
 def test_sizes_alone_are_tried_from_those_of_now_to_the_best(link: Link | None) -> None:
-    tried = worth_trying(_layouts(link), Model([DENSE_COST], [True], link))
+    tried = worth_trying(_layouts(link), Model([DENSE_COST], [True], link), sizes=True)
     assert tried[0].cuts == DEFAULT
     assert 2 <= len(tried) <= 5
     assert len({one.cuts.theta for one in tried}) >= len(tried) - 1
@@ -321,7 +321,7 @@ def test_sizes_and_plans_are_rated_together() -> None:
     link = Link(1e-4, 2e-8)
     model = Model([DENSE_COST, HALF, None], [True, True, False], link._replace(copy=5e9))
     layouts = _layouts(link)
-    tried = worth_trying(layouts, model)
+    tried = worth_trying(layouts, model, sizes=True)
     every = [setting for cuts, buckets in layouts for setting in model.settings(cuts, buckets)]
     best = min((one for one in every if one.predicted is not None), key=lambda one: one.predicted or 0)
     assert set(best.plan) == {1}

@@ -16,7 +16,7 @@ from roundelay.torch import strategies
 from roundelay.torch._internal.tuning.gate import MOST_MIXED, Cost, Plan, Watch, durations, plans, seconds
 from roundelay.torch._internal.tuning.search import Model, Setting, worth_trying
 from roundelay.torch._internal.tuning.trial_steps import Trials
-from roundelay.tuning.buckets import DEFAULT, Link, Piece
+from roundelay.tuning.buckets import DEFAULT, Cuts, Link, Piece
 
 DENSE, HALF, SPARSE = Cost(1, 1, 0), Cost(1, 0.5, 1.5), Cost(2, 0.1, 3)
 COSTS = (DENSE, HALF, SPARSE)
@@ -57,6 +57,17 @@ def test_a_fast_wire_leaves_casts_to_large_buckets_or_none() -> None:
     fast = Link(1e-5, 1e-12, copy=5e9)
     assert (0, 0, 0) in plans(SIZES, COSTS[:2], MIXED[:2], fast)
     assert seconds(HALF, SIZES[2], fast) > seconds(DENSE, SIZES[2], fast)
+
+
+def test_a_candidate_has_its_own_best_cuts() -> None:
+    """Half the bytes hide under backward in small buckets; dense bytes are late in any, and stay."""
+    link = Link(5e-3, 1e-7, copy=5e9)
+    fine = Cuts(1 << 20)
+    layouts = [(DEFAULT, [Piece(1 << 21, 0.4)]), (fine, [Piece(1 << 20, 0.2), Piece(1 << 20, 0.4)])]
+    now, *others = worth_trying(layouts, Model((DENSE, HALF), (True, True), link))
+    assert (now.cuts, set(now.plan)) == (DEFAULT, {0})
+    assert (others[0].cuts, others[0].plan) == (fine, (1, 1))
+    assert {0} not in [set(one.plan) for one in others if one.predicted > now.predicted]
 
 
 def test_more_buckets_than_a_proposal_has_room_for_get_no_mixture() -> None:

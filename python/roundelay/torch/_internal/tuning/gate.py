@@ -31,10 +31,16 @@ class Cost:
 DENSE_COST = Cost(1, 1, 0)
 
 
+def link_of(cost: Cost, link: Link) -> Link:
+    """Return the link over which a dense bucket takes as long as one with this cost over ``link``."""
+    alpha = max(0.0, cost.calls * link.alpha + cost.latency)
+    return link._replace(alpha=alpha, beta=cost.ratio * link.beta + cost.passes / link.copy)
+
+
 def seconds(cost: Cost, size: int, link: Link) -> float:
     """Return the time of a bucket of ``size`` bytes."""
-    latency = max(0.0, cost.calls * link.alpha + cost.latency)
-    return latency + size * (cost.ratio * link.beta + cost.passes / link.copy)
+    own = link_of(cost, link)
+    return own.alpha + size * own.beta
 
 
 def durations(

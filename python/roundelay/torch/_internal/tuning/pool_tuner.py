@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Generic, TypeVar
 
@@ -18,11 +18,11 @@ from roundelay.torch._internal.gradients.pool import Pools
 from roundelay.torch._internal.measure import Span, count, record
 from roundelay.torch._internal.tuning import calibration
 from roundelay.torch._internal.tuning.choices import Choices
-from roundelay.torch._internal.tuning.gate import DENSE, DENSE_COST, Watch
+from roundelay.torch._internal.tuning.gate import DENSE, DENSE_COST, Cost, Watch, link_of
 from roundelay.torch._internal.tuning.search import Model, Search, Setting, worth_trying
 from roundelay.torch._internal.tuning.trial_steps import UNCOUNTED, UNCOUNTED_LOSSY
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.tuning.buckets import Cuts, Link, Piece, candidates, choose, pieces
+from roundelay.tuning.buckets import Cuts, Extent, Link, Piece, candidates, choose, pieces
 
 T = TypeVar("T", bound=Hashable)
 PATIENCE = 50  # steps
@@ -169,7 +169,8 @@ class PoolTuner:
         if link is not None:
             link = link._replace(copy=calibration.copy_rate())
         costs, mixed = (self._choices.costs, self._choices.mixed) if self._choices else ([DENSE_COST], [True])
-        settings = worth_trying(self._layouts(cuts, link), Model(costs, mixed, link))
+        layouts = self._layouts(cuts, link, [cost for cost in costs if cost is not None])
+        settings = worth_trying(layouts, Model(costs, mixed, link), self._config.autotune)
         if len(settings) == 1:
             if self._choices is not None:
                 self._answer(self._choices, "dense: the candidates are no other way here", dense=True)
@@ -181,22 +182,35 @@ class PoolTuner:
             uncounted = UNCOUNTED if all(mixed) else UNCOUNTED_LOSSY
         self._search = Search(settings, steps, uncounted)
 
-    def _layouts(self, cuts: Cuts, link: Link | None) -> list[tuple[Cuts, list[Piece]]]:
-        """Returns the present cuts and, with ROUNDELAY_AUTOTUNE, others, with their buckets."""
+    def _layouts(
+        self, cuts: Cuts, link: Link | None, costs: Sequence[Cost]
+    ) -> list[tuple[Cuts, list[Piece]]]:
+        """Returns the present cuts and others, with their buckets.
+
+        The others are, by the model, the best ones of each cost, and all with ROUNDELAY_AUTOTUNE.
+        """
         extents, most = self._pools.extents(self._ready), self._config.fusion_threshold
-        tried = [cuts]
+        every: list[Cuts] = []
         if self._config.autotune:
-            if not self._config.theta_auto:
-                self._tell("no sizes to tune, as ROUNDELAY_THETA says the size")
-            elif not self._pools.measurable:
-                self._tell("no sizes to tune, as it has gradients on a GPU")
-            else:
-                every = [one.cuts for one in candidates(extents, most, link)]
-                if len(every) == 1:
-                    self._tell("no sizes to tune, as it is cut alike with all sizes")
-                shapes = {tuple(pieces(extents, one, most)): one for one in [*reversed(every), cuts]}
-                tried += [one for one in every if one != cuts and one in shapes.values()]
-        return [(one, pieces(extents, one, most)) for one in tried]
+            every = self._sizes(extents, link)
+        elif link is not None and self._config.theta_auto:
+            every = [choose(extents, most, link_of(cost, link)).cuts for cost in costs]
+        shapes = {tuple(pieces(extents, one, most)): one for one in [*reversed(every), cuts]}
+        tried = [cuts, *(one for one in every if one != cuts and one in shapes.values())]
+        return [(one, pieces(extents, one, most)) for one in dict.fromkeys(tried)]
+
+    def _sizes(self, extents: Sequence[Sequence[Extent]], link: Link | None) -> list[Cuts]:
+        """Returns all sizes that autotune may try; if there are none, it tells why."""
+        if not self._config.theta_auto:
+            self._tell("no sizes to tune, as ROUNDELAY_THETA says the size")
+        elif not self._pools.measurable:
+            self._tell("no sizes to tune, as it has gradients on a GPU")
+        else:
+            every = [one.cuts for one in candidates(extents, self._config.fusion_threshold, link)]
+            if len(every) > 1:
+                return every
+            self._tell("no sizes to tune, as it is cut alike with all sizes")
+        return []
 
     def _go_on(self, search: Search, cuts: Cuts, now: float) -> None:
         wanted = search.current

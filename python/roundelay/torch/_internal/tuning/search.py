@@ -48,12 +48,14 @@ class Model(NamedTuple):
         return None if times is None or self.link is None else end_of(buckets, times, self.link)
 
 
-def worth_trying(layouts: Sequence[tuple[Cuts, Sequence[Piece]]], model: Model) -> list[Setting]:
+def worth_trying(
+    layouts: Sequence[tuple[Cuts, Sequence[Piece]]], model: Model, sizes: bool = False
+) -> list[Setting]:
     """Returns the settings to try. The first one is the present one: dense, with the first cuts.
 
-    layouts: the present cuts, then others. With predictions it returns the best sizes of each theta, and the
-    best setting of each kind of plan. A candidate that the model does not know is tried with the present
-    cuts.
+    layouts: the present cuts, then others. With predictions it returns the best setting of each kind of plan
+    and, if sizes are searched, too, the best sizes of each theta. A candidate that the model does not know is
+    tried with the present cuts.
     """
     every = [model.settings(cuts, buckets) for cuts, buckets in layouts]
     now = every[0][0]
@@ -61,11 +63,14 @@ def worth_trying(layouts: Sequence[tuple[Cuts, Sequence[Piece]]], model: Model) 
     if now.predicted is None:
         others = every[1:]
         return [now, *unknown, *(own[0] for own in others[:: -(-len(others) // (_SIZES - 1)) or 1])]
-    known = (one for own in every for one in own if one.predicted is not None and one != now)
+    known = [one for own in every for one in own if one.predicted is not None and one != now]
+    if not sizes:  # other cuts for the same plan are no kind of their own
+        end, kind = now.predicted, set(now.plan)
+        known = [one for one in known if set(one.plan) != kind or (one.predicted or 0.0) < end]
     ranked = sorted(known, key=lambda one: one.predicted or 0.0)
     best_kinds = _first(ranked, lambda one: frozenset(one.plan))
     best_sizes = _first(ranked, lambda one: (one.cuts.theta, frozenset(one.plan)))
-    most = (_SIZES if len(layouts) > 1 else _PLANS) - 1
+    most = (_SIZES if sizes else _PLANS) - 1
     return [now, *dict.fromkeys([*best_kinds[: _PLANS - 1], *best_sizes]).keys()][: 1 + most] + unknown
 
 
