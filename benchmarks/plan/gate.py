@@ -16,11 +16,10 @@ from typing import Any
 
 from benchmarks import launch, show
 from benchmarks.plan.cells import add_rigs, run_racks, run_rig
-from benchmarks.plan.tasks import AUTO, CANDIDATES, THROUGHOUT
+from benchmarks.plan.tasks import AUTO, DENSE, THROUGHOUT
 from benchmarks.table.result import Estimate
 from benchmarks.table.samples import Samples
 
-DENSE = CANDIDATES[0]
 _FACTORS = "2,4+2,2,2"  # over racks: two levels, which dense takes, and three
 _THREE = "allreduce:factors=2+2+2"
 _WORKER = "benchmarks.workers.gate"
@@ -71,6 +70,12 @@ def summary(cells: Sequence[dict[str, Any]]) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plan.gate", description=__doc__)
     add_rigs(parser)
+    parser.add_argument(
+        "--loss",
+        choices=list(THROUGHOUT),
+        default="rounding",
+        help="what gradients may lose (default: rounding)",
+    )
     parser.add_argument("--racks", action="store_true", help="two racks of two nodes of two ranks instead")
     parser.add_argument("--repetitions", type=int, default=8, help="turns that count (default: 8)")
     parser.add_argument(
@@ -94,7 +99,7 @@ def _measured(arguments: argparse.Namespace, cells: list[dict[str, Any]]) -> Ite
             spec |= {"candidates": [DENSE], "throughout": [DENSE, _THREE]}
             found = run_racks(_WORKER, mbit, spec, _FACTORS)
         else:
-            spec |= {"candidates": CANDIDATES, "throughout": THROUGHOUT}
+            spec |= {"loss": arguments.loss, "throughout": THROUGHOUT[arguments.loss]}
             found = run_rig(_WORKER, shape, mbit, spec)
         nodes, ranks = shape
         yield [{"nodes": nodes, "ranks_per_node": ranks, "mbit": mbit, **cell} for cell in found[0]["cells"]]

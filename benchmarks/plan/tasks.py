@@ -38,5 +38,8 @@ STRATEGIES = (
     f"local_sgd:period={STEPS}",
 )
 AUTO = "auto"
-CANDIDATES = ("dense", "bf16")  # those of `auto` by default
-THROUGHOUT = ("dense", "dense:wire=bf16")  # each of them, taken throughout
+DENSE = "dense"
+THROUGHOUT = {  # what gradients may lose, and the candidates of `auto` then, each taken throughout
+    "rounding": (DENSE, "dense:wire=bf16"),
+    "lossy": (DENSE, "dense:wire=bf16", "quantised", "csc", "topk"),
+}

@@ -49,7 +49,7 @@ def _settle(turn: _Turn, auto: hvd.strategies.Auto) -> str:
 
 
 def _measure(task: Task, spec: dict[str, Any], ranks: measure.Ranks) -> dict[str, Any]:
-    auto = hvd.strategies.Auto(tuple(spec["candidates"]))
+    auto = hvd.strategies.Auto(spec.get("candidates"), loss=spec.get("loss"))
     turns = {name: _Turn(task, name, ranks) for name in spec["throughout"]}
     for turn in turns.values():
         turn.train(STEPS)  # then the pool has its buckets

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.plan import fit, gate
 from benchmarks.plan.__main__ import STORED, load
 from benchmarks.plan.cells import Cell, Constants, measure, predicted
-from benchmarks.plan.tasks import AUTO, CANDIDATES, STRATEGIES, TASKS
+from benchmarks.plan.tasks import AUTO, STRATEGIES, TASKS, THROUGHOUT
 from benchmarks.report import lines, picture
 from tests.rig import why_not
 
@@ -70,7 +70,7 @@ def test_errors_have_signs_and_a_picture(tmp_path: Path) -> None:
 def gate_cell(dense: float, bf16: float, auto: float) -> dict[str, Any]:
     """A cell whose repetitions are alike but for some noise, the same in all."""
     noise = (0.99, 1.0, 1.01, 1.0, 0.99, 1.01, 1.0, 1.0)
-    seconds = dict(zip((*CANDIDATES, AUTO), (dense, bf16, auto), strict=True))
+    seconds = dict(zip((*THROUGHOUT["rounding"], AUTO), (dense, bf16, auto), strict=True))
     return {
         "nodes": 2,
         "ranks_per_node": 1,

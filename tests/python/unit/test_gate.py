@@ -60,14 +60,13 @@ def test_a_fast_wire_leaves_casts_to_large_buckets_or_none() -> None:
 
 
 def test_a_candidate_has_its_own_best_cuts() -> None:
-    """Half the bytes hide under backward in small buckets; dense bytes are late in any, and stay."""
-    link = Link(5e-3, 1e-7, copy=5e9)
-    fine = Cuts(1 << 20)
-    layouts = [(DEFAULT, [Piece(1 << 21, 0.4)]), (fine, [Piece(1 << 20, 0.2), Piece(1 << 20, 0.4)])]
-    now, *others = worth_trying(layouts, Model((DENSE, HALF), (True, True), link))
-    assert (now.cuts, set(now.plan)) == (DEFAULT, {0})
-    assert (others[0].cuts, others[0].plan) == (fine, (1, 1))
-    assert {0} not in [set(one.plan) for one in others if one.predicted > now.predicted]
+    """Two calls a bucket want one large bucket, where dense wants two: dense is not tried with it."""
+    link = Link(0.04, 1e-7)
+    large = Cuts(1 << 21)
+    layouts = [(DEFAULT, [Piece(1 << 20, 0.35), Piece(1 << 20, 0.4)]), (large, [Piece(1 << 21, 0.4)])]
+    now, *others = worth_trying(layouts, Model((DENSE, SPARSE), (True, False), link))
+    assert (now.cuts, now.plan) == (DEFAULT, (0, 0))
+    assert [(one.cuts, one.plan) for one in others] == [(large, (1,))]
 
 
 def test_more_buckets_than_a_proposal_has_room_for_get_no_mixture() -> None:
@@ -137,6 +136,48 @@ def test_texts_are_read_and_written_back() -> None:
     assert not lossy.takes_sparse
     assert strategies.Auto().takes_sparse
     assert "auto" in strategies.known()
+
+
+def test_what_gradients_may_lose_names_the_candidates() -> None:
+    lossless = strategies.parse("auto:loss=lossless").text
+    assert "allreduce:algorithm=ring" in lossless
+    assert "wire" not in lossless
+    assert strategies.Auto(loss="rounding").text == "auto"
+    lossy = strategies.Auto(loss="lossy")
+    assert lossy.text == (
+        "auto:candidates=[dense,dense:wire=bf16,quantised:bits=8,csc:keep=0.1,topk:density=0.01,"
+        "power_sgd:rank=2]"
+    )
+    assert strategies.parse(lossy.text).text == lossy.text
+
+
+def test_strategies_that_nobody_named_and_that_refuse_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("not this one")
+
+    monkeypatch.setattr(strategies.Quantised, "accept", refuse)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=1.0)
+    auto = strategies.Auto(loss="lossy")
+    auto.accept(optimizer, hvd.Sum)
+    assert "quantised" not in auto.text
+    assert "topk" in auto.text
+    with pytest.raises(ValueError, match="not this one"):
+        strategies.Auto(("quantised",), loss="lossy").accept(optimizer, hvd.Sum)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "loss", "said"),
+    [
+        (("bf16",), "lossless", "'dense:wire=bf16' is rounding, which loss=lossless does not allow"),
+        (("ring", "csc"), "rounding", "'csc:keep=0.1' is lossy, which loss=rounding does not allow"),
+        (None, "some", "loss is 'some', but must be one of lossless, rounding, lossy"),
+    ],
+)
+def test_a_candidate_that_loses_more_is_refused(
+    candidates: tuple[str, ...] | None, loss: str, said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        strategies.Auto(candidates, loss=loss)
 
 
 def test_a_short_warmup_is_over_before_a_trial_is_measured() -> None:

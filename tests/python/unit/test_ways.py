@@ -5,9 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from roundelay import _core, _model
 from roundelay.torch import strategies
+from roundelay.torch._internal.strategy.bucket import Bucket, Shape
 from roundelay.torch._internal.tuning.gate import DENSE_COST, Cost
 from roundelay.torch._internal.tuning.search import Model, worth_trying
 from roundelay.torch._internal.tuning.ways import OWN, Stage, Way, Ways
@@ -157,3 +159,38 @@ def test_predictions_stay_the_same(plan: list[Stage], algorithm: str, size: int,
 def test_a_stage_outside_the_levels_is_refused(stage: Stage) -> None:
     with pytest.raises(ValueError, match="a stage does not fit the levels"):
         _model.seconds_of_way(NODES_AND_RACKS, [stage], "ring", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "ratio"),
+    [
+        ("topk:density=0.01", 4 * 0.01),  # 3 messages with pairs of 8 bytes, beside 2 * 3 / 4 elements of 4
+        ("topk:density=0.01,wire=bf16,index_bits=16", 2 * 0.01),
+        ("quantised", 65 / 256),
+    ],
+)
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_lossy_strategies_are_rated_by_the_bytes_between_nodes(text: str, ratio: float, ranks: int) -> None:
+    ways = Ways([(ranks, 1e-6, 6e12), (4, ALPHA, W)], [[(4, 1, 1)]], "pairwise")
+    cost = candidate(text).cost(ways)
+    assert cost is not None
+    assert cost.ratio == pytest.approx(ratio, rel=0.01)
+    assert cost.passes > 0
+    assert candidate(text).cost(Ways([(4, 1e-6, 6e9)], [[(4, 0, 0)]], "")) is None
+    assert candidate(text).cost(None) is None
+
+
+def test_low_rank_factors_are_rated_by_the_matrices_of_the_buckets() -> None:
+    one = candidate("power_sgd:rank=2,dense_below=0")
+    ways = of_nodes(4)
+    assert one.cost(ways) is None  # nobody knows the matrices yet
+    assert one.lossy is not None
+    shapes = (Shape((100, 50), (50, 1)), Shape((500,), (1,)))
+    ranges = (range(5000), range(5000, 5500))
+    one.lossy.use_buckets(
+        [Bucket(0, "b", 22000, torch.float32, torch.device("cpu"), ("w", "b"), 0, ranges, shapes)]
+    )
+    cost = one.cost(ways)
+    assert cost is not None
+    assert cost.ratio == pytest.approx((2 * (100 + 50) + 500) / 5500)
+    assert cost.latency == pytest.approx(2 * ALPHA)  # two allreduces of two messages, in place of one

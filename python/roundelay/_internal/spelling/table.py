@@ -108,6 +108,7 @@ STRATEGIES: Mapping[str, Entry] = {
         {
             "candidates": Parameter(Strategies(), ["dense", "dense:wire=bf16"]),
             "trial_steps": Parameter(Whole(1), 5),
+            "loss": Parameter(Word(tuple(loss.value for loss in Loss)), None),
         },
         "tries candidates=[dense,dense:wire=bf16] on the training itself for trial_steps=5 each, and keeps "
         "the fastest",

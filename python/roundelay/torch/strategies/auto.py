@@ -10,7 +10,7 @@ import torch
 from roundelay import _core
 from roundelay._internal.spelling.form import cut_list
 from roundelay._internal.spelling.reading import write
-from roundelay._internal.spelling.table import kind_of
+from roundelay._internal.spelling.table import Loss, kind_of
 from roundelay.torch._internal.operations import LINEAR_OPS
 from roundelay.torch._internal.strategy.bucket import Bucket
 from roundelay.torch._internal.strategy.context import Context
@@ -19,7 +19,13 @@ from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.tuning.choices import Choices
 from roundelay.torch._internal.tuning.gate import Plan
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.strategies._auto.candidates import DENSE_CANDIDATE, candidate, former_name
+from roundelay.torch.strategies._auto.candidates import (
+    DENSE_CANDIDATE,
+    candidate,
+    check_loss,
+    former_name,
+    of_loss,
+)
 from roundelay.torch.strategies._auto.plans import Plans, ways_of
 from roundelay.torch.strategies._lossy.kept_back import KeepsBack
 from roundelay.torch.strategies._lossy.lossy import Lossy
@@ -32,7 +38,10 @@ class Auto(Strategy):
     by one algorithm ("allreduce:algorithm=ring" ...), and lossy strategies: "csc:keep=0.1" or ``CSC(0.1)``.
     Lossy ones are tried only if they are named. Further plans over levels that the job has made
     (ROUNDELAY_FACTORS) join them, and with ROUNDELAY_AUTOTUNE=1 all algorithms, unless
-    ROUNDELAY_DETERMINISTIC=1 forbids them. trial_steps: each setting is measured twice, for so many steps.
+    ROUNDELAY_DETERMINISTIC=1 forbids them. None: those that ``loss`` allows; without it dense and bf16.
+    trial_steps: each setting is measured twice, for so many steps. loss: the most that gradients may lose,
+    "lossless", "rounding" or "lossy". A candidate that loses more is refused. Without candidates it stands
+    for all algorithms; for bf16; or for bf16 and the lossy strategies that take the optimizer.
     On rank 0 the optimizer's search (tuning/pool_tuner.py) chooses by a cost model which candidates are
     worth a trial, measures them, and proposes the next one; all ranks change in the same step. The search
     begins again if steps take another time for long, or if the order of gradients changes.
@@ -40,13 +49,24 @@ class Auto(Strategy):
     """
 
     def __init__(
-        self, candidates: Iterable[str | Strategy] = ("dense", "dense:wire=bf16"), trial_steps: int = 5
+        self,
+        candidates: Iterable[str | Strategy] | None = None,
+        trial_steps: int = 5,
+        loss: str | None = None,
     ) -> None:
         self.trial_steps: int = kind_of("auto", "trial_steps").checked("trial_steps", trial_steps)
-        if isinstance(candidates, str):
-            candidates = cut_list(candidates)
-        given = [candidates] if isinstance(candidates, Strategy) else list(candidates)
-        others = [candidate(each) for each in given]
+        if loss is not None:
+            kind_of("auto", "loss").checked("loss", loss)
+        self._by_loss = candidates is None and loss is not None
+        if candidates is None:
+            others = of_loss(Loss.ROUNDING.value if loss is None else loss)
+        else:
+            if isinstance(candidates, str):
+                candidates = cut_list(candidates)
+            given = [candidates] if isinstance(candidates, Strategy) else list(candidates)
+            others = [candidate(each) for each in given]
+        if loss is not None:
+            check_loss(others, loss)
         every = [DENSE_CANDIDATE, *(each for each in others if each != DENSE_CANDIDATE)]
         if len({each.text for each in every}) != len(every):
             raise ValueError(f"candidates is {candidates!r}, but has one more than once")
@@ -84,6 +104,8 @@ class Auto(Strategy):
                 f"candidate {names[0]!r} adds in another order, which ROUNDELAY_DETERMINISTIC=1 forbids: "
                 "leave one of the two out"
             )
+        if self._by_loss:
+            self._plans.keep(lambda lossy: _accepts(lossy, optimizer, op))
         for lossy in self._plans.lossy():
             lossy.accept(optimizer, op)
 
@@ -222,3 +244,12 @@ class Auto(Strategy):
         self._plans.forget()
         for lossy in self._plans.lossy():
             lossy.forget_state()
+
+
+def _accepts(lossy: KeepsBack, optimizer: torch.optim.Optimizer, op: int) -> bool:
+    """Returns whether a strategy that the user has not named takes the optimizer."""
+    try:
+        lossy.accept(optimizer, op)
+    except ValueError:
+        return False
+    return True

@@ -6,14 +6,16 @@ Source: Vogels et al. (arXiv 1905.13727); csrc/compress/power_sgd has the techni
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
+from roundelay import _model
 from roundelay._internal.spelling.table import kind_of
 from roundelay.torch._internal.strategy.bucket import Bucket, Shape
 from roundelay.torch._internal.strategy.spec import Spec
+from roundelay.torch._internal.tuning.ways import Formula
 from roundelay.torch.strategies._lossy.kept_back import KeepsBack
 from roundelay.torch.strategies._lossy.node_shards import NodeShards
 
@@ -52,6 +54,9 @@ class PowerSGD(NodeShards, KeepsBack):
         if not isinstance(warmup, int) or isinstance(warmup, bool) or warmup < 0:
             raise ValueError(f"warmup is {warmup!r}, but must be the number of first steps that are dense")
         self.warmup = warmup
+        self._size = self._rows = self._columns = (
+            0.0  # of all buckets: bytes, and rows and columns of matrices
+        )
 
     @property
     def own_settings(self) -> dict[str, Any]:
@@ -63,14 +68,29 @@ class PowerSGD(NodeShards, KeepsBack):
         """The number of first steps that are dense."""
         return self.warmup
 
+    def use_buckets(self, buckets: Sequence[Bucket]) -> None:
+        """Adds up the matrices, for the cost model. An element that goes densely is a part of a column."""
+        self._size = self._rows = self._columns = 0.0
+        for bucket in buckets:
+            self._size += sum(map(len, bucket.ranges)) * bucket.dtype.itemsize
+            for shape, columns in zip(bucket.shapes, self._matrices(bucket), strict=True):
+                self._rows += shape.elements / columns if columns else 0
+                self._columns += columns or shape.elements / self.rank
+
+    def formula(self) -> Formula | None:
+        """Returns the cost model's formula, which spreads the matrices evenly over the gradients' bytes."""
+        if not self._size:
+            return None
+        rows, columns = self._rows / self._size, self._columns / self._size
+        return lambda cluster, size: _model.power_sgd(
+            cluster, size, rank=self.rank, rows=rows * size, columns=columns * size
+        )
+
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
         """Returns the core's technique power_sgd; None in the warm-up, and if all goes densely."""
         if step < self.warmup:
             return None
-        dense = set(self.dense_in(bucket))
-        columns = [
-            0 if number in dense else self._columns(shape) for number, shape in enumerate(bucket.shapes)
-        ]
+        columns = self._matrices(bucket)
         if not any(columns):
             return None
         words = f"{self.seed} {bucket.parameters} {bucket.shapes}"
@@ -82,7 +102,14 @@ class PowerSGD(NodeShards, KeepsBack):
             **self.technique_settings(),
         )
 
-    def _columns(self, shape: Shape) -> int:
+    def _matrices(self, bucket: Bucket) -> list[int]:
+        """Returns the columns of each parameter's matrix; 0: it goes densely."""
+        dense = set(self.dense_in(bucket))
+        return [
+            0 if number in dense else self._columns_of(shape) for number, shape in enumerate(bucket.shapes)
+        ]
+
+    def _columns_of(self, shape: Shape) -> int:
         """Returns the number of columns of the matrix; 0: it goes densely."""
         columns = columns_of(shape)
         if columns == 0:

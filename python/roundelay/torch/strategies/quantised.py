@@ -10,9 +10,11 @@ from typing import Any
 
 import torch
 
+from roundelay import _model
 from roundelay._internal.spelling.table import kind_of
 from roundelay.torch._internal.strategy.bucket import Bucket
 from roundelay.torch._internal.strategy.spec import Spec
+from roundelay.torch._internal.tuning.ways import Formula
 from roundelay.torch.strategies._lossy.kept_back import KeepsBack
 from roundelay.torch.strategies._lossy.node_shards import NodeShards
 
@@ -51,6 +53,10 @@ class Quantised(NodeShards, KeepsBack):
         """Looks whether there is more than one node."""
         if buckets and self._context is not None:
             self._between = self.levels().nodes > 1
+
+    def formula(self) -> Formula:
+        """Returns the cost model's formula."""
+        return _model.quantised
 
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
         """Returns the core's technique quantised; None if there is one node, and for other types."""

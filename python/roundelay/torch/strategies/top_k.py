@@ -11,9 +11,11 @@ from typing import Any, ClassVar
 
 import torch
 
+from roundelay import _model
 from roundelay._internal.spelling.table import kind_of, momenta_of
 from roundelay.torch._internal.strategy.bucket import Bucket
 from roundelay.torch._internal.strategy.spec import Spec
+from roundelay.torch._internal.tuning.ways import Formula
 from roundelay.torch.strategies._lossy.lossy import Lossy, Schedule
 from roundelay.torch.strategies._lossy.node_shards import NodeShards
 
@@ -107,6 +109,18 @@ class TopK(NodeShards, Lossy):
             f"density={even:.3g} (docs/techniques/topk.md#when-it-pays)"
         )
         warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def formula(self) -> Formula:
+        """Returns the cost model's formula. MSTopK counts for 8 thresholds in one pass."""
+        value = 4 if self.message_wire is None else self.message_wire.itemsize
+        return lambda cluster, size: _model.top_k(
+            cluster,
+            size,
+            density=self.keep,
+            value=value,
+            index=self.index_bits / 8,
+            passes=self.samplings / 8,
+        )
 
     def spec(self, bucket: Bucket, keep: float, dense: Collection[int]) -> Spec | None:
         """Returns the core's technique topk for this bucket; with density 1 none."""

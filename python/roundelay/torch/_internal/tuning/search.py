@@ -68,10 +68,10 @@ def worth_trying(
         end, kind = now.predicted, set(now.plan)
         known = [one for one in known if set(one.plan) != kind or (one.predicted or 0.0) < end]
     ranked = sorted(known, key=lambda one: one.predicted or 0.0)
-    best_kinds = _first(ranked, lambda one: frozenset(one.plan))
-    best_sizes = _first(ranked, lambda one: (one.cuts.theta, frozenset(one.plan)))
-    most = (_SIZES if sizes else _PLANS) - 1
-    return [now, *dict.fromkeys([*best_kinds[: _PLANS - 1], *best_sizes]).keys()][: 1 + most] + unknown
+    best = _first(ranked, lambda one: frozenset(one.plan))[: _PLANS - 1]
+    if sizes:
+        best = [*best, *_first(ranked, lambda one: (one.cuts.theta, frozenset(one.plan)))]
+    return [now, *list(dict.fromkeys(best))[: _SIZES - 1], *unknown]
 
 
 def _first(settings: Iterable[Setting], key: Callable[[Setting], object]) -> list[Setting]:

@@ -1,12 +1,14 @@
-"""Rates the ways of a dense allreduce, an algorithm and a plan over levels, beside the job's own one. Pure.
+"""Rates techniques and the ways of a dense allreduce beside the job's own one. Pure.
 
-The formula is that of csrc/model/levels.h, with alpha and W of each level from the tuning file, or
-the usual ones. They give differences: what the job's own way takes was measured (calibration.py).
+A way is an algorithm and a plan over levels. The formulas are those of csrc/model, with alpha and W of
+each level from the tuning file, or the usual ones. They give differences: what the job's own way takes was
+measured (calibration.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from roundelay import _core, _model
@@ -15,6 +17,7 @@ from roundelay.torch._internal.tuning.gate import DENSE_COST, Cost
 OWN = "auto"  # in place of an algorithm: the job's own
 _SMALL, _LARGE = 1 << 18, 1 << 24  # bytes of buckets, between which times are taken for a line
 
+Formula = Callable[[_model.Cluster, float], _model.Program]  # of a bucket of so many bytes
 Stage = tuple[int, int, int]  # members of its groups, and the first and last level that it joins
 
 
@@ -42,17 +45,45 @@ class Ways(NamedTuple):
         if not self.algorithm:
             return DENSE_COST
         plan = self.plans[self.factors.index(way.factors) if way.factors else 0]
-        own = self._line(self.plans[0], self.algorithm)
-        other = self._line(plan, self.algorithm if way.algorithm == OWN else way.algorithm)
-        return Cost(1, other[1] / own[1], 0, other[0] - own[0])
-
-    def _line(self, plan: Sequence[Stage], algorithm: str) -> tuple[float, float]:
-        """Returns the seconds of an allreduce of any size, and those of a byte."""
-        small, large = (
-            _model.seconds_of_way(self.levels, plan, algorithm, size) for size in (_SMALL, _LARGE)
+        algorithm = self.algorithm if way.algorithm == OWN else way.algorithm
+        return _beside(
+            lambda size: _model.seconds_of_way(self.levels, self.plans[0], self.algorithm, size),
+            lambda size: _model.seconds_of_way(self.levels, plan, algorithm, size),
         )
-        beta = (large - small) / (_LARGE - _SMALL)
-        return small - beta * _SMALL, beta
+
+    def cost_of(self, formula: Formula) -> Cost | None:
+        """Returns the cost of a technique; None on a single node, where messages are not what takes time."""
+        if not self.algorithm:
+            return None
+        cluster = self._cluster()
+        cost = _beside(
+            lambda size: _model.seconds(_model.dense(cluster, size), cluster),
+            lambda size: _model.seconds(formula(cluster, size), cluster),
+        )
+        stages = formula(cluster, _LARGE).stages
+        moved = sum(stage.bytes for stage in stages if stage.kind == _model.Kind.MEMORY)
+        return dataclasses.replace(cost, passes=moved / (2 * _LARGE))  # a copy reads and writes
+
+    def _cluster(self) -> _model.Cluster:
+        """Returns the levels; all ranks of a part share its end of the link."""
+        levels, inner = [], 0  # ranks of a part of the level below; no ranks share the memory
+        for parts, alpha, rate in self.levels:
+            levels.append(_model.Level(parts, _model.Link(alpha, rate, sharers=max(1, inner))))
+            inner = max(1, inner) * parts
+        return _model.Cluster(levels)
+
+
+def _beside(own: Callable[[float], float], other: Callable[[float], float]) -> Cost:
+    """Returns the cost of another way beside the job's own one, both in seconds for a number of bytes."""
+    (latency, beta), (other_latency, other_beta) = _line(own), _line(other)
+    return Cost(1, other_beta / beta, 0, other_latency - latency)
+
+
+def _line(seconds: Callable[[float], float]) -> tuple[float, float]:
+    """Returns the seconds of an operation of any size, and those of a byte."""
+    small, large = seconds(_SMALL), seconds(_LARGE)
+    beta = (large - small) / (_LARGE - _SMALL)
+    return small - beta * _SMALL, beta
 
 
 def of_job() -> Ways:

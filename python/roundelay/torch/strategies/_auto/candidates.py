@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from roundelay._internal.spelling.reading import read, write
-from roundelay._internal.spelling.table import CHOICES, allreduce_algorithms
+from roundelay._internal.spelling.table import CHOICES, Loss, allreduce_algorithms
 from roundelay.torch._internal.strategy.spec import Spec
 from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.strategy.text import parse
@@ -29,12 +29,17 @@ class Candidate(NamedTuple):
     text: str
     spec: Spec | None  # the technique of all buckets; None: it is dense, or ``lossy`` chooses it
     lossy: KeepsBack | None  # the strategy, if it keeps gradients back
-    own_cost: Cost | None  # for the cost model; None: the model does not know it, or ``way`` has it
+    own_cost: Cost | None  # for the cost model; None: the model has a formula for it, or does not know it
     way: Way | None = None  # the way of a dense allreduce
 
     def cost(self, ways: Ways | None) -> Cost | None:
         """Returns its cost; None: the model does not know it. ways: None: those of its ranks are unknown."""
-        return self.own_cost if self.way is None or ways is None else ways.cost(self.way)
+        if self.own_cost is not None or ways is None:
+            return self.own_cost
+        if self.way is not None:
+            return ways.cost(self.way)
+        formula = None if self.lossy is None else self.lossy.formula()
+        return None if formula is None else ways.cost_of(formula)
 
 
 DENSE_CANDIDATE = Candidate("dense", None, None, DENSE_COST)
@@ -62,6 +67,31 @@ def candidate(given: str | Strategy) -> Candidate:
             f"when its trial is measured: give it a warmup of at most {UNCOUNTED_LOSSY} steps"
         )
     return Candidate(strategy.text, None, strategy, _cost(strategy))
+
+
+def of_loss(loss: str) -> list[Candidate]:
+    """Returns the candidates of a user who says only what gradients may lose: those with the defaults."""
+    texts = {
+        Loss.NONE: [write(_ALLREDUCE, {"algorithm": name}) for name in allreduce_algorithms()],
+        Loss.ROUNDING: ["dense:wire=bf16"],
+        Loss.PARTS: ["quantised", "csc", "topk", "power_sgd"],
+    }
+    wanted = [Loss.NONE] if loss == Loss.NONE.value else [Loss.ROUNDING]
+    if loss == Loss.PARTS.value:
+        wanted.append(Loss.PARTS)
+    return [candidate(text) for each in wanted for text in texts[each]]
+
+
+def check_loss(candidates: Iterable[Candidate], loss: str) -> None:
+    """Raises ValueError if a candidate loses more than the user allows."""
+    order = list(Loss)
+    for one in candidates:
+        own = Loss.PARTS if one.lossy is not None else read(one.text).loss or Loss.PARTS
+        if order.index(own) > order.index(Loss(loss)):
+            raise ValueError(
+                f"candidate {one.text!r} is {own.value}, which loss={loss} does not allow: leave it out, or "
+                "allow more"
+            )
 
 
 def plan_candidates(ways: Ways) -> list[Candidate]:

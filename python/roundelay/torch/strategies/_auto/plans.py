@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from roundelay import _core
@@ -40,6 +40,11 @@ class Plans:
     def lossy(self) -> list[KeepsBack]:
         """Returns the strategies of the lossy candidates."""
         return [each.lossy for each in self.candidates if each.lossy is not None]
+
+    def keep(self, wanted: Callable[[KeepsBack], bool]) -> None:
+        """Leaves lossy candidates out that are not wanted. Before there is a plan."""
+        self.candidates = [each for each in self.candidates if each.lossy is None or wanted(each.lossy)]
+        self.given = len(self.candidates)
 
     def check_ways(self, found: ways.Ways | None) -> None:
         """Raises ValueError if a candidate is a plan over levels that the job has not made."""

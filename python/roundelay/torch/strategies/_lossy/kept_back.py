@@ -19,6 +19,7 @@ from roundelay.torch._internal.strategy.bucket import Bucket
 from roundelay.torch._internal.strategy.state_format import is_of_former_format
 from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.strategy.wires import checked_wire, wire_text
+from roundelay.torch._internal.tuning.ways import Formula
 
 
 class KeepsBack(Strategy):
@@ -54,6 +55,10 @@ class KeepsBack(Strategy):
     def warmup_steps(self) -> int:
         """The number of first steps that do not send as the later ones do."""
         return 0
+
+    def formula(self) -> Formula | None:
+        """Returns what the cost model has of a bucket by this strategy; None: nothing."""
+        return None
 
     # -- its form
 
