@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +122,12 @@ def test_the_page_has_the_errors_of_todays_model() -> None:
     assert f"median error {result.quantile(0.5):.1%}, 90th percentile {result.quantile(0.9):.1%}" in page
 
 
-def test_the_page_of_auto_has_its_cells() -> None:
-    path = STORED.parent / "auto.json"
-    page = " ".join(path.with_suffix(".md").read_text().split())
-    cells = json.loads(path.read_text())["cells"]
+@pytest.mark.parametrize("name", ["auto", "auto_lossy"])
+def test_the_page_of_auto_has_its_cells(name: str) -> None:
+    page = " ".join((STORED.parent / "auto.md").read_text().split())
+    cells = json.loads((STORED.parent / f"{name}.json").read_text())["cells"]
     assert not any((gate.over_dense(cell).low or 0.0) > gate.MOST for cell in cells)
-    assert statistics.median(map(gate.of_best, cells)) >= 0.9
+    assert min(map(gate.of_best, cells)) >= 0.94
     assert gate.summary(cells) in page
 
 

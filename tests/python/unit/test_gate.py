@@ -123,12 +123,13 @@ def test_algorithms_are_refused_where_sums_must_not_change(monkeypatch: pytest.M
 def test_texts_are_read_and_written_back() -> None:
     auto = strategies.parse("auto:candidates=dense+bf16,trial_steps=3")
     assert isinstance(auto, strategies.Auto)
-    assert auto.text == "auto:trial_steps=3"
+    assert auto.text == "auto:candidates=[dense,dense:wire=bf16],trial_steps=3"
     assert strategies.parse(auto.text).text == auto.text
+    assert auto.has_saved("auto:trial_steps=3")  # its text before
     ring = strategies.parse("auto:candidates=dense+ring")
     assert ring.text == "auto:candidates=[dense,allreduce:algorithm=ring]"
     assert strategies.parse(ring.text).text == ring.text
-    assert strategies.Auto().text == strategies.Auto("dense,bf16").text == "auto"
+    assert strategies.Auto().text == "auto"
     lossy = strategies.Auto(("bf16", strategies.CSC(keep=0.2, warmup=[(2, 1), (6, 0.5)]), "topk"))
     csc = "csc:keep=0.2,warmup=2/1+6/0.5"
     assert lossy.text == f"auto:candidates=[dense,dense:wire=bf16,{csc},topk:density=0.01]"
@@ -139,16 +140,21 @@ def test_texts_are_read_and_written_back() -> None:
 
 
 def test_what_gradients_may_lose_names_the_candidates() -> None:
-    lossless = strategies.parse("auto:loss=lossless").text
+    def candidates(loss: str | None) -> list[str]:
+        auto = strategies.Auto(loss=loss)
+        assert (
+            strategies.parse(auto.text).text == auto.text == ("auto" if loss is None else f"auto:loss={loss}")
+        )
+        return [auto.choices.named((number,)) for number in range(len(auto.choices.costs))]
+
+    assert candidates(None) == candidates("rounding") == ["dense", "dense:wire=bf16"]
+    lossless = candidates("lossless")
     assert "allreduce:algorithm=ring" in lossless
-    assert "wire" not in lossless
-    assert strategies.Auto(loss="rounding").text == "auto"
-    lossy = strategies.Auto(loss="lossy")
-    assert lossy.text == (
-        "auto:candidates=[dense,dense:wire=bf16,quantised:bits=8,csc:keep=0.1,topk:density=0.01,"
-        "power_sgd:rank=2]"
-    )
-    assert strategies.parse(lossy.text).text == lossy.text
+    assert not any("wire" in text for text in lossless)
+    lossy = ["quantised:bits=8", "csc:keep=0.1", "topk:density=0.01", "power_sgd:rank=2"]
+    assert candidates("lossy") == [*candidates("rounding"), *lossy]
+    both = "auto:candidates=[dense,csc:keep=0.1],loss=lossy"
+    assert strategies.parse(both).text == both
 
 
 def test_strategies_that_nobody_named_and_that_refuse_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,8 +165,9 @@ def test_strategies_that_nobody_named_and_that_refuse_are_left_out(monkeypatch: 
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=1.0)
     auto = strategies.Auto(loss="lossy")
     auto.accept(optimizer, hvd.Sum)
-    assert "quantised" not in auto.text
-    assert "topk" in auto.text
+    named = {auto.choices.named((number,)) for number in range(len(auto.choices.costs))}
+    assert {"dense", "topk:density=0.01"} < named
+    assert "quantised:bits=8" not in named
     with pytest.raises(ValueError, match="not this one"):
         strategies.Auto(("quantised",), loss="lossy").accept(optimizer, hvd.Sum)
 

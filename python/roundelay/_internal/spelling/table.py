@@ -106,7 +106,7 @@ STRATEGIES: Mapping[str, Entry] = {
     "auto": Entry(
         Loss.ROUNDING,  # with its own candidates; others may lose more
         {
-            "candidates": Parameter(Strategies(), ["dense", "dense:wire=bf16"]),
+            "candidates": Parameter(Strategies(), []),  # none: those of loss
             "trial_steps": Parameter(Whole(1), 5),
             "loss": Parameter(Word(tuple(loss.value for loss in Loss)), None),
         },

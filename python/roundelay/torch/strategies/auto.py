@@ -55,9 +55,8 @@ class Auto(Strategy):
         loss: str | None = None,
     ) -> None:
         self.trial_steps: int = kind_of("auto", "trial_steps").checked("trial_steps", trial_steps)
-        if loss is not None:
-            kind_of("auto", "loss").checked("loss", loss)
-        self._by_loss = candidates is None and loss is not None
+        self.loss = None if loss is None else kind_of("auto", "loss").checked("loss", loss)
+        self._by_loss = candidates is None
         if candidates is None:
             others = of_loss(Loss.ROUNDING.value if loss is None else loss)
         else:
@@ -78,8 +77,11 @@ class Auto(Strategy):
     @property
     def text(self) -> str:
         """Returns a text such as ``auto:candidates=[dense,csc:keep=0.1]``: what is not the default."""
-        texts = [each.text for each in self._plans.candidates[: self._plans.given]]
-        return write("auto", {"candidates": texts, "trial_steps": self.trial_steps})
+        texts = [] if self._by_loss else self._given_texts()
+        return write("auto", {"candidates": texts, "trial_steps": self.trial_steps, "loss": self.loss})
+
+    def _given_texts(self) -> list[str]:
+        return [each.text for each in self._plans.candidates[: self._plans.given]]
 
     def has_saved(self, text: str) -> bool:
         """Returns whether a state has its text, or the one of versions with other names of candidates."""
@@ -87,6 +89,8 @@ class Auto(Strategy):
 
     def _former_texts(self) -> Iterator[str]:
         """Yields the texts that states had before texts of strategies could stand in lists."""
+        if self.loss is None and self._given_texts() == ["dense", "dense:wire=bf16"]:
+            yield write("auto", {"trial_steps": self.trial_steps})
         names = [former_name(each) for each in self._plans.candidates[: self._plans.given]]
         yield f"auto of {', '.join(names)} with {self.trial_steps} trial steps"
         yield f"auto:candidates={'+'.join(names)},trial_steps={self.trial_steps}"
