@@ -125,6 +125,24 @@ def check_all_ranks_take_the_fastest() -> None:
     assert "half:wire=bf16" in hvd.report(verbose=True)
 
 
+def check_no_gradient_is_lost_by_all_that_may_be_tried() -> None:
+    """Dense is the fastest at the end, so that all others have been flushed."""
+    auto = hvd.strategies.Auto(trial_steps=1, loss="lossy")
+    steps = 160
+    optimizer = _train(auto, slow=-1, steps=1)
+    parameters = optimizer.param_groups[0]["params"]
+    tried: set[int] = set()
+    with _clock(lambda: 1.0 if set(auto.plan) == {0} else 2.0):
+        for _ in range(steps - 1):
+            tried.update(auto.plan)
+            _step(parameters, optimizer)
+    assert tried == set(range(len(auto.choices.costs)))
+    assert _plans(auto) == [[0] * BUCKETS] * hvd.size()
+    expected = steps * hvd.size() * (hvd.size() + 1) / 2
+    for parameter in parameters:
+        assert parameter.detach().tolist() == pytest.approx([-expected] * 16, rel=1e-5)
+
+
 def check_algorithms_are_candidates() -> None:
     auto = hvd.strategies.Auto(("dense", "ring", "halving_doubling"), trial_steps=3)
     optimizer = torch.optim.SGD(make_parameters(BUCKETS, 16), lr=1.0)
