@@ -162,12 +162,16 @@ def test_strategies_that_nobody_named_and_that_refuse_are_left_out(monkeypatch: 
         raise ValueError("not this one")
 
     monkeypatch.setattr(strategies.Quantised, "accept", refuse)
+    monkeypatch.setattr(_core, "config", lambda: SimpleNamespace(deterministic=True))
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=1.0)
     auto = strategies.Auto(loss="lossy")
     auto.accept(optimizer, hvd.Sum)
     named = {auto.choices.named((number,)) for number in range(len(auto.choices.costs))}
     assert {"dense", "topk:density=0.01"} < named
     assert "quantised:bits=8" not in named
+    lossless = strategies.Auto(loss="lossless")
+    lossless.accept(optimizer, hvd.Sum)
+    assert len(lossless.choices.costs) == 1  # algorithms add in another order
     with pytest.raises(ValueError, match="not this one"):
         strategies.Auto(("quantised",), loss="lossy").accept(optimizer, hvd.Sum)
 

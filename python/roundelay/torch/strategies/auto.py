@@ -21,6 +21,7 @@ from roundelay.torch._internal.tuning.gate import Plan
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies._auto.candidates import (
     DENSE_CANDIDATE,
+    Candidate,
     candidate,
     check_loss,
     former_name,
@@ -102,14 +103,14 @@ class Auto(Strategy):
         super().accept(optimizer, op)
         if op not in LINEAR_OPS:
             raise ValueError(f"strategy {self.text} needs op=hvd.Average or op=hvd.Sum")
+        if self._by_loss:
+            self._plans.keep(lambda one: _suits(one, optimizer, op))
         names = [each.text for each in self._plans.candidates if each.way is not None]
         if names and _core.config().deterministic:
             raise ValueError(
                 f"candidate {names[0]!r} adds in another order, which ROUNDELAY_DETERMINISTIC=1 forbids: "
                 "leave one of the two out"
             )
-        if self._by_loss:
-            self._plans.keep(lambda lossy: _accepts(lossy, optimizer, op))
         for lossy in self._plans.lossy():
             lossy.accept(optimizer, op)
 
@@ -250,10 +251,12 @@ class Auto(Strategy):
             lossy.forget_state()
 
 
-def _accepts(lossy: KeepsBack, optimizer: torch.optim.Optimizer, op: int) -> bool:
-    """Returns whether a strategy that the user has not named takes the optimizer."""
+def _suits(one: Candidate, optimizer: torch.optim.Optimizer, op: int) -> bool:
+    """Returns whether a candidate that the user has not named may be tried."""
+    if one.lossy is None:
+        return one.way is None or not _core.config().deterministic
     try:
-        lossy.accept(optimizer, op)
+        one.lossy.accept(optimizer, op)
     except ValueError:
         return False
     return True

@@ -54,9 +54,8 @@ class PowerSGD(NodeShards, KeepsBack):
         if not isinstance(warmup, int) or isinstance(warmup, bool) or warmup < 0:
             raise ValueError(f"warmup is {warmup!r}, but must be the number of first steps that are dense")
         self.warmup = warmup
-        self._size = self._rows = self._columns = (
-            0.0  # of all buckets: bytes, and rows and columns of matrices
-        )
+        self._size = 0.0  # bytes of all buckets
+        self._rows = self._columns = 0.0  # of all matrices in them
 
     @property
     def own_settings(self) -> dict[str, Any]:

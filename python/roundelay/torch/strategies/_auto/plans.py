@@ -41,9 +41,9 @@ class Plans:
         """Returns the strategies of the lossy candidates."""
         return [each.lossy for each in self.candidates if each.lossy is not None]
 
-    def keep(self, wanted: Callable[[KeepsBack], bool]) -> None:
-        """Leaves lossy candidates out that are not wanted. Before there is a plan."""
-        self.candidates = [each for each in self.candidates if each.lossy is None or wanted(each.lossy)]
+    def keep(self, wanted: Callable[[Candidate], bool]) -> None:
+        """Leaves candidates out that are not wanted. Before there is a plan."""
+        self.candidates = [each for each in self.candidates if wanted(each)]
         self.given = len(self.candidates)
 
     def check_ways(self, found: ways.Ways | None) -> None:
