@@ -19,6 +19,7 @@ from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
 
 _ALLREDUCE = "allreduce"
+_BF16 = "dense:wire=bf16"
 _HALF = Cost(1, 0.5, 1.5)  # reads four bytes and writes two, and the reverse: three quarters of a copy each
 _CSC_PASSES = 3  # gradient and residual, norms; gather and scatter of the chosen
 
@@ -29,7 +30,7 @@ class Candidate(NamedTuple):
     text: str
     spec: Spec | None  # the technique of all buckets; None: it is dense, or ``lossy`` chooses it
     lossy: KeepsBack | None  # the strategy, if it keeps gradients back
-    own_cost: Cost | None  # for the cost model; None: the model has a formula for it, or does not know it
+    own_cost: Cost | None  # for the cost model; None: ``way`` or ``lossy`` has it, or nobody knows it
     way: Way | None = None  # the way of a dense allreduce
 
     def cost(self, ways: Ways | None) -> Cost | None:
@@ -72,14 +73,11 @@ def candidate(given: str | Strategy) -> Candidate:
 def of_loss(loss: str) -> list[Candidate]:
     """Returns the candidates of a user who says only what gradients may lose: those with the defaults."""
     texts = {
-        Loss.NONE: [write(_ALLREDUCE, {"algorithm": name}) for name in allreduce_algorithms()],
-        Loss.ROUNDING: ["dense:wire=bf16"],
-        Loss.PARTS: ["quantised", "csc", "topk", "power_sgd"],
+        Loss.NONE: _algorithm_texts(),
+        Loss.ROUNDING: [_BF16],
+        Loss.PARTS: [_BF16, "quantised", "csc", "topk", "power_sgd"],
     }
-    wanted = [Loss.NONE] if loss == Loss.NONE.value else [Loss.ROUNDING]
-    if loss == Loss.PARTS.value:
-        wanted.append(Loss.PARTS)
-    return [candidate(text) for each in wanted for text in texts[each]]
+    return [candidate(text) for text in texts[Loss(loss)]]
 
 
 def check_loss(candidates: Iterable[Candidate], loss: str) -> None:
@@ -101,10 +99,12 @@ def plan_candidates(ways: Ways) -> list[Candidate]:
 
 def algorithm_candidates(ways: Ways, named: Collection[str]) -> list[Candidate]:
     """Returns those of the algorithms that are not named yet; none on a single node, which has one way."""
-    every = (
-        [write(_ALLREDUCE, {"algorithm": name}) for name in allreduce_algorithms()] if ways.algorithm else []
-    )
+    every = _algorithm_texts() if ways.algorithm else []
     return [_of_way(text) for text in every if text not in named]
+
+
+def _algorithm_texts() -> list[str]:
+    return [write(_ALLREDUCE, {"algorithm": name}) for name in allreduce_algorithms()]
 
 
 def _of_way(text: str) -> Candidate:
