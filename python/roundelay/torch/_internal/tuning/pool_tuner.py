@@ -187,7 +187,7 @@ class PoolTuner:
     ) -> list[tuple[Cuts, list[Piece]]]:
         """Returns the present cuts and others, with their buckets.
 
-        The others are, by the model, the best ones of each cost, and all with ROUNDELAY_AUTOTUNE.
+        The others are all with ROUNDELAY_AUTOTUNE, otherwise those that the model finds best for each cost.
         """
         extents, most = self._pools.extents(self._ready), self._config.fusion_threshold
         every: list[Cuts] = []
