@@ -6,15 +6,17 @@
 
 namespace roundelay::kernels {
 
-// The form of `count` numbers: the scale of each block (fp32), then a signed byte for each number. Its size
-// is a multiple of 4 bytes.
+// The form of `count` numbers: for each block its scale (fp32), and a signed byte for each of its numbers.
+// Its size is a multiple of 4 bytes. So the numbers from a block on begin bytes() of those before it, and any
+// run of blocks may be written and read alone.
 struct EightBits {
   static constexpr std::size_t kBlock = 256;  // numbers; a scale costs 1/64 of a byte for each
 
   std::size_t count = 0;
 
   [[nodiscard]] constexpr std::size_t blocks() const { return (count + kBlock - 1) / kBlock; }
-  [[nodiscard]] constexpr std::size_t bytes() const { return blocks() * sizeof(float) + (count + 3) / 4 * 4; }
+  [[nodiscard]] constexpr std::size_t padding() const { return (4 - count % 4) % 4; }
+  [[nodiscard]] constexpr std::size_t bytes() const { return blocks() * sizeof(float) + count + padding(); }
 };
 
 // Writes the numbers in 8 bits: the scale is a block's largest magnitude by 127, and numbers are rounded to

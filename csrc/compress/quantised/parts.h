@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/status.h"
 #include "compress/technique.h"
 #include "kernels/quantise.h"
 
@@ -43,6 +44,20 @@ namespace roundelay::compress::quantised {
   return std::accumulate(parts.begin(), parts.end(), std::size_t{0}, [](std::size_t sum, const Slice& part) {
     return sum + kernels::EightBits{part.count}.bytes();
   });
+}
+
+// The most numbers of a tile: one in fp32 fits into a core's own cache, beside the residual's.
+inline constexpr std::size_t kTile = 64 * kernels::EightBits::kBlock;
+
+// Calls `work(tile, bytes)` for the tiles of a part, in order, until one fails. `bytes` is where the tile
+// begins in the part's message.
+template <class Work>
+[[nodiscard]] Status for_tiles(const Slice& part, Work&& work) {
+  for (std::size_t first = 0; first < part.count; first += kTile) {
+    const Slice tile{part.first + first, std::min(kTile, part.count - first)};
+    ROUNDELAY_RETURN_IF_ERROR(work(tile, kernels::EightBits{first}.bytes()));
+  }
+  return {};
 }
 
 }  // namespace roundelay::compress::quantised

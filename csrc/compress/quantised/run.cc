@@ -57,30 +57,49 @@ Status Run::clear_padding() const {
 }
 
 Status Run::begin() {
-  const kernels::Chunking blocks{shard_.count, EightBits::kBlock};
-  const Result<float*> marks = floats(blocks.chunks());
+  const Result<float*> marks = floats(EightBits{shard_.count}.blocks());
   if (!marks.ok()) return marks.status();
   marks_ = *marks;
   const Result<std::byte*> messages = workspace_.scratch(message_bytes(leaves_of({0, shard_.count}, sizes_)));
   if (!messages.ok()) return messages.status();
   messages_ = *messages;
-  ROUNDELAY_RETURN_IF_ERROR(clear_padding());
-  const kernels::ResidualState kept{bucket_.state.data(), nullptr, {}};
-  return workspace_.math().accumulate({marks_, blocks.chunks()}, kept, values(), blocks,
-                                      bucket_.reduction.dtype);
+  return clear_padding();
 }
 
-// Adds what rounding took from sums to the residual, which has the units of a node's part.
-Status Run::keep_rounding(float* errors, const Slice& of) const {
+// Moves the node's sums into the residual.
+Status Run::accumulate(const Slice& tile) const {
+  const kernels::Chunking blocks{tile.count, EightBits::kBlock};
+  const kernels::ResidualState kept{bytes_of(residual() + tile.first), nullptr, {}};
+  const DType dtype = bucket_.reduction.dtype;
+  float* const marks = marks_ + tile.first / EightBits::kBlock;
+  return workspace_.math().accumulate({marks, blocks.chunks()}, kept, values() + tile.first * size_of(dtype),
+                                      blocks, dtype);
+}
+
+// Writes sums in 8 bits. What rounding took from them goes to the residual, which has the units of a node's
+// part.
+Status Run::quantise_sums(std::byte* to, float* sums, const Slice& tile) const {
+  kernels::quantise(to, sums, nullptr, tile.count);
   const Scale prescale = bucket_.reduction.prescale;
   if (prescale.factor == 0) return {};
-  const double inverse = static_cast<double>(prescale.divisor) / prescale.factor;
   Arithmetic& math = workspace_.math();
   if (!prescale.identity()) {
-    const Scale back{inverse, 1};
-    ROUNDELAY_RETURN_IF_ERROR(math.scale(bytes_of(errors), of.count, kReal, back));
+    const Scale back{static_cast<double>(prescale.divisor) / prescale.factor, 1};
+    ROUNDELAY_RETURN_IF_ERROR(math.scale(bytes_of(sums), tile.count, kReal, back));
   }
-  return math.keep(bytes_of(residual() + of.first), bytes_of(errors), of.count, kReal);
+  return math.keep(bytes_of(residual() + tile.first), bytes_of(sums), tile.count, kReal);
+}
+
+// Writes another member's part. At the first level it comes from the residual, and only then may it have
+// numbers that are not finite.
+Status Run::write(std::byte* to, const Level& level, const Slice& part) const {
+  return for_tiles(part, [&](const Slice& tile, std::size_t bytes) -> Status {
+    if (sums_ != nullptr) return quantise_sums(to + bytes, sums_ + (tile.first - level.whole.first), tile);
+    ROUNDELAY_RETURN_IF_ERROR(accumulate(tile));
+    const float* const marks = marks_ + tile.first / EightBits::kBlock;
+    kernels::quantise(to + bytes, residual() + tile.first, marks, tile.count);
+    return {};
+  });
 }
 
 Result<collective::AlltoallCall> Run::send(std::size_t level) {
@@ -98,70 +117,76 @@ Result<collective::AlltoallCall> Run::send(std::size_t level) {
   call.output = {at.received, others * own_bytes};
   std::byte* to = *out;
   for (std::size_t member = 0; member < at.parts.size(); ++member) {
-    const Slice& part = at.parts[member];
     const bool own = member == at.index();
-    call.send_bytes.push_back(own ? 0 : EightBits{part.count}.bytes());
+    call.send_bytes.push_back(own ? 0 : EightBits{at.parts[member].count}.bytes());
     call.receive_bytes.push_back(own ? 0 : own_bytes);
     if (own) continue;
-    if (sums_ == nullptr) {
-      kernels::quantise(to, residual() + part.first, marks_ + part.first / EightBits::kBlock, part.count);
-    } else {
-      float* const sums = sums_ + (part.first - at.whole.first);
-      kernels::quantise(to, sums, nullptr, part.count);
-      const Status bad = keep_rounding(sums, part);
-      if (!bad.ok()) return bad;
-    }
+    const Status bad = write(to, at, at.parts[member]);
+    if (!bad.ok()) return bad;
     to += call.send_bytes.back();
   }
   return call;
 }
 
-// Copies the own part: it is not rounded on its way to this rank. An overflow becomes NaN, as on others' way.
-void Run::own_part(const Level& level, float* to, bool first) const {
-  const Slice& own = level.own();
-  float* const from = first ? residual() + own.first : sums_ + (own.first - level.whole.first);
-  std::copy_n(from, own.count, to);
-  if (!first) return;
-  for (std::size_t begin = 0; begin < own.count; begin += EightBits::kBlock) {
-    const std::size_t size = std::min(EightBits::kBlock, own.count - begin);
-    if (std::isfinite(marks_[(own.first + begin) / EightBits::kBlock]))
-      std::fill_n(from + begin, size, 0.0F);
-    else
-      std::fill_n(to + begin, size, std::numeric_limits<float>::quiet_NaN());
+// Takes a tile of the own part: it is not rounded on its way to this rank. An overflow becomes NaN, as on
+// others' way.
+Status Run::take_own(float* to, const Level& level, const Slice& tile) const {
+  if (sums_ != nullptr) {
+    std::copy_n(sums_ + (tile.first - level.whole.first), tile.count, to);
+    return {};
   }
+  ROUNDELAY_RETURN_IF_ERROR(accumulate(tile));
+  float* const from = residual() + tile.first;
+  for (std::size_t first = 0; first < tile.count; first += EightBits::kBlock) {
+    const std::size_t size = std::min(EightBits::kBlock, tile.count - first);
+    if (std::isfinite(marks_[(tile.first + first) / EightBits::kBlock])) {
+      std::copy_n(from + first, size, to + first);
+      std::fill_n(from + first, size, 0.0F);
+    } else {
+      std::fill_n(to + first, size, std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+  return {};
 }
 
 Status Run::add(std::size_t level) {
   workspace_.span("sum");
   const Level& at = levels_[level];
-  const std::size_t count = at.own().count, bytes = EightBits{count}.bytes();
-  const Result<float*> memory = floats(2 * count);
-  if (!memory.ok()) return memory.status();
-  float* const sums = *memory;
-  float* const part = sums + count;
+  const Slice& own = at.own();
+  const std::size_t message = EightBits{own.count}.bytes();
+  const Result<float*> sums = floats(own.count), tile_of_one = floats(std::min(own.count, kTile));
+  if (!sums.ok() || !tile_of_one.ok()) return sums.ok() ? tile_of_one.status() : sums.status();
+  float* const part = *tile_of_one;
   Arithmetic& math = workspace_.math();
   const Scale prescale = level == 0 ? bucket_.reduction.prescale : Scale{};
-  ROUNDELAY_RETURN_IF_ERROR(math.clear(bytes_of(sums), count * sizeof(float)));
-  const std::byte* from = at.received;
-  for (std::size_t member = 0; member < at.parts.size(); ++member) {
-    if (member == at.index()) {
-      own_part(at, part, level == 0);
-    } else {
-      kernels::dequantise(part, from, count);
-      from += bytes;
+  const Status bad = for_tiles(own, [&](const Slice& tile, std::size_t bytes) -> Status {
+    float* const sum = *sums + (tile.first - own.first);
+    const std::byte* from = at.received + bytes;
+    ROUNDELAY_RETURN_IF_ERROR(math.clear(bytes_of(sum), tile.count * sizeof(float)));
+    for (std::size_t member = 0; member < at.parts.size(); ++member) {
+      if (member == at.index()) {
+        ROUNDELAY_RETURN_IF_ERROR(take_own(part, at, tile));
+      } else {
+        kernels::dequantise(part, from, tile.count);
+        from += message;
+      }
+      if (!prescale.identity())
+        ROUNDELAY_RETURN_IF_ERROR(math.scale(bytes_of(part), tile.count, kReal, prescale));
+      ROUNDELAY_RETURN_IF_ERROR(math.keep(bytes_of(sum), bytes_of(part), tile.count, kReal));
     }
-    if (!prescale.identity()) ROUNDELAY_RETURN_IF_ERROR(math.scale(bytes_of(part), count, kReal, prescale));
-    ROUNDELAY_RETURN_IF_ERROR(math.keep(bytes_of(sums), bytes_of(part), count, kReal));
-  }
-  sums_ = sums;
-  return {};
+    return {};
+  });
+  sums_ = *sums;
+  return bad;
 }
 
 Status Run::finish() {
   workspace_.span("quantisation");
+  std::byte* const to = messages_ + bytes_before(levels_.size());
   const Slice& own = levels_.back().own();
-  kernels::quantise(messages_ + bytes_before(levels_.size()), sums_, nullptr, own.count);
-  return keep_rounding(sums_, own);
+  return for_tiles(own, [&](const Slice& tile, std::size_t bytes) {
+    return quantise_sums(to + bytes, sums_ + (tile.first - own.first), tile);
+  });
 }
 
 // Returns the bytes of the messages of one part at a level.
@@ -196,23 +221,26 @@ collective::AllgatherCall Run::gather(std::size_t level) {
 Status Run::take() {
   workspace_.span("sum");
   const DType dtype = bucket_.reduction.dtype;
-  auto* numbers = reinterpret_cast<float*>(values());
-  if (dtype != kReal) {
-    const Result<float*> wide = floats(shard_.count);
-    if (!wide.ok()) return wide.status();
-    numbers = *wide;
-  }
+  const Scale scale = scales_of(bucket_.reduction.scale, place_).between;
+  const Result<float*> wide = floats(std::min(shard_.count, kTile));
+  if (!wide.ok()) return wide.status();
+  Arithmetic& math = workspace_.math();
+  const auto take_tile = [&](const Slice& tile, const std::byte* from) -> Status {
+    std::byte* const to = values() + tile.first * size_of(dtype);
+    float* const numbers = dtype == kReal ? reinterpret_cast<float*>(to) : *wide;
+    kernels::dequantise(numbers, from, tile.count);
+    if (!scale.identity()) ROUNDELAY_RETURN_IF_ERROR(math.scale(bytes_of(numbers), tile.count, kReal, scale));
+    if (dtype == kReal) return {};
+    const kernels::GpuCopy narrowed{to, bytes_of(numbers), tile.count, dtype, kReal};
+    return math.copy({&narrowed, 1});
+  };
   const std::byte* from = messages_;
   for (const Slice& leaf : leaves_of({0, shard_.count}, sizes_)) {
-    kernels::dequantise(numbers + leaf.first, from, leaf.count);
+    ROUNDELAY_RETURN_IF_ERROR(
+        for_tiles(leaf, [&](const Slice& tile, std::size_t bytes) { return take_tile(tile, from + bytes); }));
     from += EightBits{leaf.count}.bytes();
   }
-  Arithmetic& math = workspace_.math();
-  const Scale scale = scales_of(bucket_.reduction.scale, place_).between;
-  if (!scale.identity()) ROUNDELAY_RETURN_IF_ERROR(math.scale(bytes_of(numbers), shard_.count, kReal, scale));
-  if (dtype == kReal) return {};
-  const kernels::GpuCopy narrowed{values(), bytes_of(numbers), shard_.count, dtype, kReal};
-  return math.copy({&narrowed, 1});
+  return {};
 }
 
 }  // namespace roundelay::compress::quantised

@@ -14,6 +14,8 @@ namespace roundelay::compress::quantised {
 // Call begin(); for each level between nodes, innermost first, send() and add(); finish(); for each level
 // from the outside in, gather(); then take(). The constructor's arguments outlive it, and so do the calls
 // that it returns. Errors: those of Workspace::scratch() and of Arithmetic.
+//
+// All arithmetic between two calls is done tile by tile, because memory is slower than these passes.
 class Run {
  public:
   Run(Workspace& workspace, const Bucket& bucket);
@@ -21,9 +23,9 @@ class Run {
   // Returns whether the shard has elements. Ranks without a shard only take part inside their node.
   [[nodiscard]] bool sends() const { return shard_.count > 0; }
 
-  // Precondition: the shard has the sums over the node. Moves them into the residual.
   [[nodiscard]] Status begin();
-  // Returns the exchange of the parts of what this rank has at a level.
+  // Returns the exchange of the parts of what this rank has at a level. The first one moves the shard, which
+  // has the sums over the node, into the residual.
   [[nodiscard]] Result<collective::AlltoallCall> send(std::size_t level);
   // Adds up what has come: this rank has the sums of its own part then.
   [[nodiscard]] Status add(std::size_t level);
@@ -48,8 +50,10 @@ class Run {
   [[nodiscard]] float* residual() const { return reinterpret_cast<float*>(bucket_.state.data()); }
   [[nodiscard]] Result<float*> floats(std::size_t count) const;
   [[nodiscard]] Status clear_padding() const;
-  [[nodiscard]] Status keep_rounding(float* errors, const Slice& of) const;
-  void own_part(const Level& level, float* to, bool first) const;
+  [[nodiscard]] Status accumulate(const Slice& tile) const;
+  [[nodiscard]] Status quantise_sums(std::byte* to, float* sums, const Slice& tile) const;
+  [[nodiscard]] Status write(std::byte* to, const Level& level, const Slice& part) const;
+  [[nodiscard]] Status take_own(float* to, const Level& level, const Slice& tile) const;
   [[nodiscard]] std::size_t bytes_before(std::size_t level) const;
   [[nodiscard]] std::size_t bytes_within(std::size_t level, const Slice& part) const;
 

@@ -37,6 +37,9 @@ using CountFunction = void (*)(const float* values, std::size_t count, std::span
                                std::uint64_t* counts);
 // Adds up at most kMagnitudeBlock values. The sum means nothing if `most` is not finite.
 using MagnitudeSumFunction = MagnitudeSum (*)(const float* values, std::size_t count);
+// Those of quantise.h.
+using QuantiseFunction = void (*)(std::byte* to, float* numbers, const float* marks, std::size_t count);
+using DequantiseFunction = void (*)(float* numbers, const std::byte* from, std::size_t count);
 using AccumulateFunction = float (*)(const ResidualState& kept, std::byte* values, std::size_t count);
 using ProjectFunction = void (*)(const LowRankBlock& block);
 using ExpandFunction = void (*)(const LowRankBlock& block, double share);
@@ -65,6 +68,8 @@ struct Table {
   CollectFunction collect = nullptr;
   CountFunction count = nullptr;
   MagnitudeSumFunction magnitude_sum = nullptr;
+  QuantiseFunction quantise = nullptr;
+  DequantiseFunction dequantise = nullptr;
   // The casts that gradients use in each step. All others are portable (cast.cc).
   CastFunction half_to_float = nullptr;
   CastFunction float_to_half = nullptr;

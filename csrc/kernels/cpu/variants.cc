@@ -5,6 +5,7 @@
 #include "kernels/cpu/chunk_loops.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/low_rank_loops.h"
+#include "kernels/cpu/quantise_loops.h"
 #include "kernels/cpu/select_loops.h"
 #include "kernels/cpu/table.h"
 
@@ -91,6 +92,12 @@ namespace {
     attribute static MagnitudeSum magnitude_sum(const float* values, std::size_t count) {                   \
       return magnitude_sum_loop(values, count);                                                             \
     }                                                                                                       \
+    attribute static void quantise(std::byte* to, float* numbers, const float* marks, std::size_t count) {  \
+      quantise_loop(to, numbers, marks, count);                                                             \
+    }                                                                                                       \
+    attribute static void dequantise(float* numbers, const std::byte* from, std::size_t count) {            \
+      dequantise_loop(numbers, from, count);                                                                \
+    }                                                                                                       \
   }
 
 ROUNDELAY_VARIANT(Portable, );
@@ -142,6 +149,8 @@ constexpr Table make_table(std::string_view name) {
   table.collect = &Variant::collect;
   table.count = &Variant::count;
   table.magnitude_sum = &Variant::magnitude_sum;
+  table.quantise = &Variant::quantise;
+  table.dequantise = &Variant::dequantise;
   table.half_to_float = &Variant::template widen<DType::kFloat16>;
   table.float_to_half = &Variant::template narrow<DType::kFloat16>;
   table.bfloat_to_float = &Variant::template widen<DType::kBFloat16>;

@@ -1,9 +1,14 @@
 // Numbers in 8 bits: what arrives, what stays, and numbers that have no multiple.
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <random>
 #include <vector>
 
+#include "kernels/cpu/table.h"
 #include "kernels/quantise.h"
 #include "tests/cpp/catch.h"
 
@@ -18,16 +23,33 @@ struct Sent {
   std::vector<float> arrived, left;
 };
 
-Sent send(std::vector<float> numbers, const float* marks = nullptr) {
+Sent send_with(const Table& table, std::vector<float> numbers, const float* marks) {
   const EightBits form{numbers.size()};
   std::vector<float> message(form.bytes() / sizeof(float) + 1, -1.0F);  // aligned, with a number after it
   auto* const bytes = reinterpret_cast<std::byte*>(message.data());
-  quantise(bytes, numbers.data(), marks, numbers.size());
+  table.quantise(bytes, numbers.data(), marks, numbers.size());
   CHECK(message.back() == -1.0F);
   Sent sent{std::vector<float>(numbers.size(), 9.0F), {}};
-  dequantise(sent.arrived.data(), bytes, numbers.size());
+  table.dequantise(sent.arrived.data(), bytes, numbers.size());
   sent.left = std::move(numbers);
   return sent;
+}
+
+// Sends with every instruction set, which have the same bits.
+Sent send(const std::vector<float>& numbers, const float* marks = nullptr) {
+  const auto bits = [](const std::vector<float>& of) {
+    std::vector<std::uint32_t> made(of.size());
+    std::memcpy(made.data(), of.data(), of.size() * sizeof(float));
+    return made;
+  };
+  Sent portable = send_with(usable_tables().front(), numbers, marks);
+  for (const Table& table : usable_tables()) {
+    CAPTURE(table.name);
+    const Sent sent = send_with(table, numbers, marks);
+    CHECK(bits(sent.arrived) == bits(portable.arrived));
+    CHECK(bits(sent.left) == bits(portable.left));
+  }
+  return portable;
 }
 
 TEST_CASE("a message has a byte for each number and four for each block", "[kernels][quantise]") {
@@ -58,6 +80,29 @@ TEST_CASE("numbers arrive as multiples, within half a scale, and the rest stays"
       }
     }
   }
+}
+
+TEST_CASE("blocks may be written and read alone", "[kernels][quantise]") {
+  constexpr std::size_t kFirst = 2 * EightBits::kBlock, kCount = kFirst + 300;
+  std::mt19937 random(1);
+  std::vector<float> numbers(kCount);
+  for (float& one : numbers) one = static_cast<float>(random());
+  const auto message_of = [&](std::initializer_list<std::size_t> starts) {
+    std::vector<float> left = numbers;
+    std::vector<std::byte> message(EightBits{kCount}.bytes());
+    std::size_t end = kCount;
+    for (const std::size_t start : starts) {  // descending
+      quantise(message.data() + EightBits{start}.bytes(), left.data() + start, nullptr, end - start);
+      end = start;
+    }
+    return message;
+  };
+  const std::vector<std::byte> whole = message_of({0});
+  CHECK(message_of({kFirst, 0}) == whole);
+  std::vector<float> all(kCount), part(kCount - kFirst);
+  dequantise(all.data(), whole.data(), kCount);
+  dequantise(part.data(), whole.data() + EightBits{kFirst}.bytes(), part.size());
+  CHECK(std::equal(part.begin(), part.end(), all.begin() + kFirst));
 }
 
 TEST_CASE("ties go to the even multiple, and the largest number arrives", "[kernels][quantise]") {

@@ -1,0 +1,77 @@
+// The loops that put numbers into 8 bits and take them out. All functions must be inlined, as in loops.h.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "kernels/quantise.h"
+
+namespace roundelay::kernels {
+
+// Returns the largest magnitude; NaN or infinity if a number is not finite. Magnitudes are ordered as their
+// bits are, NaN above all.
+[[gnu::always_inline]] inline float largest_of(const float* numbers, std::size_t count) {
+  std::uint32_t most = 0;
+  for (std::size_t i = 0; i < count; ++i)
+    most = std::max(most, std::bit_cast<std::uint32_t>(numbers[i]) & 0x7fffffffU);
+  return std::bit_cast<float>(most);
+}
+
+// Returns the block's scale.
+[[gnu::always_inline]] inline float quantise_block(std::int8_t* to, float* numbers, std::size_t count) {
+  constexpr float kMost = 127;
+  // Added to a small number and taken away again, it rounds to an integer, ties to even, in two vector
+  // instructions of any processor.
+  constexpr float kRounder = 0x1.8p23F;
+  const float most = largest_of(numbers, count);
+  const float scale = most / kMost;
+  const bool tiny = scale < std::numeric_limits<float>::min();  // multiples of it are not exact
+  if (!std::isfinite(most) || tiny) {
+    std::memset(to, 0, count);
+    if (tiny) return 0;
+    std::fill_n(numbers, count, 0.0F);
+    return std::numeric_limits<float>::quiet_NaN();
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const float multiple = (numbers[i] / scale + kRounder) - kRounder;
+    to[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(multiple));
+    numbers[i] -= multiple * scale;
+  }
+  return scale;
+}
+
+[[gnu::always_inline]] inline void quantise_loop(std::byte* to, float* numbers, const float* marks,
+                                                 std::size_t count) {
+  const EightBits form{count};
+  for (std::size_t block = 0; block < form.blocks(); ++block) {
+    const std::size_t first = block * EightBits::kBlock;
+    const std::size_t size = std::min(EightBits::kBlock, count - first);
+    std::byte* const at = to + EightBits{first}.bytes();
+    auto* const bytes = reinterpret_cast<std::int8_t*>(at + sizeof(float));
+    float scale = std::numeric_limits<float>::quiet_NaN();
+    if (marks != nullptr && !std::isfinite(marks[block]))
+      std::memset(bytes, 0, size);
+    else
+      scale = quantise_block(bytes, numbers + first, size);
+    std::memcpy(at, &scale, sizeof scale);
+  }
+  std::memset(to + form.bytes() - form.padding(), 0,
+              form.padding());  // no other memory of this process travels
+}
+
+[[gnu::always_inline]] inline void dequantise_loop(float* numbers, const std::byte* from, std::size_t count) {
+  for (std::size_t first = 0; first < count; first += EightBits::kBlock) {
+    const std::byte* const at = from + EightBits{first}.bytes();
+    const auto* const bytes = reinterpret_cast<const std::int8_t*>(at + sizeof(float));
+    float scale = 0;
+    std::memcpy(&scale, at, sizeof scale);
+    const std::size_t size = std::min(EightBits::kBlock, count - first);
+    for (std::size_t i = 0; i < size; ++i) numbers[first + i] = static_cast<float>(bytes[i]) * scale;
+  }
+}
+
+}  // namespace roundelay::kernels
