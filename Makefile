@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CMAKE_FLAGS := -DPython3_EXECUTABLE=$(CURDIR)/$(PY)
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan coverage docs nightly wheel-check wheels mpi-check clean
+.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan coverage docs nightly wheel-check wheels mpi-check techniques clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,12 @@ test-python: build $(STAMPS)/tests-configured  ## the Python tests (the parallel
 
 bench: build $(STAMPS)/test-packages  ## the speed table: beside Gloo, DDP and MPI, with goals, JSON and plot
 	$(PY) -m benchmarks.table
+
+# What docs/results says of techniques: first the times, which want a quiet machine and root, then the trainings.
+TECHNIQUES := gradientflow averaging.steps crossover eight_bits levels top_k lars time_to_loss \
+  convergence correction averaging.training
+techniques: build $(STAMPS)/test-packages  ## the tables of techniques, in one go: some five hours
+	for one in $(TECHNIQUES); do $(PY) -m benchmarks.$$one --docs || exit 1; done
 
 # --- what developers do -----------------------------------------------------------------------------------------
 

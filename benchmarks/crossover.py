@@ -133,7 +133,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     cells = []
     for nodes in arguments.nodes:
         turns = [ALONE, DENSE, *map(strategy, densities(nodes))]
-        spec = {"turns": turns, "elements": arguments.size // _VALUE, "repetitions": arguments.repetitions}
+        spec = {
+            "turns": turns,
+            "elements": arguments.size // _VALUE,
+            "gradients": 1,
+            "repetitions": arguments.repetitions,
+        }
         with Rig(nodes, arguments.mbit) as rig:
             ranks = _A_NODE * nodes
             found = launch.run_ranks(mpirun, "benchmarks.workers.crossover", ranks, spec, _LIMIT_S, rig)

@@ -1,4 +1,4 @@
-"""Steps of one large gradient between nodes in fp32, in bf16 and in 8 bits: bytes and times.
+"""Steps of large gradients between nodes in fp32, in bf16 and in 8 bits: bytes and times.
 
 The nodes are network namespaces of this machine (tests/rig), which need root.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,16 @@ from tests.rig import Rig
 
 STORED, PART = page.RESULTS / "quantised.json", page.part(page.RESULTS / "quantised.md", "eight_bits")
 STRATEGIES = (DENSE, "dense:wire=bf16", "quantised:bits=8")
-COLUMNS = ("nodes of 2 ranks", "strategy", "a node sends", "by fp32's", "step", "exposed", "by fp32's")
+COLUMNS = (
+    "nodes of 2 ranks",
+    "buckets",
+    "strategy",
+    "a node sends",
+    "by fp32's",
+    "step",
+    "exposed",
+    "by fp32's",
+)
 _A_NODE, _ELEMENT, _LIMIT_S = 2, 4, 580.0
 
 
@@ -30,6 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mbit", type=int, default=1000, help="the wire's speed, Mbit/s (default: 1000)")
     parser.add_argument(
         "--size", type=show.parse_size, default=25 << 20, help="bytes of gradients (default: 25M)"
+    )
+    parser.add_argument(
+        "--buckets", type=int, nargs="+", default=[1, 4], help="that the gradients fill (default: 1 4)"
     )
     parser.add_argument("--repetitions", type=int, default=9, help="steps of each (default: 9)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
@@ -48,6 +61,7 @@ def rows(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return [
         [
             str(one["nodes"]),
+            str(one["buckets"]),
             f"`{strategy}`",
             show.quantity(one["sent"][strategy], "B"),
             f"{one['sent'][strategy] / one['sent'][DENSE]:.3f}x",
@@ -72,17 +86,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(argv)
     launch.require_rig("nodes")
     mpirun = launch.find_launcher()
-    spec = {
-        "turns": [ALONE, NONE, *STRATEGIES],
-        "elements": arguments.size // _ELEMENT,
-        "repetitions": arguments.repetitions,
-    }
     cells = []
-    for nodes in arguments.nodes:
+    for nodes, buckets in itertools.product(arguments.nodes, arguments.buckets):
+        spec = {
+            "turns": [ALONE, NONE, *STRATEGIES],
+            "elements": arguments.size // _ELEMENT,
+            "gradients": buckets,
+            "repetitions": arguments.repetitions,
+        }
+        one_each = {"ROUNDELAY_THETA": str(arguments.size // buckets)}
         with Rig(nodes, arguments.mbit) as rig:
-            ranks = _A_NODE * nodes
-            found = launch.run_ranks(mpirun, "benchmarks.workers.crossover", ranks, spec, _LIMIT_S, rig)
-        cells.append(cell(found, nodes))
+            ranks, worker = _A_NODE * nodes, "benchmarks.workers.crossover"
+            found = launch.run_ranks(mpirun, worker, ranks, spec, _LIMIT_S, rig, one_each)
+        cells.append({**cell(found, nodes), "buckets": buckets})
     show.console().print(show.table(COLUMNS, rows(cells)))
     stored = {
         "day": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),

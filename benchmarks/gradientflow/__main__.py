@@ -11,7 +11,6 @@ import importlib.util
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks import launch, show
 from benchmarks.contenders import ALONE, DENSE_STEPS, GRADIENTFLOW
@@ -43,10 +42,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of JSON, Markdown and plot")
     docs = parser.add_mutually_exclusive_group()
-    names = list(report.SUBJECTS)
-    pages: dict[str, Any] = {"choices": names, "nargs": "?", "const": names[0]}
-    docs.add_argument("--docs", **pages, help="keep the results for this page of docs/techniques, and render")
-    docs.add_argument("--render", **pages, help="measure nothing: page and picture of what was kept")
+    docs.add_argument("--docs", action="store_true", help="keep the results in docs/, and render")
+    docs.add_argument("--render", action="store_true", help="measure nothing: pages and picture of that JSON")
     return parser
 
 
@@ -67,8 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
     if arguments.render:
-        subject = report.SUBJECTS[arguments.render]
-        report.render(subject, page.read(subject.stored))
+        report.render(page.read(report.STORED))
         return
     launch.require_rig("two nodes")
     if importlib.util.find_spec("sklearn") is None:
@@ -93,9 +89,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     (arguments.output / "gradientflow.md").write_text(report.text(stored))
     picture.draw(report.paint, stored, arguments.output / "gradientflow.png")
     if arguments.docs:
-        subject = report.SUBJECTS[arguments.docs]
-        show.save(subject.stored, stored)
-        report.render(subject, stored)
+        show.save(report.STORED, stored)
+        report.render(stored)
 
 
 if __name__ == "__main__":

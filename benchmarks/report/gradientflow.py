@@ -1,10 +1,9 @@
-"""Steps of GradientFlow's ladder: tables and pictures in the pages of GradientFlow, top-k and PowerSGD."""
+"""Steps of GradientFlow's ladder: tables and picture in its page, and a table in PowerSGD's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import show
 from benchmarks.contenders import ALONE, GRADIENTFLOW
@@ -30,31 +29,9 @@ TWIN_COLUMNS = ("strategy", "step", "with DDP's hook", "ratio", "loss", "with DD
 _OF_DDP = "DDP, "
 
 
-class Subject(NamedTuple):
-    """The part of a page, where its results are stored, and their picture.
-
-    `twins` is the part of another page. It has the results of contenders that DDP has, too, as hooks.
-    """
-
-    part: page.Part
-    stored: Path
-    picture: Path
-    twins: page.Part | None = None
-
-
-def _part(name: str) -> page.Part:
-    return page.part(page.RESULTS / f"{name}.md", "gradientflow")
-
-
-def _subject(name: str, results: str, twins: page.Part | None = None) -> Subject:
-    stored, picture_ = page.RESULTS / f"{results}.json", page.IMAGES / f"{results}.png"
-    return Subject(_part(name), stored, picture_, twins)
-
-
-SUBJECTS = {
-    "gradientflow": _subject("gradientflow", "gradientflow"),
-    "topk": _subject("topk", "topk_steps", _part("powersgd")),
-}
+_NAME = "gradientflow"
+STORED, PICTURE = page.RESULTS / f"{_NAME}.json", page.IMAGES / f"{_NAME}.png"
+PART, TWINS = (page.part(page.RESULTS / f"{name}.md", _NAME) for name in (_NAME, "powersgd"))
 
 
 def wires(stored: Mapping[str, Any]) -> Sequence[Wire]:
@@ -166,9 +143,8 @@ def paint(stored: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def render(subject: Subject, stored: Mapping[str, Any]) -> None:
-    """Put the tables and the picture into the page, and the twins into theirs."""
-    subject.part.write(text(stored))
-    if subject.twins:
-        subject.twins.write(twins_text(stored))
-    picture.draw(paint, stored, subject.picture)
+def render(stored: Mapping[str, Any]) -> None:
+    """Put the tables and the picture into the page, and the twins into PowerSGD's."""
+    PART.write(text(stored))
+    TWINS.write(twins_text(stored))
+    picture.draw(paint, stored, PICTURE)

@@ -1,6 +1,7 @@
-"""One rank of benchmarks.crossover and benchmarks.eight_bits: a large gradient in several ways, in turn.
+"""One rank of benchmarks.crossover and benchmarks.eight_bits: large gradients in several ways, in turn.
 
 "turns" in the spec are texts of strategies; NONE takes steps that nothing reduces, and ALONE takes no step.
+"elements" are those of all gradients, and "gradients" is their number: each one is a bucket.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ _WARMUPS = 4  # steps: then there are buckets
 class _Turn:
     """Takes steps in one way, and counts the bytes that this rank's node sends."""
 
-    def __init__(self, strategy: str, elements: int, ranks: measure.Ranks) -> None:
+    def __init__(self, strategy: str, spec: dict[str, Any], ranks: measure.Ranks) -> None:
         self._ranks = ranks
         self.sent: list[int] = []
         self._optimizer: torch.optim.Optimizer | None = None
         if strategy == ALONE:
             return
-        self._parameter = torch.nn.Parameter(torch.zeros(elements))
+        sizes = [spec["elements"] // spec["gradients"]] * spec["gradients"]
         generator = torch.Generator().manual_seed(hvd.rank())
-        self._gradient = torch.randn(elements, generator=generator)
-        self._optimizer = torch.optim.SGD([self._parameter], lr=0.01)
+        self._parameters = [torch.nn.Parameter(torch.zeros(size)) for size in sizes]
+        self._gradients = [torch.randn(size, generator=generator) for size in sizes]
+        self._optimizer = torch.optim.SGD(self._parameters, lr=0.01)
         if strategy != NONE:
             hvd.DistributedOptimizer(self._optimizer, strategy=strategy)
 
@@ -45,7 +47,8 @@ class _Turn:
     def _step(self) -> None:
         assert self._optimizer is not None
         self._optimizer.zero_grad()
-        (self._parameter * self._gradient).sum().backward()  # type: ignore[no-untyped-call]
+        pairs = zip(self._parameters, self._gradients, strict=True)
+        sum((one * gradient).sum() for one, gradient in pairs).backward()  # type: ignore[union-attr]
         self._optimizer.step()
 
 
@@ -55,7 +58,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     hvd.init()
     warnings.simplefilter("ignore", RuntimeWarning)  # that dense is cheaper is what is measured here
     repetitions = spec["repetitions"]
-    turns = {strategy: _Turn(strategy, spec["elements"], ranks) for strategy in spec["turns"]}
+    turns = {strategy: _Turn(strategy, spec, ranks) for strategy in spec["turns"]}
     found = measure.take_turns(turns, repetitions, _WARMUPS)
     hvd.shutdown()
     ranks.leave()
