@@ -77,6 +77,9 @@ Program csc(const Cluster& cluster, const Payload& bucket, const CscOptions& opt
   return program;
 }
 
+// The residual's statistics, the candidates, and what is chosen (kernels/cpu/top_k.cc).
+constexpr double kReadsToChoose = 3;
+
 Program top_k(const Cluster& cluster, const Payload& bucket, const TopKOptions& options) {
   const int shards = least_in_node(cluster);
   const Level nodes = between(cluster);
@@ -86,7 +89,7 @@ Program top_k(const Cluster& cluster, const Payload& bucket, const TopKOptions& 
   Program program;
   const bool has_nodes = in_node(cluster) > 1;
   if (has_nodes) program.stages.push_back(scattered_in_node(cluster, bucket.bytes));
-  program.stages.push_back(pass(shard * bucket.element * (2 + options.passes)));
+  program.stages.push_back(pass(shard * bucket.element * (2 + kReadsToChoose)));
   if (nodes.parts > 1)
     program.stages.push_back(sent_to_others(cluster, pairs * (options.value + options.index)));
   program.stages.push_back(pass(nodes.parts * pairs * (options.value + options.index + bucket.element)));

@@ -42,7 +42,6 @@ struct TopKOptions {
   double density = 0.01;  // the share of the elements that are sent
   double value = 4;       // bytes of a value
   double index = 4;       // bytes of an index
-  double passes = 3;      // times that choosing reads the shard
 };
 Program top_k(const Cluster& cluster, const Payload& bucket, const TopKOptions& options);
 

@@ -127,7 +127,6 @@ def top_k(
     density: float = 0.01,
     value: float = 4.0,
     index: float = 4.0,
-    passes: float = 3.0,
 ) -> Program: ...
 def power_sgd(
     cluster: Cluster,

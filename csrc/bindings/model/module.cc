@@ -257,13 +257,12 @@ void bind_techniques(py::module_& module) {
       py::arg("chunk_elements") = 32768.0, py::arg("wire") = 4.0);
   module.def(
       "top_k",
-      [](const Cluster& cluster, double bytes, double element, double density, double value, double index,
-         double passes) {
+      [](const Cluster& cluster, double bytes, double element, double density, double value, double index) {
         require(density > 0 && density <= 1, "density is out of range");
-        return model::top_k(cluster, {bytes, element}, {density, value, index, passes});
+        return model::top_k(cluster, {bytes, element}, {density, value, index});
       },
       py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("density") = 0.01,
-      py::arg("value") = 4.0, py::arg("index") = 4.0, py::arg("passes") = 3.0);
+      py::arg("value") = 4.0, py::arg("index") = 4.0);
   module.def(
       "power_sgd",
       [](const Cluster& cluster, double bytes, double element, double rank, double rows, double columns) {

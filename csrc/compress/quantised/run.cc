@@ -1,8 +1,6 @@
 #include "compress/quantised/run.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 namespace roundelay::compress::quantised {
 namespace {
@@ -57,29 +55,26 @@ Status Run::clear_padding() const {
 }
 
 Status Run::begin() {
-  const Result<float*> marks = floats(EightBits{shard_.count}.blocks());
-  if (!marks.ok()) return marks.status();
-  marks_ = *marks;
   const Result<std::byte*> messages = workspace_.scratch(message_bytes(leaves_of({0, shard_.count}, sizes_)));
   if (!messages.ok()) return messages.status();
   messages_ = *messages;
   return clear_padding();
 }
 
-// Moves the node's sums into the residual.
-Status Run::accumulate(const Slice& tile) const {
-  const kernels::Chunking blocks{tile.count, EightBits::kBlock};
-  const kernels::ResidualState kept{bytes_of(residual() + tile.first), nullptr, {}};
+// Moves the node's sums into the residual, and returns it.
+Result<float*> Run::accumulate(const Slice& tile) const {
+  float* const kept = residual() + tile.first;
   const DType dtype = bucket_.reduction.dtype;
-  float* const marks = marks_ + tile.first / EightBits::kBlock;
-  return workspace_.math().accumulate({marks, blocks.chunks()}, kept, values() + tile.first * size_of(dtype),
-                                      blocks, dtype);
+  const Status bad =
+      workspace_.math().keep(bytes_of(kept), values() + tile.first * size_of(dtype), tile.count, dtype);
+  if (!bad.ok()) return bad;
+  return kept;
 }
 
 // Writes sums in 8 bits. What rounding took from them goes to the residual, which has the units of a node's
 // part.
 Status Run::quantise_sums(std::byte* to, float* sums, const Slice& tile) const {
-  kernels::quantise(to, sums, nullptr, tile.count);
+  kernels::quantise(to, sums, tile.count);
   const Scale prescale = bucket_.reduction.prescale;
   if (prescale.factor == 0) return {};
   Arithmetic& math = workspace_.math();
@@ -90,15 +85,13 @@ Status Run::quantise_sums(std::byte* to, float* sums, const Slice& tile) const {
   return math.keep(bytes_of(residual() + tile.first), bytes_of(sums), tile.count, kReal);
 }
 
-// Writes another member's part. At the first level it comes from the residual, and only then may it have
-// numbers that are not finite.
+// Writes another member's part. At the first level it comes from the residual.
 Status Run::write(std::byte* to, const Level& level, const Slice& part) const {
   return for_tiles(part, [&](const Slice& tile, std::size_t bytes) -> Status {
     if (sums_ != nullptr) return quantise_sums(to + bytes, sums_ + (tile.first - level.whole.first), tile);
-    ROUNDELAY_RETURN_IF_ERROR(accumulate(tile));
-    const float* const marks = marks_ + tile.first / EightBits::kBlock;
-    kernels::quantise(to + bytes, residual() + tile.first, marks, tile.count);
-    return {};
+    const Result<float*> kept = accumulate(tile);
+    if (kept.ok()) kernels::quantise(to + bytes, *kept, tile.count);
+    return kept.status();
   });
 }
 
@@ -128,25 +121,15 @@ Result<collective::AlltoallCall> Run::send(std::size_t level) {
   return call;
 }
 
-// Takes a tile of the own part: it is not rounded on its way to this rank. An overflow becomes NaN, as on
-// others' way.
+// Takes a tile of the own part: it is not rounded on its way to this rank.
 Status Run::take_own(float* to, const Level& level, const Slice& tile) const {
   if (sums_ != nullptr) {
     std::copy_n(sums_ + (tile.first - level.whole.first), tile.count, to);
     return {};
   }
-  ROUNDELAY_RETURN_IF_ERROR(accumulate(tile));
-  float* const from = residual() + tile.first;
-  for (std::size_t first = 0; first < tile.count; first += EightBits::kBlock) {
-    const std::size_t size = std::min(EightBits::kBlock, tile.count - first);
-    if (std::isfinite(marks_[(tile.first + first) / EightBits::kBlock])) {
-      std::copy_n(from + first, size, to + first);
-      std::fill_n(from + first, size, 0.0F);
-    } else {
-      std::fill_n(to + first, size, std::numeric_limits<float>::quiet_NaN());
-    }
-  }
-  return {};
+  const Result<float*> kept = accumulate(tile);
+  if (kept.ok()) kernels::move_exactly(to, *kept, tile.count);
+  return kept.status();
 }
 
 Status Run::add(std::size_t level) {

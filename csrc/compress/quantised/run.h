@@ -50,7 +50,7 @@ class Run {
   [[nodiscard]] float* residual() const { return reinterpret_cast<float*>(bucket_.state.data()); }
   [[nodiscard]] Result<float*> floats(std::size_t count) const;
   [[nodiscard]] Status clear_padding() const;
-  [[nodiscard]] Status accumulate(const Slice& tile) const;
+  [[nodiscard]] Result<float*> accumulate(const Slice& tile) const;
   [[nodiscard]] Status quantise_sums(std::byte* to, float* sums, const Slice& tile) const;
   [[nodiscard]] Status write(std::byte* to, const Level& level, const Slice& part) const;
   [[nodiscard]] Status take_own(float* to, const Level& level, const Slice& tile) const;
@@ -63,7 +63,6 @@ class Run {
   const Slice shard_;  // of the bucket; all other slices are parts of it, and count from its first element
   std::vector<Level> levels_;
   std::vector<int> sizes_;  // the members of each level
-  float* marks_ = nullptr;  // of each block: not finite after an overflow
   float* sums_ = nullptr;   // of the last level's own part; null: the residual has them, of the whole
   std::byte* messages_ = nullptr;
 };

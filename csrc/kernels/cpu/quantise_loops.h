@@ -21,6 +21,11 @@ namespace roundelay::kernels {
   return std::bit_cast<float>(most);
 }
 
+// Makes the numbers zero that are not finite.
+[[gnu::always_inline]] inline void keep_finite(float* numbers, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) numbers[i] = std::isfinite(numbers[i]) ? numbers[i] : 0.0F;
+}
+
 // Returns the block's scale.
 [[gnu::always_inline]] inline float quantise_block(std::int8_t* to, float* numbers, std::size_t count) {
   constexpr float kMost = 127;
@@ -33,7 +38,7 @@ namespace roundelay::kernels {
   if (!std::isfinite(most) || tiny) {
     std::memset(to, 0, count);
     if (tiny) return 0;
-    std::fill_n(numbers, count, 0.0F);
+    keep_finite(numbers, count);
     return std::numeric_limits<float>::quiet_NaN();
   }
   for (std::size_t i = 0; i < count; ++i) {
@@ -44,23 +49,15 @@ namespace roundelay::kernels {
   return scale;
 }
 
-[[gnu::always_inline]] inline void quantise_loop(std::byte* to, float* numbers, const float* marks,
-                                                 std::size_t count) {
-  const EightBits form{count};
-  for (std::size_t block = 0; block < form.blocks(); ++block) {
-    const std::size_t first = block * EightBits::kBlock;
-    const std::size_t size = std::min(EightBits::kBlock, count - first);
+[[gnu::always_inline]] inline void quantise_loop(std::byte* to, float* numbers, std::size_t count) {
+  for (std::size_t first = 0; first < count; first += EightBits::kBlock) {
     std::byte* const at = to + EightBits{first}.bytes();
     auto* const bytes = reinterpret_cast<std::int8_t*>(at + sizeof(float));
-    float scale = std::numeric_limits<float>::quiet_NaN();
-    if (marks != nullptr && !std::isfinite(marks[block]))
-      std::memset(bytes, 0, size);
-    else
-      scale = quantise_block(bytes, numbers + first, size);
+    const float scale = quantise_block(bytes, numbers + first, std::min(EightBits::kBlock, count - first));
     std::memcpy(at, &scale, sizeof scale);
   }
-  std::memset(to + form.bytes() - form.padding(), 0,
-              form.padding());  // no other memory of this process travels
+  const EightBits form{count};  // no other memory of this process travels
+  std::memset(to + form.bytes() - form.padding(), 0, form.padding());
 }
 
 [[gnu::always_inline]] inline void dequantise_loop(float* numbers, const std::byte* from, std::size_t count) {
@@ -71,6 +68,19 @@ namespace roundelay::kernels {
     std::memcpy(&scale, at, sizeof scale);
     const std::size_t size = std::min(EightBits::kBlock, count - first);
     for (std::size_t i = 0; i < size; ++i) numbers[first + i] = static_cast<float>(bytes[i]) * scale;
+  }
+}
+
+[[gnu::always_inline]] inline void move_exactly_loop(float* to, float* numbers, std::size_t count) {
+  for (std::size_t first = 0; first < count; first += EightBits::kBlock) {
+    const std::size_t size = std::min(EightBits::kBlock, count - first);
+    if (std::isfinite(largest_of(numbers + first, size))) {
+      std::memcpy(to + first, numbers + first, size * sizeof(float));
+      std::memset(numbers + first, 0, size * sizeof(float));
+    } else {
+      std::fill_n(to + first, size, std::numeric_limits<float>::quiet_NaN());
+      keep_finite(numbers + first, size);
+    }
   }
 }
 

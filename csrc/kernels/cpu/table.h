@@ -38,8 +38,9 @@ using CountFunction = void (*)(const float* values, std::size_t count, std::span
 // Adds up at most kMagnitudeBlock values. The sum means nothing if `most` is not finite.
 using MagnitudeSumFunction = MagnitudeSum (*)(const float* values, std::size_t count);
 // Those of quantise.h.
-using QuantiseFunction = void (*)(std::byte* to, float* numbers, const float* marks, std::size_t count);
+using QuantiseFunction = void (*)(std::byte* to, float* numbers, std::size_t count);
 using DequantiseFunction = void (*)(float* numbers, const std::byte* from, std::size_t count);
+using MoveExactlyFunction = void (*)(float* to, float* numbers, std::size_t count);
 using AccumulateFunction = float (*)(const ResidualState& kept, std::byte* values, std::size_t count);
 using ProjectFunction = void (*)(const LowRankBlock& block);
 using ExpandFunction = void (*)(const LowRankBlock& block, double share);
@@ -70,6 +71,7 @@ struct Table {
   MagnitudeSumFunction magnitude_sum = nullptr;
   QuantiseFunction quantise = nullptr;
   DequantiseFunction dequantise = nullptr;
+  MoveExactlyFunction move_exactly = nullptr;
   // The casts that gradients use in each step. All others are portable (cast.cc).
   CastFunction half_to_float = nullptr;
   CastFunction float_to_half = nullptr;

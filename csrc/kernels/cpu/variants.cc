@@ -92,11 +92,14 @@ namespace {
     attribute static MagnitudeSum magnitude_sum(const float* values, std::size_t count) {                   \
       return magnitude_sum_loop(values, count);                                                             \
     }                                                                                                       \
-    attribute static void quantise(std::byte* to, float* numbers, const float* marks, std::size_t count) {  \
-      quantise_loop(to, numbers, marks, count);                                                             \
+    attribute static void quantise(std::byte* to, float* numbers, std::size_t count) {                      \
+      quantise_loop(to, numbers, count);                                                                    \
     }                                                                                                       \
     attribute static void dequantise(float* numbers, const std::byte* from, std::size_t count) {            \
       dequantise_loop(numbers, from, count);                                                                \
+    }                                                                                                       \
+    attribute static void move_exactly(float* to, float* numbers, std::size_t count) {                      \
+      move_exactly_loop(to, numbers, count);                                                                \
     }                                                                                                       \
   }
 
@@ -151,6 +154,7 @@ constexpr Table make_table(std::string_view name) {
   table.magnitude_sum = &Variant::magnitude_sum;
   table.quantise = &Variant::quantise;
   table.dequantise = &Variant::dequantise;
+  table.move_exactly = &Variant::move_exactly;
   table.half_to_float = &Variant::template widen<DType::kFloat16>;
   table.float_to_half = &Variant::template narrow<DType::kFloat16>;
   table.bfloat_to_float = &Variant::template widen<DType::kBFloat16>;

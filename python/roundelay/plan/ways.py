@@ -35,10 +35,9 @@ def _csc(reading: Reading, workload: Workload) -> Way:
 def _top_k(reading: Reading, workload: Workload) -> Way:
     density, wire = reading.value("density"), _BYTES[reading.value("wire")]
     index_bytes = reading.value("index_bits") / 8
-    passes = reading.value("samplings") / 8  # the selection counts for 8 thresholds in one pass
 
     def way(cluster: _model.Cluster, size: float, element: int) -> _model.Program:
-        return _model.top_k(cluster, size, element, density, wire or element, index_bytes, passes)
+        return _model.top_k(cluster, size, element, density, wire or element, index_bytes)
 
     return way
 

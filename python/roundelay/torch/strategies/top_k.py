@@ -111,7 +111,7 @@ class TopK(NodeShards, Lossy):
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def formula(self) -> Formula:
-        """Returns the cost model's formula. MSTopK counts for 8 thresholds in one pass."""
+        """Returns the cost model's formula."""
         value = 4 if self.message_wire is None else self.message_wire.itemsize
         return lambda cluster, size: _model.top_k(
             cluster,
@@ -119,7 +119,6 @@ class TopK(NodeShards, Lossy):
             density=self.keep,
             value=value,
             index=self.index_bits / 8,
-            passes=self.samplings / 8,
         )
 
     def spec(self, bucket: Bucket, keep: float, dense: Collection[int]) -> Spec | None:
