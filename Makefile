@@ -105,7 +105,7 @@ bench: build $(STAMPS)/test-packages  ## the speed table: beside Gloo, DDP and M
 # What docs/results says of techniques: first the times, which want a quiet machine and root, then the trainings.
 TECHNIQUES := gradientflow averaging.steps crossover eight_bits levels top_k lars time_to_loss \
   convergence correction averaging.training
-techniques: build $(STAMPS)/test-packages  ## the tables of techniques, in one go: some five hours
+techniques: build $(STAMPS)/test-packages  ## the tables of techniques, in one go: several hours
 	for one in $(TECHNIQUES); do $(PY) -m benchmarks.$$one --docs || exit 1; done
 
 # --- what developers do -----------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ Status Run::add(std::size_t level) {
   float* const part = *tile_of_one;
   Arithmetic& math = workspace_.math();
   const Scale prescale = level == 0 ? bucket_.reduction.prescale : Scale{};
-  const Status bad = for_tiles(own, [&](const Slice& tile, std::size_t bytes) -> Status {
+  Status bad = for_tiles(own, [&](const Slice& tile, std::size_t bytes) -> Status {
     float* const sum = *sums + (tile.first - own.first);
     const std::byte* from = at.received + bytes;
     ROUNDELAY_RETURN_IF_ERROR(math.clear(bytes_of(sum), tile.count * sizeof(float)));
