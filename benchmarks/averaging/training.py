@@ -27,7 +27,7 @@ def daso(every: int, wait: int) -> str:
 
 STRATEGIES = ("dense", "local_sgd:period=4", "local_sgd:period=8", daso(4, 1))
 # With 30 batches in an epoch, as the default numbers of steps have for digits, 28 is one transfer an epoch.
-SWEEP = tuple(daso(every, wait) for every, wait in ((8, 1), (8, 2), (8, 4), (8, 8), (16, 16), (28, 28)))
+SWEEP = tuple(daso(every, wait) for every, wait in ((8, 1), (8, 2), (8, 4), (8, 8), (28, 28)))
 
 
 def _parser() -> argparse.ArgumentParser:
