@@ -71,6 +71,10 @@ def test_a_page_holds_the_stored_trainings_that_average(subject: curves.Subject)
     assert subject.picture.exists()
 
 
+def test_the_picture_of_the_stored_steps_is_there() -> None:
+    assert gradientflow.PICTURE.exists()
+
+
 def test_only_what_is_between_the_marks_is_replaced() -> None:
     begin = Part(Path("page.md"), "command").begin
     page = f"before\n{begin}\nold\n{END}\nbetween\n{END}\n"
