@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import launch, show
-from benchmarks.convergence import STEPS, TASKS, trained
+from benchmarks.convergence import TASKS, trained
 from benchmarks.report import curves, page, picture
 
 STORED = page.RESULTS / "averaging_training.json"
@@ -26,7 +26,7 @@ def daso(every: int, wait: int) -> str:
 
 
 STRATEGIES = ("dense", "local_sgd:period=4", "local_sgd:period=8", daso(4, 1))
-# With 30 batches in an epoch, as the default numbers of steps have for digits, 28 is one transfer an epoch.
+# An epoch of the default has 30 batches: with 28 there is one transfer in it whose merge comes in time.
 SWEEP = tuple(daso(every, wait) for every, wait in ((8, 1), (8, 2), (8, 4), (8, 8), (28, 28)))
 
 
@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sweep", nargs="*", default=list(SWEEP), metavar="TEXT")
     parser.add_argument("--seeds", type=int, default=5, help="trainings of each (default: 5)")
     parser.add_argument("--nodes", type=int, default=2, help="nodes of 2 ranks (default: 2)")
-    parser.add_argument("--steps", type=int, help="steps, instead of the tasks' own numbers")
+    parser.add_argument("--steps", type=int, default=600, help="of a training (default: 600)")
     parser.add_argument("--timeout", type=float, default=7200.0, help="seconds of a job (default: 7200)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the plot")
     docs = parser.add_mutually_exclusive_group()
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     mpirun = launch.find_launcher()
     jobs = []
     for task in arguments.tasks:
-        steps = arguments.steps or STEPS[task]
+        steps = arguments.steps
         runs: list[dict[str, Any]] = []
         for strategies, steady in ((arguments.strategies, False), (arguments.sweep, True)):
             spec = {
