@@ -4,9 +4,7 @@
 
 namespace roundelay::kernels {
 
-void quantise(std::byte* to, float* numbers, std::size_t count) {
-  best_table().quantise(to, numbers, count);
-}
+void quantise(std::byte* to, float* numbers, std::size_t count) { best_table().quantise(to, numbers, count); }
 
 void dequantise(float* numbers, const std::byte* from, std::size_t count) {
   best_table().dequantise(numbers, from, count);
