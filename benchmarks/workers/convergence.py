@@ -102,7 +102,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     ranks = measure.Ranks(spec)
     nodes = spec.setdefault("nodes", ranks.size)
     os.environ["ROUNDELAY_NODE_ID"] = str(ranks.rank * nodes // ranks.size)
-    os.environ["ROUNDELAY_THETA"] = str(1 << 27)
+    os.environ.setdefault("ROUNDELAY_THETA", str(1 << 27))
     hvd.init()
     runs = [
         _train(spec["task"], strategy, seed, spec)
