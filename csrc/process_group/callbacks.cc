@@ -83,6 +83,11 @@ void mark(c10::ivalue::Future& future, const std::exception_ptr& error,
 
 }  // namespace
 
+CallFuture::CallFuture(c10::Device device)
+    : future_(c10::make_intrusive<c10::ivalue::Future>(
+          c10::ListType::create(c10::TensorType::get()),
+          device.is_cpu() ? std::vector<c10::Device>{} : std::vector<c10::Device>{device})) {}
+
 CallFuture::Pointer CallFuture::get() {
   State state = State::kUnknown;
   // It is about to be complete, without callbacks: none may be added before.

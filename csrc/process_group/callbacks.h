@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
 
 #include <atomic>
 #include <exception>
@@ -14,8 +15,8 @@ namespace roundelay::process_group {
 class CallFuture {
  public:
   using Pointer = c10::intrusive_ptr<c10::ivalue::Future>;
-  CallFuture()
-      : future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+  // device: of the results.
+  explicit CallFuture(c10::Device device);
 
   // Returns the future. Who has it may add callbacks.
   Pointer get();

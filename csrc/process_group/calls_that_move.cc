@@ -51,8 +51,8 @@ Prepared allgather(Place place, const Memory& output, const Memory& input, Sizes
   call.output = output.bytes();
   call.receive_bytes = std::move(sizes);
   prepared.call = std::move(call);
-  prepared.kept = {input.tensor(), output.tensor()};
-  prepared.finish = output.finish();
+  prepared.take(input);
+  prepared.give(output);
   return prepared;
 }
 
@@ -70,12 +70,11 @@ Prepared alltoall(const Memory* output, const Memory* input, Sizes sends, Sizes 
   AlltoallCall call;
   if (input != nullptr) {
     call.input = input->bytes().data();
-    prepared.kept.push_back(input->tensor());
+    prepared.take(*input);
   }
   if (output != nullptr) {
     call.output = output->bytes();
-    prepared.kept.push_back(output->tensor());
-    prepared.finish = output->finish();
+    prepared.give(*output);
   }
   mark.operation = call.kOperation;
   call.mark = mark;
@@ -151,8 +150,8 @@ Prepared prepare_broadcast(Place place, const Tensors& tensors, int root) {
   call.buffer = memory.bytes();
   call.root = root;
   prepared.call = std::move(call);
-  prepared.kept = {memory.tensor()};
-  prepared.finish = memory.finish();
+  prepared.take(memory);
+  prepared.give(memory);
   return described(std::move(prepared), OpType::BROADCAST, "roundelay:broadcast", tensors, tensors);
 }
 

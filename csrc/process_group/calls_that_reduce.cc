@@ -43,7 +43,8 @@ Prepared gather_and_fold(Place place, const Memory& memory, const Memory* target
       .bytes = bytes, .operation = call.kOperation, .dtype = moved_dtype(parts), .form = form_of(op)};
   prepared.call = std::move(call);
   prepared.dtype = moved_dtype(parts);
-  prepared.kept = {memory.tensor(), parts};
+  prepared.take(memory);
+  prepared.kept.push_back(parts);
   if (target != nullptr) prepared.finish = folding(place, parts, op, *target);
   return prepared;
 }
@@ -76,7 +77,8 @@ Prepared scatter_and_fold(Place place, const Memory& input, const Memory& output
   call.mark = {
       .bytes = bytes, .operation = call.kOperation, .dtype = moved_dtype(parts), .form = form_of(op)};
   prepared.call = std::move(call);
-  prepared.kept = {input.tensor(), parts, output.tensor()};
+  prepared.take(input);
+  prepared.kept.insert(prepared.kept.end(), {parts, output.tensor()});
   prepared.finish = folding(place, parts, op, output);
   return prepared;
 }
@@ -107,8 +109,8 @@ Prepared reduce_scatter(Place place, const Memory& input, const Memory& output,
   call.shard_bytes = std::move(shards);
   prepared.dtype = call.dtype;
   prepared.call = std::move(call);
-  prepared.kept = {input.tensor(), output.tensor()};
-  prepared.finish = output.finish();
+  prepared.take(input);
+  prepared.give(output);
   return prepared;
 }
 
@@ -129,8 +131,8 @@ Prepared prepare_allreduce(Place place, const Tensors& tensors, const ::c10d::Re
     call.buffer = {memory.bytes().data(), 0, memory.bytes().size()};
     prepared.dtype = call.dtype;
     prepared.call = std::move(call);
-    prepared.kept = {memory.tensor()};
-    prepared.finish = memory.finish();
+    prepared.take(memory);
+    prepared.give(memory);
   }
   return finished(std::move(prepared), OpType::ALLREDUCE, "roundelay:all_reduce", tensors);
 }
@@ -167,8 +169,8 @@ Prepared prepare_reduce(Place place, const Tensors& tensors, int root, const ::c
     if (place.rank == root) call.output = memory.bytes();
     prepared.dtype = call.dtype;
     prepared.call = std::move(call);
-    prepared.kept = {memory.tensor()};
-    if (place.rank == root) prepared.finish = memory.finish();
+    prepared.take(memory);
+    if (place.rank == root) prepared.give(memory);
   }
   return finished(std::move(prepared), OpType::REDUCE, "roundelay:reduce", tensors);
 }

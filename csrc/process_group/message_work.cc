@@ -1,7 +1,5 @@
 #include "process_group/message_work.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <string>
 #include <utility>
 
@@ -27,32 +25,40 @@ const char* title_of(Kind kind) {
 
 }  // namespace
 
-MessageWork::MessageWork(std::shared_ptr<MessageLane> lane, Kind kind, const at::Tensor& tensor)
-    : ::c10d::Work(-1, type_of(kind), title_of(kind), std::optional<std::vector<at::Tensor>>({tensor})),
+MessageWork::MessageWork(std::shared_ptr<MessageLane> lane, const MessageLane::Message& message,
+                         const at::Tensor& tensor)
+    : ::c10d::Work(-1, type_of(message.kind), title_of(message.kind),
+                   std::optional<std::vector<at::Tensor>>({tensor})),
       lane_(std::move(lane)),
+      deadline_(message.deadline),
       tensor_(tensor),
-      memory_(kind == Kind::kSend ? Memory::input(tensor) : Memory::output(tensor)) {}
+      memory_(message.kind == Kind::kSend ? Memory::input(tensor) : Memory::output(tensor)),
+      copies_(tensor.device()),
+      future_(tensor.device()) {}
 
 c10::intrusive_ptr<MessageWork> MessageWork::start(const std::shared_ptr<MessageLane>& lane,
                                                    MessageLane::Message message, const at::Tensor& tensor) {
-  auto work = c10::make_intrusive<MessageWork>(lane, message.kind, tensor);
+  auto work = c10::make_intrusive<MessageWork>(lane, message, tensor);
+  if (const auto begin = work->memory_.begin()) check(work->copy(begin));
   message.memory = work->memory_.bytes();
   message.over = [work](const Result<int>& peer) { work->over(peer); };
   check(lane->post(std::move(message)));
   return work;
 }
 
+Status MessageWork::copy(const std::function<void()>& copies) {
+  return copies_.run(copies, deadline_, [] { return Status(); });
+}
+
 void MessageWork::over(const Result<int>& peer) {
-  std::exception_ptr error = exception_of(peer.status());
+  Status outcome = peer.status();
   if (peer.ok()) {
     peer_ = *peer;
-    const at::NoGradGuard no_grad;
-    if (opType_ != ::c10d::OpType::SEND) {
-      if (const auto bring = memory_.finish()) bring();
-    }
+    if (opType_ != ::c10d::OpType::SEND) outcome = copy(memory_.finish());
   } else if (peer.status().code() != StatusCode::kMismatch) {
     c10::raw::intrusive_ptr::incref(this);  // the medium may still use the memory
   }
+  const std::exception_ptr error = exception_of(outcome);
   finish(error);
   future_.complete(error, {tensor_});
 }

@@ -75,6 +75,7 @@ std::int32_t TechniqueBucket::digest() const {
 RoundelayBackend::WorkPtr TechniqueBucket::average(const at::Tensor& elements) {
   end_last();
   check_tensor(elements, "all_reduce");
+  if (!elements.is_cpu()) refuse("a hook's strategy works on gradients of the CPU, and has some of a device");
   if (static_cast<std::size_t>(elements.numel()) != elements_.count || elements.scalar_type() != type_)
     refuse("a bucket has changed its elements");
   const std::int32_t number = digest();

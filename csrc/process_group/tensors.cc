@@ -7,14 +7,38 @@
 #include <utility>
 
 #include "adapter/check.h"
+#include "process_group/device_copies.h"
 #include "process_group/errors.h"
 
 namespace roundelay::process_group {
 namespace {
 
-// Returns whether the tensor's values lie one after the other as they are.
+// Returns whether the tensor's values lie in host memory, one after the other as they are.
 bool is_plain(const at::Tensor& tensor) {
-  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+  return tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+}
+
+// Returns memory of the host for so many elements of such tensors. CUDA copies faster from pinned memory.
+at::Tensor host_memory(std::int64_t count, const std::vector<at::Tensor>& tensors) {
+  if (tensors.empty()) return at::empty({count}, at::kByte);
+  const at::TensorOptions options = tensors.front().options().requires_grad(false);
+  return at::empty({count}, options.device(at::kCPU).pinned_memory(tensors.front().is_cuda()));
+}
+
+// Calls `copy` with each tensor and its part of the memory, in which they lie one after the other.
+template <typename Copy>
+void each_part(const at::Tensor& memory, const std::vector<at::Tensor>& tensors, Copy copy) {
+  std::int64_t begin = 0;
+  for (const at::Tensor& tensor : tensors) {
+    copy(tensor.detach(), memory.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
+    begin += tensor.numel();
+  }
+}
+
+std::function<void()> filling(const at::Tensor& memory, const std::vector<at::Tensor>& tensors) {
+  return [memory, tensors] {
+    each_part(memory, tensors, [](const at::Tensor& tensor, const at::Tensor& part) { part.copy_(tensor); });
+  };
 }
 
 // Returns what a tensor takes of a pack: bytes that begin at such multiples can be seen as any dtype.
@@ -34,11 +58,6 @@ at::Tensor place_of(const at::Tensor& tensor, const at::Tensor& packed, std::int
 void check_tensor(const at::Tensor& tensor, const char* operation) {
   const auto fail = [operation](const std::string& why) { refuse(std::string(operation) + ": " + why); };
   if (!tensor.defined()) fail("a tensor is undefined");
-  if (!tensor.device().is_cpu()) {
-    fail("a tensor is on " + tensor.device().str() +
-         ", and backend roundelay moves tensors of the CPU; for GPUs, too: "
-         "init_process_group(\"cpu:roundelay,cuda:nccl\")");
-  }
   if (tensor.layout() != at::kStrided) fail("a tensor is sparse; make it dense with to_dense()");
 }
 
@@ -73,15 +92,9 @@ Memory::Memory(std::vector<at::Tensor> tensors, bool has_values) : tensors_(std:
   copied_ = true;
   std::int64_t count = 0;
   for (const at::Tensor& tensor : tensors_) count += tensor.numel();
-  const at::TensorOptions options =
-      tensors_.empty() ? at::TensorOptions(at::kByte) : tensors_.front().options().requires_grad(false);
-  memory_ = at::empty({count}, options);
-  if (!has_values) return;
-  std::int64_t begin = 0;
-  for (const at::Tensor& tensor : tensors_) {
-    memory_.narrow(0, begin, tensor.numel()).view(tensor.sizes()).copy_(tensor.detach());
-    begin += tensor.numel();
-  }
+  memory_ = host_memory(count, tensors_);
+  begins_ = has_values && !device_of(tensors_).is_cpu();
+  if (has_values && !begins_) filling(memory_, tensors_)();
 }
 
 Memory Memory::input(const at::Tensor& tensor) { return {{tensor}, true}; }
@@ -95,14 +108,14 @@ ByteSpan Memory::bytes() const {
   return {static_cast<std::byte*>(memory_.data_ptr()), static_cast<std::size_t>(memory_.nbytes())};
 }
 
+std::function<void()> Memory::begin() const {
+  return begins_ ? filling(memory_, tensors_) : std::function<void()>{};
+}
+
 std::function<void()> Memory::finish() const {
   if (!copied_) return {};
   return [tensors = tensors_, memory = memory_] {
-    std::int64_t begin = 0;
-    for (const at::Tensor& tensor : tensors) {
-      tensor.detach().copy_(memory.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
-      begin += tensor.numel();
-    }
+    each_part(memory, tensors, [](const at::Tensor& tensor, const at::Tensor& part) { tensor.copy_(part); });
   };
 }
 

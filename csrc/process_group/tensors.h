@@ -11,8 +11,7 @@
 
 namespace roundelay::process_group {
 
-// Throws ValueError, in the name of the operation, for a tensor that cannot travel: on a GPU, sparse, without
-// memory.
+// Throws ValueError, in the name of the operation, for a tensor that cannot travel: sparse, without memory.
 void check_tensor(const at::Tensor& tensor, const char* operation);
 // Does so for each of them, and if they are not of one dtype.
 void check_tensors(const std::vector<at::Tensor>& tensors, const char* operation);
@@ -24,10 +23,11 @@ const at::Tensor& only_tensor(const std::vector<at::Tensor>& tensors, const char
 // none: it then moves bytes.
 [[nodiscard]] DType moved_dtype(const at::Tensor& tensor);
 
-// Memory in which a call works for a tensor: the tensor itself, or a copy if it is not contiguous.
+// Host memory in which a call works for a tensor: the tensor itself, or a copy if it is not contiguous or on
+// a device.
 class Memory {
  public:
-  // Of an input, of a result, or of both. The copy of an input has its values.
+  // Of an input, of a result, or of both. The copy of an input has its values, after begin().
   static Memory input(const at::Tensor& tensor);
   static Memory output(const at::Tensor& tensor);
   static Memory in_place(const at::Tensor& tensor);
@@ -38,6 +38,8 @@ class Memory {
 
   [[nodiscard]] ByteSpan bytes() const;
   [[nodiscard]] const at::Tensor& tensor() const { return memory_; }
+  // Returns what brings the values of a device here; empty: they are there.
+  [[nodiscard]] std::function<void()> begin() const;
   // Returns what brings the result to the tensors; empty: it is there.
   [[nodiscard]] std::function<void()> finish() const;
 
@@ -46,6 +48,7 @@ class Memory {
   std::vector<at::Tensor> tensors_;
   at::Tensor memory_;
   bool copied_ = false;
+  bool begins_ = false;  // the copy has no values yet
 };
 
 // Returns a tensor of bytes with the values of tensors of any dtypes, one after the other.

@@ -52,6 +52,16 @@ submit::Arguments arguments_of(const Prepared& prepared, std::shared_ptr<OwnedCa
 
 }  // namespace
 
+void Prepared::take(const Memory& input) {
+  kept.push_back(input.tensor());
+  begin = input.begin();
+}
+
+void Prepared::give(const Memory& output) {
+  kept.push_back(output.tensor());
+  finish = output.finish();
+}
+
 bool wait_in_steps(const std::function<bool()>& done, const std::function<void(Deadline)>& step,
                    Deadline deadline) {
   while (!done()) {
@@ -70,7 +80,9 @@ CallWork::CallWork(std::shared_ptr<GroupSession> group, Prepared prepared)
     : ::c10d::Work(group->context().rank_info().rank, prepared.type, prepared.title,
                    std::optional<std::vector<at::Tensor>>(prepared.inputs)),
       group_(std::move(group)),
-      prepared_(std::move(prepared)) {}
+      prepared_(std::move(prepared)),
+      copies_(device_of(prepared_.inputs, prepared_.results)),
+      future_(copies_.device()) {}
 
 CallWork::~CallWork() { forget(); }
 
@@ -81,11 +93,17 @@ c10::intrusive_ptr<CallWork> CallWork::start(const std::shared_ptr<GroupSession>
   call->local = prepared.local;
   const bool blocking = prepared.blocking;
   auto work = call->work = c10::make_intrusive<CallWork>(group, std::move(prepared));
+  if (!work->copies_.device().is_cpu())
+    call->begin = [one = work.get()] { return one->copy(one->prepared_.begin); };
   const Result<complete::Handle> handle =
       group->context().call(arguments_of(work->prepared_, std::move(call)), blocking);
   check(handle.status());
   work->handle_.store(*handle, std::memory_order_release);
   return work;
+}
+
+Status CallWork::copy(const std::function<void()>& copies) {
+  return copies_.run(copies, deadline_of(prepared_.timeout), [this] { return group_->context().fault(); });
 }
 
 // Lets the table of handles forget the call, which is over.
@@ -114,27 +132,19 @@ bool CallWork::wait(std::chrono::milliseconds timeout) {
 
 void CallWork::abort() { group_->abort(); }
 
-Result<CallWork::Memory> CallWork::allocate(std::size_t /*part*/,
-                                            const std::vector<std::int64_t>& /*shape*/) {
+Result<submit::Results::Memory> CallWork::allocate(std::size_t /*part*/,
+                                                   const std::vector<std::int64_t>& /*shape*/) {
   return Status::internal("a call of its own has its memory");
 }
 
 void CallWork::set_received_splits(std::vector<std::int64_t> /*rows*/) {}
 
 void CallWork::set_over(const Status& outcome) {
-  std::exception_ptr error = exception_of(outcome);
-  if (!error && prepared_.finish) {
-    try {
-      const at::NoGradGuard no_grad;
-      prepared_.finish();
-    } catch (...) {
-      error = std::current_exception();
-    }
-  }
+  const std::exception_ptr error = exception_of(outcome.ok() ? copy(prepared_.finish) : outcome);
   if (!outcome.ok()) c10::raw::intrusive_ptr::incref(this);  // the medium may still write to the tensors
   if (outcome.ok()) {
     prepared_.kept.clear();
-    prepared_.finish = nullptr;
+    prepared_.begin = prepared_.finish = nullptr;
   }
   finish(error);
   future_.complete(error, prepared_.results);

@@ -12,13 +12,19 @@
 #include "collective/call.h"
 #include "compress/technique.h"
 #include "process_group/callbacks.h"
+#include "process_group/device_copies.h"
 #include "process_group/group_session.h"
+#include "process_group/tensors.h"
 #include "submit/entry.h"
 
 namespace roundelay::process_group {
 
 // A call that is ready to be carried out.
 struct Prepared {
+  // The call takes an input from this memory, or writes a result there.
+  void take(const Memory& input);
+  void give(const Memory& output);
+
   ::c10d::OpType type = ::c10d::OpType::UNKNOWN;
   const char* title = "";  // for torch's profiler: "roundelay:all_reduce"
   collective::Call call;
@@ -26,6 +32,7 @@ struct Prepared {
   std::vector<at::Tensor> inputs;   // for torch's profiler
   std::vector<at::Tensor> results;  // of the work, and of its future
   std::vector<at::Tensor> kept;     // the memory that the call uses, besides
+  std::function<void()> begin;      // brings the inputs from a device; empty: they are there
   std::function<void()> finish;     // brings the results to the caller's tensors; empty: they are there
   std::chrono::milliseconds timeout{};
   bool blocking = false;  // the caller waits next
@@ -48,15 +55,18 @@ class CallWork final : public ::c10d::Work, public submit::Results {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_.get(); }
   void abort() override;
 
-  Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override;
+  Result<submit::Results::Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override;
   void set_received_splits(std::vector<std::int64_t> rows) override;
   void set_over(const Status& outcome) override;
 
  private:
+  // Brings the tensors' values from a device, or the results to the tensors.
+  Status copy(const std::function<void()>& copies);
   void forget();
 
   const std::shared_ptr<GroupSession> group_;
   Prepared prepared_;
+  DeviceCopies copies_;
   CallFuture future_;
   std::atomic<complete::Handle> handle_{0};
 };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +23,9 @@ _groups_of_gloo: list[dist.ProcessGroup | None] = []
 @contextlib.contextmanager
 def world(backend: str = "roundelay", timeout: timedelta = PATIENCE) -> Iterator[None]:
     """Makes the default group of all ranks, which meet in a file, and destroys it."""
+    device = os.environ.get("RANKS_DEVICE")
+    if device:  # PyTorch knows which backend moves CUDA's tensors, and not which moves those of a fake device
+        backend = f"cpu:{backend},{device}:{backend}"
     folder = hvd.broadcast_object(tempfile.mkdtemp() if hvd.rank() == 0 else None, 0)
     store = Path(folder) / "store"
     dist.init_process_group(
