@@ -190,6 +190,7 @@ template <typename Stream>
 void TcpTransport::stop(Direction<Stream>& direction, const Status& error, bool differs) {
   if (!direction.error.ok()) return;
   direction.error = error;
+  direction.stays_open = differs;
   for (End<Stream>& end : direction.ends) {
     if (!differs) {
       end.stream.close();
@@ -227,7 +228,9 @@ void TcpTransport::take_ends() {
 template <typename Stream>
 void TcpTransport::connect(const Place& place, Direction<Stream>& direction, platform::Socket socket) {
   End<Stream>& end = direction.ends[place.number];
-  if (!direction.error.ok() || end.stream.connected() || end.stream.ended()) return;
+  if (end.stream.connected() || end.stream.ended()) return;
+  if (direction.stays_open) return end.stream.connect(std::move(socket));  // as those that came before
+  if (!direction.error.ok()) return;
   // A stopped process is no loss: its connection waits. The control channel notices hosts that are lost.
   socket.set_window_closed(true);
   end.stream.connect(std::move(socket));

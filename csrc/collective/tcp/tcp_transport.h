@@ -55,6 +55,7 @@ class TcpTransport final : public Transport, public Waker {
   struct Direction {
     std::vector<End<Stream>> ends{};
     Status error{};
+    bool stays_open = false;  // after the error
   };
   struct Peer {
     Direction<OutStream> out;

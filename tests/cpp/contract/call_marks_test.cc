@@ -1,5 +1,6 @@
 // Members whose calls differ, or of which one has left: whoever would use wrong bytes gets an error instead.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include "tests/cpp/contract/fabric_contract.h"
 #include "tests/cpp/contract/shm_world.h"
 #include "tests/cpp/contract/tcp_planes.h"
+#include "tests/cpp/socket_pair.h"
 
 namespace roundelay::contract {
 namespace {
@@ -138,6 +140,21 @@ TEST_CASE("over tcp a third member sees no connection end when two calls differ"
     return "";
   });
   CHECK(seen > 0);
+}
+
+TEST_CASE("a connection that comes after two calls have differed stays open", "[marks]") {
+  const TcpPlanes planes(2);
+  auto ends = collective::tcp::StreamEnds::create().value();
+  const auto transport =
+      collective::tcp::TcpTransport::create(planes.planes[0], planes.group(0), 0, ends).value();
+  std::array<std::byte, 8> bytes{};
+  const auto receives = *transport->receive(1, bytes, 0);
+  const bool differ = GENERATE(true, false);
+  transport->give_up(differ ? Status::mismatch("other calls") : Status::aborted("a loss"));
+  auto [mine, peers] = testing::socket_pair();
+  ends->put({.rank = 1, .incoming = true, .socket = std::move(mine)});
+  CHECK(!transport->test(receives).ok());  // takes the connection
+  CHECK((peers.read(bytes).state == platform::Transfer::State::kWouldBlock) == differ);
 }
 
 TEST_CASE("two roots are found by a later call", "[marks]") {
