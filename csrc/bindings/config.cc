@@ -67,8 +67,10 @@ void bind_config(py::module_& module) {
                          [](const LoadedConfig& loaded) { return python_value(loaded.config.member); })
 #include "base/knobs.def"
 #undef KNOB
-      .def_property_readonly("theta_auto",
-                             [](const LoadedConfig& loaded) { return loaded.config.theta.automatic; })
+      .def_property_readonly("sizes_are_measured",
+                             [](const LoadedConfig& loaded) {
+                               return loaded.config.theta.automatic && !loaded.config.deterministic;
+                             })
       .def_property_readonly("shared_settings",
                              [](const LoadedConfig& loaded) { return loaded.config.shared_settings(); })
       .def_property_readonly("lines", lines)

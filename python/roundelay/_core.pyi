@@ -61,7 +61,8 @@ class Config:
     log_level: Final[str]
     log_hide_time: Final[bool]
     # end of the knobs
-    theta_auto: Final[bool]  # ROUNDELAY_THETA is "auto"
+    # Measurements choose the sizes of buckets: ROUNDELAY_THETA is "auto", and ROUNDELAY_DETERMINISTIC is off.
+    sizes_are_measured: Final[bool]
     # Returns "VARIABLE=value" for each knob that must be alike on all ranks and is not at its default.
     @property
     def shared_settings(self) -> list[str]: ...

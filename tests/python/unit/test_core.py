@@ -336,13 +336,17 @@ def test_configuration(core: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOROVOD_CONTROLLER", "mpi")
     loaded = _core.load_config()
     assert loaded.theta == 5
-    assert not loaded.theta_auto
+    assert not loaded.sizes_are_measured
+    monkeypatch.setenv("ROUNDELAY_THETA", "auto")
+    assert _core.load_config().sizes_are_measured
+    monkeypatch.setenv("ROUNDELAY_DETERMINISTIC", "1")
+    assert not _core.load_config().sizes_are_measured
     assert loaded.autotune
     assert loaded.cycle_time == 0.0025
     assert loaded.no_effect[0].startswith("HOROVOD_CONTROLLER has no effect, because ")
     assert ("ROUNDELAY_CYCLE_TIME", "2.5", "HOROVOD_CYCLE_TIME") in [line[:3] for line in loaded.lines]
     assert _core.config().theta == 16 << 20  # read once, at init
-    assert _core.config().theta_auto
+    assert _core.config().sizes_are_measured
     monkeypatch.setenv("ROUNDELAY_TETHA", "5")
     with pytest.raises(ValueError, match="the nearest is ROUNDELAY_THETA"):
         _core.load_config()

@@ -87,7 +87,7 @@ class PoolPlan:
         self._order = RecordedOrder(reducer)
         self._positions: torch.Tensor | None = None  # those of the next round, merged when it is over
         self._failure = ""
-        cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
+        cuts = DEFAULT if self._config.sizes_are_measured else Cuts(self._config.theta)
         self._layout = PoolLayout(cuts, self._config.fusion_threshold)
         self._pool_tuner: PoolTuner | None = None  # None on ranks other than 0
         self._waits = False  # a change of the layout waits for a flush
@@ -116,7 +116,7 @@ class PoolPlan:
     def values(self) -> PoolValues:
         """Returns what this rank says in the next round."""
         if self._phase is _Phase.MAKING:
-            unmeasured = self._config.theta_auto and calibration.known(self._set) is None
+            unmeasured = self._config.sizes_are_measured and calibration.known(self._set) is None
             return PoolValues(failed=bool(self._failure), unmeasured=unmeasured)
         if self._phase is _Phase.RUNNING and self._pool_tuner is not None:
             return PoolValues(reorder=self._pool_tuner.order is not None, cuts=self._pool_tuner.cuts)
@@ -195,7 +195,7 @@ class PoolPlan:
         pools, cuts = self._layout.pools, self._layout.cuts
         assert pools is not None
         self._phase, self._reducer.recording = _Phase.RUNNING, False
-        auto = self._config.theta_auto and pools.measurable and pools.largest() >= calibration.SMALLEST
+        auto = self._config.sizes_are_measured and pools.measurable and pools.largest() >= calibration.SMALLEST
         with torch.no_grad():
             if auto and may_wait and measure:
                 calibration.calibrate(*pools.trial(), pools.largest(), self._set)

@@ -105,7 +105,7 @@ class PoolTuner:
     def best(self, now: Cuts) -> Cuts:
         """The best cuts by the model; ``now`` if nothing was measured."""
         link = self._link()
-        if link is None or not self._config.theta_auto:
+        if link is None or not self._config.sizes_are_measured:
             return now
         return choose(self._pools.extents(self._ready), self._config.fusion_threshold, link).cuts
 
@@ -193,7 +193,7 @@ class PoolTuner:
         every: list[Cuts] = []
         if self._config.autotune:
             every = self._sizes(extents, link)
-        elif link is not None and self._config.theta_auto:
+        elif link is not None and self._config.sizes_are_measured:
             every = [choose(extents, most, link_of(cost, link)).cuts for cost in costs]
         shapes = {tuple(pieces(extents, one, most)): one for one in [*reversed(every), cuts]}
         tried = [cuts, *(one for one in every if one != cuts and one in shapes.values())]
@@ -201,8 +201,8 @@ class PoolTuner:
 
     def _sizes(self, extents: Sequence[Sequence[Extent]], link: Link | None) -> list[Cuts]:
         """Returns all sizes that autotune may try; if there are none, it tells why."""
-        if not self._config.theta_auto:
-            self._tell("no sizes to tune, as ROUNDELAY_THETA says the size")
+        if not self._config.sizes_are_measured:
+            self._tell("no sizes to tune, as ROUNDELAY_THETA or ROUNDELAY_DETERMINISTIC fixes them")
         elif not self._pools.measurable:
             self._tell("no sizes to tune, as it has gradients on a GPU")
         else:
