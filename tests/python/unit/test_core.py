@@ -337,10 +337,6 @@ def test_configuration(core: None, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = _core.load_config()
     assert loaded.theta == 5
     assert not loaded.sizes_are_measured
-    monkeypatch.setenv("ROUNDELAY_THETA", "auto")
-    assert _core.load_config().sizes_are_measured
-    monkeypatch.setenv("ROUNDELAY_DETERMINISTIC", "1")
-    assert not _core.load_config().sizes_are_measured
     assert loaded.autotune
     assert loaded.cycle_time == 0.0025
     assert loaded.no_effect[0].startswith("HOROVOD_CONTROLLER has no effect, because ")

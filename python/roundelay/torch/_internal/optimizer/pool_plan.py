@@ -195,7 +195,9 @@ class PoolPlan:
         pools, cuts = self._layout.pools, self._layout.cuts
         assert pools is not None
         self._phase, self._reducer.recording = _Phase.RUNNING, False
-        auto = self._config.sizes_are_measured and pools.measurable and pools.largest() >= calibration.SMALLEST
+        auto = (
+            self._config.sizes_are_measured and pools.measurable and pools.largest() >= calibration.SMALLEST
+        )
         with torch.no_grad():
             if auto and may_wait and measure:
                 calibration.calibrate(*pools.trial(), pools.largest(), self._set)
