@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import gpu_device
+import roundelay.torch as hvd
 from gpu_device import held, on
 from process_groups import world
 from ranks import Check, run_check, two_by_two
@@ -68,6 +69,19 @@ def check_a_device_that_does_nothing_is_named() -> None:
             tensor.copy_(values, non_blocking=True)
             with pytest.raises(dist.DistBackendError, match="fakegpu:0 has not computed the call's tensors"):
                 dist.all_reduce(tensor)
+
+
+def check_abort_ends_the_wait_for_a_device() -> None:
+    with world():
+        tensor, values = torch.zeros(ELEMENTS), _own().cpu()
+        with held():
+            tensor.copy_(values, non_blocking=True)
+            work = dist.all_reduce(tensor, async_op=True)
+            hvd.barrier()
+            if dist.get_rank() == 0:
+                dist.distributed_c10d._get_default_group().abort()
+            with pytest.raises(dist.DistBackendError, match=r"abort\(\)"):
+                work.wait()
 
 
 def check_calls_follow_the_stream_of_their_caller() -> None:
