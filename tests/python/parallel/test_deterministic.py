@@ -18,6 +18,12 @@ def test_deterministic_ring(np: int, check: Check) -> None:
     run_check(check, np, env=RING)
 
 
+@pytest.mark.checks_of(only=("sizes_of_buckets_are_not_measured",))
+@pytest.mark.parametrize("np", [2, 4])
+def test_deterministic_buckets(np: int, check: Check) -> None:
+    run_check(check, np, env={"ROUNDELAY_DETERMINISTIC": "1"})
+
+
 def check_grouped_sums_have_the_bits_of_single_ones() -> None:
     seed = torch.Generator().manual_seed(hvd.rank())
     tensors = [torch.randn(n, generator=seed) * 10.0 ** torch.randint(-4, 5, (n,)) for n in (5, 70, 11, 1000)]
@@ -32,7 +38,7 @@ def check_grouped_sums_have_the_bits_of_single_ones() -> None:
 
 
 def check_sizes_of_buckets_are_not_measured() -> None:
-    """csc and topk send other parts of other buckets."""
+    """csc and topk send other parts of other buckets, and quantised rounds other blocks."""
     calibration.forget()
     optimizer = wrapped_sgd(make_parameters(24, 1 << 14))
     use_pool(optimizer)
