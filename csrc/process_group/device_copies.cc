@@ -73,7 +73,7 @@ Status DeviceCopies::run(const std::function<void()>& copies, Deadline deadline,
     copies();
     stream.synchronize();
   } catch (const std::exception& error) {
-    return Status::aborted("copies between the host and " + device_.str() + " failed: " + error.what());
+    return Status::aborted("copying the call's tensors on " + device_.str() + " failed: " + error.what());
   }
   return {};
 }

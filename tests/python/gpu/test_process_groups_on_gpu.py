@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -49,11 +50,18 @@ def _expect_sum(result: torch.Tensor, number: int = 0) -> None:
     assert result.unique().tolist() == [total], number
 
 
+@contextmanager
+def _late() -> Iterator[torch.Tensor]:
+    """Yields a tensor that gets its values after the block: the device does nothing inside."""
+    tensor, values = torch.zeros(ELEMENTS), _own().cpu()
+    with held():
+        tensor.copy_(values, non_blocking=True)
+        yield tensor
+
+
 def check_a_call_does_not_wait_for_the_device() -> None:
     with world():
-        tensor, values = torch.zeros(ELEMENTS), _own().cpu()
-        with held():
-            tensor.copy_(values, non_blocking=True)
+        with _late() as tensor:
             work = dist.all_reduce(tensor, async_op=True)
             assert not work.is_completed()
         work.wait()
@@ -63,25 +71,19 @@ def check_a_call_does_not_wait_for_the_device() -> None:
 def check_a_device_that_does_nothing_is_named() -> None:
     if gpu_device.NAME == "cuda":
         return  # which works again after a second
-    with world(timeout=timedelta(seconds=1)):
-        tensor, values = torch.zeros(ELEMENTS), _own().cpu()
-        with held():
-            tensor.copy_(values, non_blocking=True)
-            with pytest.raises(dist.DistBackendError, match="fakegpu:0 has not computed the call's tensors"):
-                dist.all_reduce(tensor)
+    fails = pytest.raises(dist.DistBackendError, match="fakegpu:0 has not computed the call's tensors")
+    with world(timeout=timedelta(seconds=1)), _late() as tensor, fails:
+        dist.all_reduce(tensor)
 
 
 def check_abort_ends_the_wait_for_a_device() -> None:
-    with world():
-        tensor, values = torch.zeros(ELEMENTS), _own().cpu()
-        with held():
-            tensor.copy_(values, non_blocking=True)
-            work = dist.all_reduce(tensor, async_op=True)
-            hvd.barrier()
-            if dist.get_rank() == 0:
-                dist.distributed_c10d._get_default_group().abort()
-            with pytest.raises(dist.DistBackendError, match=r"abort\(\)"):
-                work.wait()
+    with world(), _late() as tensor:
+        work = dist.all_reduce(tensor, async_op=True)
+        hvd.barrier()
+        if dist.get_rank() == 0:
+            dist.distributed_c10d._get_default_group().abort()
+        with pytest.raises(dist.DistBackendError, match=r"abort\(\)"):
+            work.wait()
 
 
 def check_calls_follow_the_stream_of_their_caller() -> None:
@@ -126,7 +128,8 @@ def check_futures_have_results() -> None:
 
 def check_tensors_of_two_devices_are_refused() -> None:
     with world():
-        with pytest.raises(ValueError, match="are on cpu and on fakegpu:0; bring them to one device"):
+        both = f"are on cpu and on {_own().device}; bring them to one device"
+        with pytest.raises(ValueError, match=both):
             dist.all_to_all_single(torch.zeros(ELEMENTS), torch.zeros(ELEMENTS, device="cpu"))
         tensor = _own()
         dist.all_reduce(tensor)  # nothing is lost
