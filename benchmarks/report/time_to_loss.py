@@ -36,22 +36,22 @@ def target(wire: Wire) -> float:
     return max(float(run["losses"][-1]) for run in _runs(wire, _YARDSTICK))
 
 
-def seconds_to(loss: float, run: Mapping[str, Any]) -> float | None:
-    """Return the seconds of training after which the test loss stays at or below `loss`. None: never."""
-    after, found = itertools.accumulate(run["seconds"]), None
-    for seconds, reached in zip(after, run["losses"], strict=True):
-        if reached > loss:
+def mean_curve(runs: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """Return the seconds of training and the test loss after each epoch, as means of the seeds."""
+    seconds = zip(*(itertools.accumulate(run["seconds"]) for run in runs), strict=True)
+    losses = zip(*(run["losses"] for run in runs), strict=True)
+    return list(zip(map(statistics.mean, seconds), map(statistics.mean, losses), strict=True))
+
+
+def time_to_dense(wire: Wire, contender: str) -> float | None:
+    """Return the seconds after which the seeds' mean loss stays as good as dense's. None: it does not."""
+    found = None
+    for seconds, loss in mean_curve(_runs(wire, contender)):
+        if loss > target(wire):
             found = None
         elif found is None:
             found = seconds
     return found
-
-
-def time_to_dense(wire: Wire, contender: str) -> float | None:
-    """Return the mean of the seeds' seconds until they are as good as dense. None: one is not."""
-    found = [seconds_to(target(wire), run) for run in _runs(wire, contender)]
-    reached = [seconds for seconds in found if seconds is not None]
-    return statistics.mean(reached) if len(reached) == len(found) else None
 
 
 def rows(found: Mapping[str, Any]) -> list[list[str]]:
@@ -116,8 +116,5 @@ def paint(found: Mapping[str, Any]) -> Figure:
 
 def _curve(axes: Axes, runs: Sequence[Mapping[str, Any]], label: str, color: str) -> None:
     if runs:
-        seconds = [itertools.accumulate(run["seconds"]) for run in runs]
-        times = list(map(statistics.mean, zip(*seconds, strict=True)))
-        losses = list(map(statistics.mean, zip(*(run["losses"] for run in runs), strict=True)))
         style = "--" if label.startswith("DDP") else "-"
-        axes.plot(times, losses, style, color=color, label=label, linewidth=1.3)
+        axes.plot(*zip(*mean_curve(runs), strict=True), style, color=color, label=label, linewidth=1.3)
