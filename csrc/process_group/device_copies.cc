@@ -25,6 +25,14 @@ c10::Stream copy_stream(c10::Device device) {
       c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, true));
 }
 
+template <typename Guard>
+bool current_stream_is_captured(const Guard& guard, c10::Device device) {
+  if constexpr (requires(c10::Stream stream) { guard.isStreamCapturing(stream); }) {
+    return guard.isStreamCapturing(guard.getStream(device));
+  }
+  return false;
+}
+
 }  // namespace
 
 c10::Device device_of(const std::vector<at::Tensor>& tensors, const std::vector<at::Tensor>& more) {
@@ -38,6 +46,10 @@ c10::Device device_of(const std::vector<at::Tensor>& tensors, const std::vector<
     }
   }
   return device.value_or(at::kCPU);
+}
+
+bool is_captured(c10::Device device) {
+  return !device.is_cpu() && current_stream_is_captured(c10::impl::VirtualGuardImpl(device.type()), device);
 }
 
 DeviceCopies::DeviceCopies(c10::Device device) : device_(device) {

@@ -20,6 +20,10 @@ namespace roundelay::process_group {
 [[nodiscard]] c10::Device device_of(const std::vector<at::Tensor>& tensors,
                                     const std::vector<at::Tensor>& more = {});
 
+// Returns whether a graph is being captured from the calling thread's current stream of the device. False if
+// this version of torch cannot tell.
+[[nodiscard]] bool is_captured(c10::Device device);
+
 // The copies of one call. One thread at a time.
 class DeviceCopies {
  public:

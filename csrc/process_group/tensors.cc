@@ -59,6 +59,11 @@ void check_tensor(const at::Tensor& tensor, const char* operation) {
   const auto fail = [operation](const std::string& why) { refuse(std::string(operation) + ": " + why); };
   if (!tensor.defined()) fail("a tensor is undefined");
   if (tensor.layout() != at::kStrided) fail("a tensor is sparse; make it dense with to_dense()");
+  if (is_captured(tensor.device())) {
+    fail(
+        "a graph is being captured from this stream, and the call cannot be part of it: capture the forward "
+        "and the backward alone, as torch.cuda.make_graphed_callables does, and call outside");
+  }
 }
 
 void check_tensors(const std::vector<at::Tensor>& tensors, const char* operation) {

@@ -11,7 +11,8 @@
 
 namespace roundelay::process_group {
 
-// Throws ValueError, in the name of the operation, for a tensor that cannot travel: sparse, without memory.
+// Throws ValueError, in the name of the operation, for a tensor that cannot travel: sparse, without memory,
+// in a stream from which a graph is being captured.
 void check_tensor(const at::Tensor& tensor, const char* operation);
 // Does so for each of them, and if they are not of one dtype.
 void check_tensors(const std::vector<at::Tensor>& tensors, const char* operation);

@@ -1,6 +1,7 @@
 // The interface that torch needs of a device: the current device, streams and events.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/version.h>
 
 #include "tests/cpp/fake_gpu/device.h"
 
@@ -41,6 +42,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void* getStreamNativeHandle(const c10::Stream stream) const override { return native(stream); }
   bool queryStream(const c10::Stream& stream) const override { return value_of(mark(stream)->reached()); }
   void synchronizeStream(const c10::Stream& stream) const override { drain(stream); }
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
+  bool isStreamCapturing(const c10::Stream& stream) const override {
+    return value_of(gpu().captures(stream.device_index(), native(stream)));
+  }
+#endif
   void synchronizeDevice(const c10::DeviceIndex index) const override { drain(current_stream(index)); }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
     record_on_stream(data, stream);

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,19 @@ def check_a_result_is_written_after_its_memory_was_read() -> None:
             dist.broadcast(output, 0)
             assert read.unique().tolist() == [2 * (dist.get_rank() + 10 * number)]
             assert output.unique().tolist() == [10 * number]
+
+
+def check_a_call_in_a_graph_is_refused() -> None:
+    if not hasattr(torch.Stream, "is_capturing"):
+        return  # this torch tells nobody
+    with world():
+        tensor = _own()
+        peer = 1 - dist.get_rank()
+        for call in (dist.all_reduce, partial(dist.broadcast, src=0), partial(dist.send, dst=peer)):
+            with gpu_device.captured(), pytest.raises(ValueError, match="a graph is being captured"):
+                call(tensor)
+        dist.all_reduce(tensor)
+        _expect_sum(tensor)
 
 
 def check_messages_wait_for_the_device() -> None:

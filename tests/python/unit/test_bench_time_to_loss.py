@@ -14,7 +14,7 @@ def run(contender: str, second: float, *losses: float) -> dict[str, Any]:
     return {"contender": contender, "seed": 0, "seconds": [second] * len(losses), "losses": list(losses)}
 
 
-WIRE = {
+WIRE: dict[str, Any] = {
     "mbit": 100,
     "runs": [
         *(run("dense", 4.0, 2.0, 1.0, 0.5), run("dense", 4.0, 2.0, 0.6, 0.4)),
