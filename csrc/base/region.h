@@ -14,7 +14,7 @@
 namespace roundelay {
 
 struct Region {
-  std::uint64_t key = 0;  // the number with which all members made it; never 0
+  std::uint64_t key = 0;  // the number with which all members made it; 0: this one has made it for itself
   ByteSpan own;           // this member's memory
   // The world ranks that reach each other's memory, as in their Group, and the memory of each. Empty if only
   // this process has access.
@@ -33,7 +33,8 @@ struct Region {
 using RegionPtr = std::shared_ptr<const Region>;
 // Makes this member's part of a region, of zeros. All members of the group call it with equal key and size,
 // in any order, without waiting for each other. Those of `Region::ranks` may access each other's parts once
-// all calls have returned. Thread-safe. Errors: kUnavailable (no memory).
+// all calls have returned. With key 0 a member makes memory for itself, of any size: a fabric within a node
+// reaches it in calls. Thread-safe. Errors: kUnavailable (no memory).
 using RegionMaker = std::function<Result<RegionPtr>(std::uint64_t key, std::size_t bytes)>;
 
 // Makes a region of zeros that only this process can access. Errors: kUnavailable (no memory).

@@ -1,5 +1,6 @@
 #include "process_group/backend.h"
 
+#include <ATen/Functions.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "adapter/gil.h"
 #include "base/annotations.h"
 #include "base/leak.h"
+#include "base/log.h"
 #include "process_group/errors.h"
 #include "process_group/message_work.h"
 #include "process_group/monitored_barrier.h"
@@ -124,6 +126,21 @@ void RoundelayBackend::check_usable() const {
 
 milliseconds RoundelayBackend::time_for(milliseconds asked) const {
   return asked == ::c10d::kUnsetTimeout || asked == kNoTimeout ? options_->timeout : asked;
+}
+
+bool RoundelayBackend::supportsTensorAlloc(c10::DeviceIndex device) {
+  return device < 0 && !stopped_ && ::getpid() == process_ && group_->context().fabric_name() == "shm";
+}
+
+at::Tensor RoundelayBackend::allocateTensor(long size, at::TensorOptions options) {
+  check_usable();
+  const auto bytes = static_cast<std::size_t>(size) * options.dtype().itemsize();
+  if (bytes > 0 && options.device().is_cpu() && supportsTensorAlloc(options.device().index())) {
+    const Result<RegionPtr> memory = group_->context().make_region(0, 0, bytes, -1);
+    if (memory.ok()) return at::from_blob((*memory)->own.data(), {size}, [kept = *memory](void*) {}, options);
+    log(LogLevel::kInfo, "ordinary memory for a tensor of a process group: " + memory.status().message());
+  }
+  return at::empty({size}, options);
 }
 
 RoundelayBackend::WorkPtr RoundelayBackend::start(Prepared prepared, milliseconds timeout, bool async) {

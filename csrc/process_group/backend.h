@@ -43,6 +43,11 @@ class RoundelayBackend final : public ::c10d::Backend {
                                     const std::vector<int>& ranks,
                                     const c10::intrusive_ptr<Options>& options) override;
 
+  // Allocates in the group's heap, where peers on the node reach the bytes: they are not staged. DDP's
+  // buckets come from here, with DDP_DISABLE_COMM_MEM=0. Ordinary memory, if there is none in the heap.
+  bool supportsTensorAlloc(c10::DeviceIndex device) override;
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+
   using WorkPtr = c10::intrusive_ptr<::c10d::Work>;
   WorkPtr broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) override;
   WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;

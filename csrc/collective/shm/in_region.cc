@@ -2,6 +2,7 @@
 // is over when all members have read what they need of the others' parts.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "collective/shm/chunks.h"
@@ -22,6 +23,7 @@ Cuts pieces(std::size_t bytes, int members) {
 // A call's memory in the parts of all members that take part. Offsets count from its begin.
 class RegionParts {
  public:
+  explicit RegionParts(std::vector<std::byte*> parts) : parts_(std::move(parts)), sources_(parts_.size()) {}
   // `own` is where the memory begins in this member's part.
   RegionParts(const Rounds& net, const Region& region, const std::byte* own)
       : parts_(static_cast<std::size_t>(net.size())), sources_(parts_.size()) {
@@ -64,12 +66,9 @@ void for_each_block(ByteRange range, const Work& work) {
   }
 }
 
-}  // namespace
-
-Program allreduce_in_region(Rounds& net, const AllreduceCall& call) {
-  RegionParts parts(net, *call.buffer.region, call.buffer.data());
-  net.stage(0);
-  co_await net.staged(0);
+// The member that claims a piece first reduces it, and writes it to all members' parts. Every member would
+// get the same bits.
+void allreduce_pieces(Rounds& net, const AllreduceCall& call, RegionParts parts) {
   const Cuts work = pieces(call.buffer.bytes, net.size());
   while (const auto taken = net.claim(work.count())) {
     for_each_block(work[*taken], [&](ByteRange block) {
@@ -78,6 +77,19 @@ Program allreduce_in_region(Rounds& net, const AllreduceCall& call) {
     });
   }
   net.reduce(0);
+}
+
+}  // namespace
+
+void allreduce_placed(Rounds& net, const AllreduceCall& call, std::vector<std::byte*> parts) {
+  allreduce_pieces(net, call, RegionParts(std::move(parts)));
+}
+
+Program allreduce_in_region(Rounds& net, const AllreduceCall& call) {
+  RegionParts parts(net, *call.buffer.region, call.buffer.data());
+  net.stage(0);
+  co_await net.staged(0);
+  allreduce_pieces(net, call, std::move(parts));
   co_await net.reduced(0);
 }
 

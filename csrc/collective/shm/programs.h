@@ -2,6 +2,8 @@
 // authors.
 #pragma once
 
+#include <vector>
+
 #include "collective/call.h"
 #include "collective/program/program.h"
 #include "collective/shm/rounds.h"
@@ -9,11 +11,14 @@
 namespace roundelay::collective::shm {
 
 // Every member stages its part, reduces its share of all parts, and copies the other shares from the members
-// that have reduced them. In a small call every member reduces all parts itself, which saves a wait.
+// that have reduced them. In a small call every member reduces all parts itself, which saves a wait. A buffer
+// in a heap is not staged; if all are, they are reduced where they lie.
 Program allreduce(Rounds& net, const AllreduceCall& call);
-// Reduces buffers in a region, where members reach each other's parts: nothing is staged. The member that
-// claims a piece first reduces it, and writes it to all members' parts. Every member would get the same bits.
+// Reduces buffers in a region, where members reach each other's parts: nothing is staged.
 Program allreduce_in_region(Rounds& net, const AllreduceCall& call);
+// Does this member's work of such an allreduce. `parts` are the buffers of all members, which have staged
+// round 0. The results are there when all have reduced round 0.
+void allreduce_placed(Rounds& net, const AllreduceCall& call, std::vector<std::byte*> parts);
 // Passes whole vectors from partner to partner. Gives the bits of recursive_doubling_allreduce.
 Program adasum(Rounds& net, const AllreduceCall& call);
 // Every member stages its part and reduces its shard out of all parts.

@@ -46,6 +46,23 @@ void Rounds::publish(Counter counter, Word word) {
   }
 }
 
+bool Rounds::place(ConstByteSpan bytes) {
+  if (history_.heap == nullptr) return false;
+  const std::optional<std::uint64_t> place = history_.heap->find(bytes);
+  if (!place) return false;
+  Progress& own = history_.segment.progress(history_.index);
+  own.place.store(*place, std::memory_order_relaxed);
+  own.placed.store(call_, std::memory_order_relaxed);
+  return true;
+}
+
+// No member leaves the call, and writes these words again, before this one has read its bytes.
+std::byte* Rounds::placed(int member) const {
+  const Progress& theirs = history_.segment.progress(in_group(member));
+  if (theirs.placed.load(std::memory_order_relaxed) != call_) return nullptr;
+  return history_.heap->at(in_group(member), theirs.place.load(std::memory_order_relaxed));
+}
+
 // A member that has gone on to the next call writes a larger word only when all pieces of this one are taken.
 // A late member then finds the larger word, and takes nothing.
 std::optional<std::uint64_t> Rounds::claim(std::uint64_t count) {

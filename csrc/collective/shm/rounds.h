@@ -18,20 +18,23 @@
 #include "base/backoff.h"
 #include "collective/fabric.h"
 #include "collective/program/scratch.h"
+#include "collective/shm/heap.h"
 #include "collective/shm/segment.h"
 
 namespace roundelay::collective::shm {
 
 // Remembers one member's earlier calls. One thread at a time.
 struct History {
-  History(const Segment& of, int member)
+  History(const Segment& of, int member, const Heap* of_group = nullptr)
       : segment(of),
         index(member),
+        heap(of_group),
         last_present(static_cast<std::size_t>(of.members())),
         agreed(static_cast<std::size_t>(of.members())) {}
 
   const Segment segment;
   const int index;
+  const Heap* const heap;               // null: none
   std::vector<Word> last_present;       // each member's end of the last call that it took part in
   std::vector<std::uint64_t> agreed;    // the last call in which each member's mark was equal to this one's
   Word last_use[Segment::kSlots] = {};  // the last round that used each slot of this member
@@ -69,6 +72,11 @@ class Rounds {
     std::memcpy(slot(round) + offset, from, bytes);
     FabricCounters::add(history_.counters->bytes_staged, bytes);
   }
+  // Tells the other members, if these bytes lie in the heap, that they read them there, in all rounds. Call
+  // it before stage(0), which then needs no bytes in the slot.
+  bool place(ConstByteSpan bytes);
+  // Returns where a member's bytes of all rounds lie; null: in its slots. After `co_await staged(0)`.
+  [[nodiscard]] std::byte* placed(int member) const;
   // Tell the other members how far this one has come in a round.
   void stage(std::uint64_t round) { publish(&Progress::staged, word_of(call_, round + 1)); }
   void reduce(std::uint64_t round) { publish(&Progress::reduced, word_of(call_, round + 1)); }

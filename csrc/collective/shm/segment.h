@@ -30,6 +30,9 @@ struct alignas(128) Progress {
   SharedWord<Word> reduced{0};   // its share of the sums is in its slot, or in the region
   SharedWord<Word> released{0};  // it reads no slot of these rounds any more
   SharedWord<Word> left{0};      // not 0: it makes no more calls
+  SharedWord<Word> reaches{0};   // the size of the heaps that it has mapped (collective/shm/shared_heap.h)
+  // Its bytes of this call are not in its slots, but at this place of its heap. Written before `staged`.
+  SharedWord<Word> placed{0}, place{0};
 };
 static_assert(SharedWord<Word>::is_always_lock_free);
 

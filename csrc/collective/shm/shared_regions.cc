@@ -66,12 +66,14 @@ class Mapping {
 
 }  // namespace
 
-RegionMaker shared_regions(std::shared_ptr<const platform::SharedMemory> segment, const Group& group) {
-  return [keys = std::make_shared<KeysInUse>(), segment = std::move(segment), group](
+RegionMaker shared_regions(std::shared_ptr<const platform::SharedMemory> segment, const Group& group,
+                           std::shared_ptr<SharedHeap> heap) {
+  return [keys = std::make_shared<KeysInUse>(), segment = std::move(segment), group, heap = std::move(heap)](
              std::uint64_t key, std::size_t bytes) -> Result<RegionPtr> {
+    if (key == 0) return heap->allocate(bytes);
     const std::size_t members = group.ranks.size(), index = static_cast<std::size_t>(group.index);
     const std::size_t each = shm::Segment::whole_pages_up(bytes);
-    if (key == 0 || key >= kKeys || each > (std::size_t{1} << kRegionBits) / members) {
+    if (key >= kKeys || each > (std::size_t{1} << kRegionBits) / members) {
       return Status::unavailable("a region of " + std::to_string(bytes) + " bytes with key " +
                                  std::to_string(key) + " has no place in shared memory");
     }

@@ -27,7 +27,7 @@ struct ShmResources {
       : memory(std::move(shared)),
         group(std::move(members)),
         options(std::move(given)),
-        history({memory.get(), group.size()}, group.index) {}
+        history({memory.get(), group.size()}, group.index, options.heap.get()) {}
 
   const std::shared_ptr<std::byte> memory;
   const Group group;

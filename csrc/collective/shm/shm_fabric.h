@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "collective/fabric.h"
+#include "collective/shm/heap.h"
 #include "collective/shm/segment.h"
 
 namespace roundelay::collective {
@@ -11,6 +12,7 @@ namespace roundelay::collective {
 struct ShmFabricOptions {
   bool crowded = false;  // ranks outnumber cores
   RegionMaker make_region = make_private_region;
+  std::shared_ptr<const shm::Heap> heap{};  // in which allreduces work where their bytes lie; null: none
 };
 
 // Makes the fabric of one member. `memory` has Segment::bytes(group.size()) bytes, which were zero before the

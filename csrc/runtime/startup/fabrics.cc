@@ -177,7 +177,9 @@ Result<Fabrics::FabricPtr> Fabrics::make_shm(const Group& group, std::uint64_t s
   if (!memory.ok()) return memory.status();
   collective::ShmFabricOptions options;
   options.crowded = crowded(group.ranks.front());
-  options.make_region = collective::shared_regions(*memory, group);
+  const auto heap = std::make_shared<collective::SharedHeap>(*memory, group, collective::heap_bytes(group));
+  options.heap = heap;
+  options.make_region = collective::shared_regions(*memory, group, heap);
   return collective::make_shm_fabric({*memory, (*memory)->span().data()}, group, options);
 }
 

@@ -5,12 +5,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/group.h"
 #include "base/region.h"
 #include "collective/fabric.h"
+#include "collective/shm/heap.h"
 #include "collective/shm/segment.h"
 #include "collective/shm/shm_fabric.h"
 #include "tests/cpp/zeroed_pages.h"
@@ -46,8 +48,38 @@ class CommonRegions {
   std::map<std::uint64_t, std::shared_ptr<std::vector<std::byte>>> memory_;
 };
 
-// Makes the fabrics of all members of a node. Ranks differ from indices.
-inline std::vector<std::unique_ptr<collective::Fabric>> shm_fabrics(int size, int first_rank = 10) {
+// A member's heap. Those of all members are one memory, which all threads see at the same address.
+class CommonHeap final : public collective::shm::Heap {
+ public:
+  CommonHeap(std::shared_ptr<std::vector<std::byte>> all, std::size_t bytes, int member)
+      : all_(std::move(all)), bytes_(bytes), own_(at(member, 0), bytes) {}
+  static std::vector<std::shared_ptr<CommonHeap>> of_all(int size, std::size_t bytes) {
+    const auto all = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(size) * bytes);
+    std::vector<std::shared_ptr<CommonHeap>> heaps;
+    for (int i = 0; i < size; ++i) heaps.push_back(std::make_shared<CommonHeap>(all, bytes, i));
+    return heaps;
+  }
+
+  [[nodiscard]] ByteSpan own() const { return own_; }
+  [[nodiscard]] std::optional<std::uint64_t> find(ConstByteSpan bytes) const override {
+    if (bytes.data() < own_.data() || bytes.data() >= own_.data() + bytes_) return std::nullopt;
+    return static_cast<std::uint64_t>(bytes.data() - own_.data());
+  }
+  [[nodiscard]] std::byte* at(int member, std::uint64_t place) const override {
+    return all_->data() + static_cast<std::size_t>(member) * bytes_ + place;
+  }
+
+ private:
+  const std::shared_ptr<std::vector<std::byte>> all_;
+  const std::size_t bytes_;
+  const ByteSpan own_;
+};
+using CommonHeaps = std::vector<std::shared_ptr<CommonHeap>>;
+
+// Makes the fabrics of all members of a node. Ranks differ from indices. `heaps`: one for each member, or
+// none.
+inline std::vector<std::unique_ptr<collective::Fabric>> shm_fabrics(int size, int first_rank = 10,
+                                                                    const CommonHeaps& heaps = {}) {
   const auto memory = segment_memory(size);
   const auto regions = std::make_shared<CommonRegions>();
   std::vector<std::unique_ptr<collective::Fabric>> fabrics;
@@ -55,8 +87,9 @@ inline std::vector<std::unique_ptr<collective::Fabric>> shm_fabrics(int size, in
     Group group;
     for (int rank = 0; rank < size; ++rank) group.ranks.push_back(first_rank + rank);
     group.index = i;
-    fabrics.push_back(
-        collective::make_shm_fabric(memory, group, {size > 2, CommonRegions::maker(regions, group)}));
+    collective::ShmFabricOptions options{size > 2, CommonRegions::maker(regions, group)};
+    if (!heaps.empty()) options.heap = heaps[static_cast<std::size_t>(i)];
+    fabrics.push_back(collective::make_shm_fabric(memory, group, std::move(options)));
   }
   return fabrics;
 }

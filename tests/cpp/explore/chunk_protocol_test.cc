@@ -32,6 +32,10 @@ Planned in_region(std::size_t length, std::vector<int> absent = {}) {
   return {Operation::kAllreduce, {length}, std::move(absent), 0, true};
 }
 
+Planned in_heap(std::size_t length, std::vector<int> members, std::vector<int> absent = {}) {
+  return {Operation::kAllreduce, {length}, std::move(absent), 0, false, ReduceOp::kSum, std::move(members)};
+}
+
 // Moves a call whose memory may lie in a region there.
 Planned moved_to_region(Planned planned, std::vector<int> absent = {}) {
   planned.in_region = true;
@@ -109,6 +113,17 @@ TEST_CASE("allreduce in a region in every order", "[explore][slow]") {
   every_order("staged ones in between", two({in_region(20), allreduce(70), in_region(20)}));
   every_order("three members", three({in_region(9)}));
   every_order("three members, one away", three({in_region(9, {0}), in_region(9, {1})}));
+}
+
+TEST_CASE("allreduce of buffers in heaps in every order", "[explore][slow]") {
+  every_order("3 rounds, of all", two({in_heap(90, {0, 1}), in_heap(90, {0, 1})}));
+  every_order("3 rounds, of one", two({in_heap(90, {0}), in_heap(90, {1})}));
+  every_order("of all, of none, of one", two({in_heap(70, {0, 1}), allreduce(70), in_heap(70, {1})}));
+  every_order("together, of all, in a region",
+              two({in_heap(20, {0, 1}), in_heap(70, {0, 1}), in_region(20)}));
+  every_order("three members", three({in_heap(60, {0, 1, 2})}));
+  every_order("three members, of two", three({in_heap(60, {0, 2})}));
+  every_order("one of three away", three({in_heap(60, {1, 2}, {0}), in_heap(60, {0, 1}, {2})}));
 }
 
 TEST_CASE("reduce-scatter and all-gather in a region in every order", "[explore]") {

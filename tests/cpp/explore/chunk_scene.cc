@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -148,6 +149,25 @@ ConstByteSpan bytes_of_all(const std::vector<T>& elements) {
 }  // namespace
 
 void nap(Rounds& rounds, collective::shm::Doorbell& /*own*/) { rounds.nap(std::chrono::seconds(1)).wait(); }
+
+class ChunkScene::Heap final : public collective::shm::Heap {
+ public:
+  Heap(ChunkScene& scene, int member) : scene_(scene), member_(member) {}
+  void begin(const Planned& planned) { used_ = std::ranges::count(planned.in_heap, member_) > 0; }
+
+  [[nodiscard]] std::optional<std::uint64_t> find(ConstByteSpan bytes) const override {
+    if (!used_) return std::nullopt;
+    return static_cast<std::uint64_t>(bytes.data() - at(member_, 0));
+  }
+  [[nodiscard]] std::byte* at(int member, std::uint64_t place) const override {
+    return reinterpret_cast<std::byte*>(scene_.outputs_[index_of(member)].data()) + place;
+  }
+
+ private:
+  ChunkScene& scene_;
+  const int member_;
+  bool used_ = false;
+};
 
 ChunkScene::ChunkScene(Script script)
     : script_(std::move(script)),
@@ -300,8 +320,12 @@ void ChunkScene::make(std::size_t number, History& history) {
 }
 
 void ChunkScene::run(int member) {
-  History history(segment(), member);
-  for (std::size_t number = 0; number < script_.calls.size(); ++number) make(number, history);
+  Heap heap(*this, member);
+  History history(segment(), member, &heap);
+  for (std::size_t number = 0; number < script_.calls.size(); ++number) {
+    heap.begin(script_.calls[number]);
+    make(number, history);
+  }
 }
 
 }  // namespace roundelay::explore

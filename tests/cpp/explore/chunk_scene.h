@@ -22,8 +22,9 @@ struct Planned {
   std::vector<std::size_t> lengths;
   std::vector<int> absent = {};
   int root = 0;
-  bool in_region = false;        // allreduce, all-gather, reduce-scatter
-  ReduceOp op = ReduceOp::kSum;  // Adasum needs two members
+  bool in_region = false;         // allreduce, all-gather, reduce-scatter
+  ReduceOp op = ReduceOp::kSum;   // Adasum needs two members
+  std::vector<int> in_heap = {};  // the members whose buffer lies in a heap; allreduce
 };
 
 struct Script {
@@ -53,6 +54,9 @@ class ChunkScene final : public Scene {
       ::operator delete (memory, std::align_val_t{collective::shm::Segment::kPageBytes});
     }
   };
+
+  // The outputs, as the heap of a member. Those of the call's other members do not lie there.
+  class Heap;
 
   [[nodiscard]] collective::shm::Segment segment() const {
     return {memory_.get(), script_.members, script_.slot_bytes};

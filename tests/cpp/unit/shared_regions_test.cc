@@ -33,6 +33,11 @@ struct Two {
   std::shared_ptr<SharedMemory> first, second;
 };
 
+RegionMaker regions(const std::shared_ptr<SharedMemory>& memory, int index) {
+  return shared_regions(memory, member_of_two(index),
+                        std::make_shared<SharedHeap>(memory, member_of_two(index), 1 << 20));
+}
+
 std::size_t pages_of(const SharedMemory& memory) {
   struct stat about {};
   REQUIRE(::fstat(memory.fd().get(), &about) == 0);
@@ -41,8 +46,8 @@ std::size_t pages_of(const SharedMemory& memory) {
 
 TEST_CASE("members reach each other's parts of a region, whoever is first and whatever the key", "[shm]") {
   const Two two;
-  const RegionMaker first = shared_regions(two.first, member_of_two(0));
-  const RegionMaker second = shared_regions(two.second, member_of_two(1));
+  const RegionMaker first = regions(two.first, 0);
+  const RegionMaker second = regions(two.second, 1);
   for (const std::uint64_t key : {1000ULL, 1ULL, (1ULL << 22) - 1}) {
     const auto b = second(key, 10001), a = first(key, 10001);
     REQUIRE((a.ok() && b.ok()));
@@ -61,7 +66,7 @@ TEST_CASE("a region takes its pages when it is made and gives them back", "[shm]
   const Two two;
   const std::size_t before = pages_of(*two.first);
   {
-    const auto region = shared_regions(two.first, member_of_two(0))(5, 1 << 20);
+    const auto region = regions(two.first, 0)(5, 1 << 20);
     REQUIRE(region.ok());
     CHECK(pages_of(*two.first) == before + 256);
   }
@@ -70,8 +75,8 @@ TEST_CASE("a region takes its pages when it is made and gives them back", "[shm]
 
 TEST_CASE("a key is free again when nobody holds its last region", "[shm]") {
   const Two two;
-  const RegionMaker make = shared_regions(two.first, member_of_two(0));
-  const RegionMaker other = shared_regions(two.second, member_of_two(1));
+  const RegionMaker make = regions(two.first, 0);
+  const RegionMaker other = regions(two.second, 1);
   auto region = make(5, 10000);
   REQUIRE(region.ok());
   std::memset((*region)->own.data(), 1, 10000);
@@ -92,7 +97,7 @@ TEST_CASE("a key is free again when nobody holds its last region", "[shm]") {
 
 TEST_CASE("a forked child has a copy of its parent's part", "[shm]") {
   const Two two;
-  auto region = shared_regions(two.first, member_of_two(1))(5, 10000);
+  auto region = regions(two.first, 1)(5, 10000);
   REQUIRE(region.ok());
   const ByteSpan own = (*region)->own;
   std::memset(own.data(), 1, own.size());
@@ -112,8 +117,7 @@ TEST_CASE("a forked child has a copy of its parent's part", "[shm]") {
 
 TEST_CASE("a region for which there is no memory or no place is an error with the reason", "[shm]") {
   const Two two;
-  const RegionMaker make = shared_regions(two.first, member_of_two(0));
-  CHECK(make(0, 4096).status().code() == StatusCode::kUnavailable);
+  const RegionMaker make = regions(two.first, 0);
   CHECK(make(1ULL << 22, 4096).status().code() == StatusCode::kUnavailable);
   CHECK(make(1, std::size_t{1} << 50).status().code() == StatusCode::kUnavailable);
   rlimit before{};

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from roundelay import _core
@@ -31,6 +33,7 @@ def create(options: Any) -> dist.distributed_c10d.Backend:
     options: c10d's DistributedBackendOptions. Raises RuntimeError if the ranks cannot meet, or if this
     process has another rank in the job of ``hvd.init()``.
     """
+    _lend_memory_to_ddp()
     rank, size = options.group_rank, options.group_size
     if not dist.is_initialized():
         same_world.check(rank, size)
@@ -40,6 +43,15 @@ def create(options: Any) -> dist.distributed_c10d.Backend:
     error_report.tell_init()
     watch_process()
     return backend
+
+
+def _lend_memory_to_ddp() -> None:
+    """Lets DDP ask groups for its buckets' memory, which ranks of a node then reduce where it lies.
+
+    DDP would ask NCCL, too, where there are GPUs: then this is the user's to decide.
+    """
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
 
 
 def _timeout(asked: timedelta) -> timedelta:
