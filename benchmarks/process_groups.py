@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,6 +36,7 @@ _DDP_COLUMNS = (
 )
 _FSDP_COLUMNS = ("ranks", "model", "alone", "step: gloo", "roundelay", "communication: gloo / roundelay")
 _SMALL_COLUMNS = ("ranks", "gloo", "roundelay", "hvd.allreduce_")
+_BUCKET_COLUMNS = ("ranks", "gloo", "roundelay: ordinary memory", "where DDP's buckets lie")
 _LEAST_DDP, _MOST_OF_HVD, _LEAST_FSDP, _MORE_US = 3.0, 1.3, 2.0, 5.0
 
 
@@ -92,7 +94,8 @@ def ddp_rows(job: Mapping[str, Any]) -> list[list[str]]:
             options = "its defaults" if kind == "plain ddp" else "as bucket views, static graph"
             times = [show.seconds_text(one) for one in (cell["seconds"]["none"]["median"], own, gloo, ours)]
             of_hvd = ours / cell["exposed"]["roundelay"]["median"]
-            ratios = [f"{(gloo - own) / (ours - own):.2f}x", f"{of_hvd:.2f}x"]
+            ratio = f"{(gloo - own) / (ours - own):.2f}x" if ours > own else "too short to tell"
+            ratios = [ratio, f"{of_hvd:.2f}x"]
             made.append([str(job["ranks"]), cell["model"], options, *times, *ratios])
     return made
 
@@ -108,15 +111,9 @@ def fsdp_rows(job: Mapping[str, Any]) -> list[list[str]]:
     return made
 
 
-def small_rows(job: Mapping[str, Any]) -> list[list[str]]:
-    """Make the row of blocking sums."""
-    seconds = job["small"]["seconds"]
-    return [
-        [
-            str(job["ranks"]),
-            *(show.seconds_text(median(seconds[way])) for way in ("gloo", "roundelay", "hvd")),
-        ]
-    ]
+def sum_rows(job: Mapping[str, Any], sums: str) -> list[list[str]]:
+    """Make the row of blocking sums, "small" or "buckets"."""
+    return [[str(job["ranks"]), *(show.seconds_text(median(all_)) for all_ in job[sums]["seconds"].values())]]
 
 
 def goals(job: Mapping[str, Any]) -> list[str]:
@@ -152,7 +149,8 @@ def document(jobs: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> s
     for title, columns, rows in (
         ("**DDP**", _DDP_COLUMNS, ddp_rows),
         ("**FSDP2**", _FSDP_COLUMNS, fsdp_rows),
-        ("**256 B, blocking**", _SMALL_COLUMNS, small_rows),
+        ("**256 B, blocking**", _SMALL_COLUMNS, partial(sum_rows, sums="small")),
+        ("**25 MiB, blocking**", _BUCKET_COLUMNS, partial(sum_rows, sums="buckets")),
     ):
         lines += [title, "", *page.rows(columns, [row for job in jobs for row in rows(job)]), ""]
     missed = [line for job in jobs for line in goals(job)]
@@ -170,8 +168,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         console = show.console()
         console.print(show.table(_DDP_COLUMNS, ddp_rows(job)))
         console.print(show.table(_FSDP_COLUMNS, fsdp_rows(job)))
-        console.print(show.table(_SMALL_COLUMNS, small_rows(job)))
-        console.print(others_text([job["small"], *job["sharded"], *job["ddp"]]), highlight=False)
+        console.print(show.table(_SMALL_COLUMNS, sum_rows(job, "small")))
+        console.print(show.table(_BUCKET_COLUMNS, sum_rows(job, "buckets")))
+        others = others_text([job["small"], job["buckets"], *job["sharded"], *job["ddp"]])
+        console.print(others, highlight=False)
         for line in goals(job):
             print(f"- {line}")
     machine = launch.machine(launch.find_launcher())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,22 +18,23 @@ from benchmarks import measure
 from benchmarks.models import MODELS, task_loss
 
 BACKENDS = ("gloo", "roundelay")
-_CALLS = 200  # of a measurement
+_SMALL_CALLS = 200  # of a measurement
+_BUCKET = 25 << 18  # elements
 _LEARNING_RATE = 0.01
 
 
-class _Small:
-    """A blocking sum of 256 B, many times."""
+class _Sums:
+    """A blocking sum, as many times as `calls`."""
 
-    def __init__(self, call: Callable[[], object], ranks: measure.Ranks) -> None:
-        self._call, self._ranks = call, ranks
+    def __init__(self, call: Callable[[], object], calls: int, ranks: measure.Ranks) -> None:
+        self._call, self._calls, self._ranks = call, calls, ranks
 
     def __call__(self) -> list[float]:
         self._ranks.meet()
         begin = time.perf_counter()
-        for _ in range(_CALLS):
+        for _ in range(self._calls):
             self._call()
-        return [(time.perf_counter() - begin) / _CALLS]
+        return [(time.perf_counter() - begin) / self._calls]
 
 
 class _Step:
@@ -89,9 +91,25 @@ def _small(ranks: measure.Ranks, repetitions: int) -> dict[str, Any]:
     tensor = torch.ones(64)
     turns: dict[str, measure.Turn] = {}
     for backend in BACKENDS:
-        group = dist.new_group(backend=backend)
-        turns[backend] = _Small(lambda group=group: dist.all_reduce(tensor, group=group), ranks)  # type: ignore[misc]
-    turns["hvd"] = _Small(lambda: hvd.allreduce_(tensor, name="small", op=hvd.Sum), ranks)
+        call = partial(dist.all_reduce, tensor, group=dist.new_group(backend=backend))
+        turns[backend] = _Sums(call, _SMALL_CALLS, ranks)
+    turns["hvd"] = _Sums(lambda: hvd.allreduce_(tensor, name="small", op=hvd.Sum), _SMALL_CALLS, ranks)
+    found = measure.take_turns(turns, repetitions, warmups=2)
+    return {"seconds": found.single(), "others": found.others}
+
+
+def _buckets(ranks: measure.Ranks, repetitions: int) -> dict[str, Any]:
+    """Measure blocking sums of 25 MiB, in ordinary memory and where DDP's buckets lie."""
+    groups = {backend: dist.new_group(backend=backend) for backend in BACKENDS}
+    own = groups["roundelay"]._get_backend(torch.device("cpu"))
+    lent: torch.Tensor = own.allocate_tensor(_BUCKET, dtype=torch.float32, device=torch.device("cpu"))
+    turns: dict[str, measure.Turn] = {}
+    for name, tensor in (("gloo", torch.empty(_BUCKET)), ("roundelay", torch.empty(_BUCKET)), ("lent", lent)):
+        call = partial(dist.all_reduce, tensor, group=groups.get(name, groups["roundelay"]))
+        tensor.fill_(1)
+        call()
+        assert tensor.unique().tolist() == [hvd.size()], name
+        turns[name] = _Sums(call, 1, ranks)
     found = measure.take_turns(turns, repetitions, warmups=2)
     return {"seconds": found.single(), "others": found.others}
 
@@ -109,10 +127,10 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     """Measure the small sums, then FSDP2's steps of each model."""
     ranks = measure.Ranks(spec)
     hvd.init()
-    small = _small(ranks, spec["repetitions"])
+    small, buckets = _small(ranks, spec["repetitions"]), _buckets(ranks, spec["repetitions"])
     sharded = [_sharded(model, ranks, spec["repetitions"]) for model in spec["sharded"]]
     ranks.leave()
-    return {"small": small, "sharded": sharded}
+    return {"small": small, "buckets": buckets, "sharded": sharded}
 
 
 if __name__ == "__main__":
