@@ -132,8 +132,15 @@ bool RoundelayBackend::supportsTensorAlloc(c10::DeviceIndex device) {
   return device < 0 && !stopped_ && ::getpid() == process_ && group_->context().fabric_name() == "shm";
 }
 
+// DDP sees its buckets of complex gradients as real numbers, and expects them so from a backend
+// (Reducer::initialize_buckets).
 at::Tensor RoundelayBackend::allocateTensor(long size, at::TensorOptions options) {
   check_usable();
+  const c10::ScalarType type = c10::typeMetaToScalarType(options.dtype());
+  if (c10::isComplexType(type)) {
+    size *= 2;
+    options = options.dtype(c10::toRealValueType(type));
+  }
   const auto bytes = static_cast<std::size_t>(size) * options.dtype().itemsize();
   if (bytes > 0 && options.device().is_cpu() && supportsTensorAlloc(options.device().index())) {
     const Result<RegionPtr> memory = group_->context().make_region(0, 0, bytes, -1);

@@ -44,7 +44,8 @@ class RoundelayBackend final : public ::c10d::Backend {
                                     const c10::intrusive_ptr<Options>& options) override;
 
   // Allocates in the group's heap, where peers on the node reach the bytes: they are not staged. DDP's
-  // buckets come from here, with DDP_DISABLE_COMM_MEM=0. Ordinary memory, if there is none in the heap.
+  // buckets come from here, with DDP_DISABLE_COMM_MEM=0. Ordinary memory, if there is none in the heap. Real
+  // and imaginary parts of complex numbers, as twice as many real ones.
   bool supportsTensorAlloc(c10::DeviceIndex device) override;
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 

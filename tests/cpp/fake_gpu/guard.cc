@@ -42,7 +42,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void* getStreamNativeHandle(const c10::Stream stream) const override { return native(stream); }
   bool queryStream(const c10::Stream& stream) const override { return value_of(mark(stream)->reached()); }
   void synchronizeStream(const c10::Stream& stream) const override { drain(stream); }
-#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 12
   bool isStreamCapturing(const c10::Stream& stream) const override {
     return value_of(gpu().captures(stream.device_index(), native(stream)));
   }

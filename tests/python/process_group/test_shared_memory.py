@@ -72,8 +72,11 @@ def check_sums_of_memory_of_either_kind() -> None:
             one = dist.get_rank() == number % dist.get_world_size()
             _expect_sum(room[number:][:count] if one else torch.empty(count))
             _expect_sum(torch.empty(count) if one else room[:count])
-        for dtype in (torch.float64, torch.bfloat16, torch.int64, torch.complex64):
-            _expect_sum(_allocate(20_001, dtype).real if dtype.is_complex else _allocate(20_001, dtype))
+        for dtype in (torch.float64, torch.bfloat16, torch.int64):
+            _expect_sum(_allocate(20_001, dtype))
+        parts = _allocate(20_001, torch.complex64)  # as DDP expects them
+        assert parts.dtype == torch.float32
+        assert parts.numel() == 40_002
 
 
 def check_memory_is_given_back_and_outlives_the_group() -> None:
@@ -133,6 +136,24 @@ def check_buckets_of_ddp_lie_there() -> None:
         assert not _gradients_are_shared()
     with world():  # which leaves the user's choice
         assert not _gradients_are_shared()
+
+
+def check_complex_gradients() -> None:
+    class Turned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3000, dtype=torch.complex64))
+
+        def forward(self) -> torch.Tensor:
+            return (self.weight * (1 + dist.get_rank())).abs().sum()
+
+    with world():
+        model = DistributedDataParallel(Turned(), gradient_as_bucket_view=True)
+        model().backward()
+        mean = (1 + dist.get_world_size()) / 2
+        gradient = model.module.weight.grad
+        assert torch.equal(gradient, torch.full((3000,), mean, dtype=torch.complex64))
+        assert _is_shared(gradient) is _takes_from_groups()
 
 
 def check_ddp_trains_as_with_gloo() -> None:
