@@ -136,6 +136,7 @@ def check_buckets_of_ddp_lie_there() -> None:
         assert not _gradients_are_shared()
     with world():  # which leaves the user's choice
         assert not _gradients_are_shared()
+    del os.environ["DDP_DISABLE_COMM_MEM"]
 
 
 def check_complex_gradients() -> None:
