@@ -192,7 +192,7 @@ def page_text(found: dict[str, Any]) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.top_k", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="64M values too")
+    parser.add_argument("--full", action="store_true", help="64M values too, as --docs has")
     parser.add_argument("--sizes", type=show.parse_size, nargs="+", help="numbers of values, like 1M")
     parser.add_argument("--repetitions", type=int, default=9, help="turns of each way (default: 9)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the picture")
@@ -204,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
     torch.set_num_threads(1)
-    sizes = arguments.sizes or (_FULL_SIZES if arguments.full else _SIZES)
+    sizes = arguments.sizes or (_FULL_SIZES if arguments.full or arguments.docs else _SIZES)
     cells = [measured(shape, arguments.repetitions) for shape in shapes(sizes)]
     console = show.console()
     console.print(f"The k largest magnitudes, one thread  {others_text(cells)}")
