@@ -80,7 +80,9 @@ def source_distribution() -> Path:
     newest = max(DIST.glob("roundelay-*.tar.gz"), key=lambda path: path.stat().st_mtime)
     shutil.rmtree(WORK / "source", ignore_errors=True)
     with tarfile.open(newest) as archive:
-        archive.extractall(WORK / "source", filter="data")
+        if hasattr(tarfile, "data_filter"):  # Debian 12's Python 3.11.2 has none
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(WORK / "source")
     print(f"{newest.name}: {newest.stat().st_size / 1e6:.1f} MB", flush=True)
     (folder,) = (WORK / "source").iterdir()
     return folder
