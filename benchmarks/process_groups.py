@@ -37,6 +37,7 @@ _DDP_COLUMNS = (
 _FSDP_COLUMNS = ("ranks", "model", "alone", "step: gloo", "roundelay", "communication: gloo / roundelay")
 _SMALL_COLUMNS = ("ranks", "gloo", "roundelay", "fake: no communication", "hvd.allreduce_")
 _BUCKET_COLUMNS = ("ranks", "gloo", "roundelay: ordinary memory", "where DDP's buckets lie")
+_SUMS = {"small": ("gloo", "roundelay", "fake", "hvd"), "buckets": ("gloo", "roundelay", "lent")}
 _LEAST_DDP, _MOST_OF_HVD, _LEAST_FSDP, _MORE_US = 3.0, 1.3, 2.0, 5.0
 
 
@@ -113,7 +114,8 @@ def fsdp_rows(job: Mapping[str, Any]) -> list[list[str]]:
 
 def sum_rows(job: Mapping[str, Any], sums: str) -> list[list[str]]:
     """Make the row of blocking sums, "small" or "buckets"."""
-    return [[str(job["ranks"]), *(show.seconds_text(median(all_)) for all_ in job[sums]["seconds"].values())]]
+    seconds = job[sums]["seconds"]
+    return [[str(job["ranks"]), *(show.seconds_text(median(seconds[way])) for way in _SUMS[sums])]]
 
 
 def goals(job: Mapping[str, Any]) -> list[str]:

@@ -16,8 +16,8 @@ namespace roundelay::collective::shm {
 Program allreduce(Rounds& net, const AllreduceCall& call);
 // Reduces buffers in a region, where members reach each other's parts: nothing is staged.
 Program allreduce_in_region(Rounds& net, const AllreduceCall& call);
-// Does this member's work of such an allreduce. `parts` are the buffers of all members, which have staged
-// round 0. The results are there when all have reduced round 0.
+// Does this member's work of an allreduce whose buffers all members reach: `parts`. All have staged round 0.
+// The results are there when all have reduced it.
 void allreduce_placed(Rounds& net, const AllreduceCall& call, std::vector<std::byte*> parts);
 // Passes whole vectors from partner to partner. Gives the bits of recursive_doubling_allreduce.
 Program adasum(Rounds& net, const AllreduceCall& call);

@@ -5,6 +5,7 @@
 
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/fabric_contract.h"
+#include "tests/cpp/contract/random_steps.h"
 #include "tests/cpp/contract/shm_world.h"
 
 namespace roundelay::contract {
@@ -43,11 +44,6 @@ std::vector<Planned> planned(unsigned seed, int members, bool all_in_heap) {
   std::vector<Planned> plan;
   for (int i = 0; i < 12; ++i) plan.emplace_back(random, static_cast<std::size_t>(members), all_in_heap);
   return plan;
-}
-
-// Another value for every call, member and place, so that a value that is read too late shows.
-std::int32_t value(std::size_t call, std::size_t member, std::size_t i) {
-  return static_cast<std::int32_t>(((call * 61 + member + 1) * 40503 + i) * 2654435761U >> 9U & 0xFFFFFU);
 }
 
 // One member's calls. It begins the next one as soon as one is over.
@@ -130,15 +126,7 @@ void run_in_one_thread(World& world, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<Script*> open;
   for (const auto& script : world.scripts) open.push_back(script.get());
-  for (std::size_t turn = 0; !open.empty(); ++turn) {
-    const auto one = open.begin() + static_cast<std::ptrdiff_t>(random() % open.size());
-    for (unsigned steps = random() % 3 == 0 ? 50 : 1; steps > 0; --steps) {
-      if ((*one)->step()) continue;
-      open.erase(one);
-      break;
-    }
-    REQUIRE(turn < 1'000'000);
-  }
+  step_in_any_order(open, random, [](std::size_t /*turn*/) {});
 }
 
 TEST_CASE("shm: buffers in heaps of some members, in any order", "[fabric][one thread]") {

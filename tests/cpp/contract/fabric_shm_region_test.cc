@@ -6,6 +6,7 @@
 
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/fabric_contract.h"
+#include "tests/cpp/contract/random_steps.h"
 #include "tests/cpp/contract/shm_world.h"
 
 namespace roundelay::contract {
@@ -65,11 +66,6 @@ std::vector<Planned> planned(unsigned seed, int members, int calls) {
   std::vector<Planned> plan;
   for (int i = 0; i < calls; ++i) plan.emplace_back(random, static_cast<std::size_t>(members));
   return plan;
-}
-
-// Another value for every call, member and place, so that a value that is read too late shows.
-std::int32_t value(std::size_t call, std::size_t member, std::size_t i) {
-  return static_cast<std::int32_t>(((call * 61 + member + 1) * 40503 + i) * 2654435761U >> 9U & 0xFFFFFU);
 }
 
 // One member's calls in its region. It begins the next one as soon as one is over.
@@ -178,23 +174,14 @@ class Script {
 // aborted, in a random order, too.
 void run_in_one_thread(std::vector<std::unique_ptr<Script>>& scripts, unsigned seed, std::size_t aborted) {
   std::mt19937 random(seed);
-  std::vector<Script*> open, hale;
-  for (const auto& script : scripts) open.push_back(script.get());
-  hale = open;
-  for (std::size_t turn = 0; !open.empty(); ++turn) {
-    if (turn >= aborted && !hale.empty() && random() % 4 == 0) {
-      const auto next = hale.begin() + static_cast<std::ptrdiff_t>(random() % hale.size());
-      (*next)->abort(Status::aborted("cause"));
-      hale.erase(next);
-    }
-    const auto one = open.begin() + static_cast<std::ptrdiff_t>(random() % open.size());
-    for (unsigned steps = random() % 3 == 0 ? 50 : 1; steps > 0; --steps) {
-      if ((*one)->step()) continue;
-      open.erase(one);
-      break;
-    }
-    REQUIRE(turn < 1'000'000);
-  }
+  std::vector<Script*> hale;
+  for (const auto& script : scripts) hale.push_back(script.get());
+  step_in_any_order(hale, random, [&](std::size_t turn) {
+    if (turn < aborted || hale.empty() || random() % 4 != 0) return;
+    const auto next = hale.begin() + static_cast<std::ptrdiff_t>(random() % hale.size());
+    (*next)->abort(Status::aborted("cause"));
+    hale.erase(next);
+  });
 }
 
 TEST_CASE("shm in regions: members in any order, some of them away at times", "[fabric][one thread]") {

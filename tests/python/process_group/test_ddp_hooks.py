@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import roundelay.torch as hvd
+from against_gloo import Turned
 from linear_loss import Ledger
 from process_groups import world
 from ranks import Check, needs_ranks, run_check, two_by_two
@@ -224,23 +225,14 @@ def check_what_a_hook_refuses() -> None:
         ddp.hook("dense")
 
 
-class Turned(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(300, dtype=torch.complex64))
-
-    def forward(self) -> torch.Tensor:
-        return (self.weight * (1 + dist.get_rank())).abs().sum()
-
-
 def check_complex_gradients() -> None:
     with world():
-        net = DistributedDataParallel(Turned())
+        net = DistributedDataParallel(Turned(300))
         net.register_comm_hook(*ddp.hook("dense"))
         net().backward()
         mean = (1 + dist.get_world_size()) / 2
         assert torch.equal(net.module.weight.grad, torch.full((300,), mean, dtype=torch.complex64))
-        net = DistributedDataParallel(Turned())
+        net = DistributedDataParallel(Turned(300))
         net.register_comm_hook(*ddp.hook("dense:wire=bf16"))
         with pytest.raises(ValueError, match="takes no complex gradients"):
             net().backward()

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import roundelay.torch as hvd
-from against_gloo import assert_as_gloo
+from against_gloo import Turned, assert_as_gloo
 from process_groups import world
 from ranks import Check, run_check, two_by_two
 
@@ -140,16 +140,8 @@ def check_buckets_of_ddp_lie_there() -> None:
 
 
 def check_complex_gradients() -> None:
-    class Turned(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.ones(3000, dtype=torch.complex64))
-
-        def forward(self) -> torch.Tensor:
-            return (self.weight * (1 + dist.get_rank())).abs().sum()
-
     with world():
-        model = DistributedDataParallel(Turned(), gradient_as_bucket_view=True)
+        model = DistributedDataParallel(Turned(3000), gradient_as_bucket_view=True)
         model().backward()
         mean = (1 + dist.get_world_size()) / 2
         gradient = model.module.weight.grad

@@ -71,3 +71,15 @@ def batches(count: int = STEPS, rank: int | None = None) -> list[torch.Tensor]:
 def weights(model: nn.Module) -> list[torch.Tensor]:
     """Returns copies of the parameters."""
     return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+class Turned(nn.Module):
+    """A complex weight of ones. Its gradient is as large as 1 + the rank."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(count, dtype=torch.complex64))
+
+    def forward(self) -> torch.Tensor:
+        """Returns a loss."""
+        return (self.weight * (1 + dist.get_rank())).abs().sum()
