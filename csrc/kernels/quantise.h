@@ -23,15 +23,15 @@ struct EightBits {
 // the nearest multiple, ties to even. Leaves in `numbers` what the rounding takes away: all of a block whose
 // scale would be below 2^-126.
 //
-// A block that has a number that is not finite arrives as NaN. Such numbers become zero, and the finite ones
-// of the block stay. `to` is aligned to 4 bytes.
+// A block that has a number that is not finite, or whose largest would not be as a multiple, arrives as NaN.
+// Nothing of it stays: a step that overflows is skipped, and what stays counts in the next one. `to` is
+// aligned to 4 bytes.
 void quantise(std::byte* to, float* numbers, std::size_t count);
 
 // Sets `numbers` to those that quantise() has written.
 void dequantise(float* numbers, const std::byte* from, std::size_t count);
 
-// Moves the numbers as quantise() and dequantise() do, but without rounding: what stays is zero, but for the
-// finite numbers of a block that arrives as NaN.
+// Moves the numbers as quantise() and dequantise() do, but without rounding: nothing stays.
 void move_exactly(float* to, float* numbers, std::size_t count);
 
 }  // namespace roundelay::kernels

@@ -14,10 +14,10 @@
 // the last one left, and the gathers back. On N nodes a rank sends 2 (N - 1) / N of its shard, in 65/256 of
 // the bytes of fp32.
 //
-// A block that has a number that is not finite, on any node, becomes NaN on all ranks. If a node's sum is
-// divided (an average), so is what the residual keeps, as with topk; and as there, nodes with different
-// numbers of ranks have as many shards as the smallest one has ranks. On one node the bucket goes densely.
-// The technique works in host memory alone.
+// A block that has a number that is not finite, on any node, becomes NaN on all ranks, and none keeps any of
+// it. If a node's sum is divided (an average), so is what the residual keeps, as with topk; and as there,
+// nodes with different numbers of ranks have as many shards as the smallest one has ranks. On one node the
+// bucket goes densely. The technique works in host memory alone.
 //
 // The state: the residual of the shard.
 #include <string>

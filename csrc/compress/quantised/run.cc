@@ -1,6 +1,8 @@
 #include "compress/quantised/run.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 namespace roundelay::compress::quantised {
 namespace {
@@ -10,6 +12,16 @@ using kernels::EightBits;
 constexpr DType kReal = DType::kFloat32;
 
 std::byte* bytes_of(float* numbers) { return reinterpret_cast<std::byte*>(numbers); }
+
+// Clears what a rank has kept of blocks whose sums have overflowed. Such a step is skipped, and what stays of
+// it would count in the next one. The other ranks do not know which of them has the cause.
+void forget_overflows(float* kept, const std::byte* sums, std::size_t count) {
+  for (std::size_t first = 0; first < count; first += EightBits::kBlock) {
+    float scale = 0;
+    std::memcpy(&scale, sums + EightBits{first}.bytes(), sizeof scale);
+    if (std::isnan(scale)) std::fill_n(kept + first, std::min(EightBits::kBlock, count - first), 0.0F);
+  }
+}
 
 }  // namespace
 
@@ -212,6 +224,7 @@ Status Run::take() {
     std::byte* const to = values() + tile.first * size_of(dtype);
     float* const numbers = dtype == kReal ? reinterpret_cast<float*>(to) : *wide;
     kernels::dequantise(numbers, from, tile.count);
+    forget_overflows(residual() + tile.first, from, tile.count);
     if (!scale.identity()) ROUNDELAY_RETURN_IF_ERROR(math.scale(bytes_of(numbers), tile.count, kReal, scale));
     if (dtype == kReal) return {};
     const kernels::GpuCopy narrowed{to, bytes_of(numbers), tile.count, dtype, kReal};

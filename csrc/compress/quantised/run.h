@@ -32,7 +32,7 @@ class Run {
   // Writes the sums into this rank's place among the messages of all.
   [[nodiscard]] Status finish();
   [[nodiscard]] collective::AllgatherCall gather(std::size_t level);
-  // Sets the shard to the sums of all parts, scaled.
+  // Sets the shard to the sums of all parts, scaled. Nothing stays of a block whose sums have overflowed.
   [[nodiscard]] Status take();
 
  private:

@@ -21,11 +21,6 @@ namespace roundelay::kernels {
   return std::bit_cast<float>(most);
 }
 
-// Makes the numbers zero that are not finite.
-[[gnu::always_inline]] inline void keep_finite(float* numbers, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) numbers[i] = std::isfinite(numbers[i]) ? numbers[i] : 0.0F;
-}
-
 // Returns the block's scale.
 [[gnu::always_inline]] inline float quantise_block(std::int8_t* to, float* numbers, std::size_t count) {
   constexpr float kMost = 127;
@@ -35,10 +30,13 @@ namespace roundelay::kernels {
   const float most = largest_of(numbers, count);
   const float scale = most / kMost;
   const bool tiny = scale < std::numeric_limits<float>::min();  // multiples of it are not exact
-  if (!std::isfinite(most) || tiny) {
+  if (tiny) {
     std::memset(to, 0, count);
-    if (tiny) return 0;
-    keep_finite(numbers, count);
+    return 0;
+  }
+  if (!std::isfinite(kMost * scale)) {  // or `most`, rounded up
+    std::memset(to, 0, count);
+    std::memset(numbers, 0, count * sizeof(float));
     return std::numeric_limits<float>::quiet_NaN();
   }
   for (std::size_t i = 0; i < count; ++i) {
@@ -76,11 +74,10 @@ namespace roundelay::kernels {
     const std::size_t size = std::min(EightBits::kBlock, count - first);
     if (std::isfinite(largest_of(numbers + first, size))) {
       std::memcpy(to + first, numbers + first, size * sizeof(float));
-      std::memset(numbers + first, 0, size * sizeof(float));
     } else {
       std::fill_n(to + first, size, std::numeric_limits<float>::quiet_NaN());
-      keep_finite(numbers + first, size);
     }
+    std::memset(numbers + first, 0, size * sizeof(float));
   }
 }
 

@@ -125,8 +125,9 @@ TEST_CASE("zeros arrive, and what is too small for a scale stays", "[kernels][qu
   }
 }
 
-TEST_CASE("a number that is not finite makes its block NaN, and finite ones stay", "[kernels][quantise]") {
-  for (const float bad : {kInfinity, -kInfinity, kNaN}) {
+TEST_CASE("a number that is not finite makes its block NaN, of which nothing stays", "[kernels][quantise]") {
+  const float largest = std::numeric_limits<float>::max();  // 127 of its 127th parts are infinite
+  for (const float bad : {kInfinity, -kInfinity, kNaN, largest}) {
     std::vector<float> numbers(600, 1.0F);
     numbers[300] = bad;
     const Sent sent = send(numbers);
@@ -134,7 +135,7 @@ TEST_CASE("a number that is not finite makes its block NaN, and finite ones stay
       const bool in_block = i >= 256 && i < 512;
       REQUIRE(std::isnan(sent.arrived[i]) == in_block);
       REQUIRE((in_block || sent.arrived[i] == 1.0F));
-      REQUIRE(sent.left[i] == (in_block && i != 300 ? 1.0F : 0.0F));
+      REQUIRE(sent.left[i] == 0);
     }
   }
 }
@@ -152,7 +153,7 @@ TEST_CASE("numbers that are not sent move exactly", "[kernels][quantise]") {
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const bool in_block = i >= 256 && i < 512;
       REQUIRE((in_block ? std::isnan(arrived[i]) : arrived[i] == 0.3F));
-      REQUIRE(left[i] == (in_block && i != 300 ? 0.3F : 0.0F));
+      REQUIRE(left[i] == 0);
     }
   }
 }

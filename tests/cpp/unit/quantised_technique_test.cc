@@ -121,33 +121,41 @@ TEST_CASE("between nodes goes a quarter of the bytes", "[technique][quantised]")
   }
 }
 
-TEST_CASE("an overflow in a node makes its block NaN, and the next run is clean", "[technique][quantised]") {
+// Returns the largest difference of a run's sums from those of the gradients.
+double error_of(const NodeMembers& group, const Gradients& gradients) {
+  const std::vector<double> result = elements(*group.members[0]);
+  double most = 0;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    double sum = 0;
+    for (const auto& of_rank : gradients) sum += of_rank[i];
+    const double error = std::fabs(result[i] - sum);
+    if (!(error <= most)) most = error;  // NaN, too
+  }
+  return most;
+}
+
+TEST_CASE("an overflow makes its block NaN, of which the next run has nothing", "[technique][quantised]") {
   constexpr std::size_t kCount = 1000;
+  constexpr double kSpike = 1e6;  // in the block of the overflow
   std::mt19937 random(6);
   for (const auto& shape : shapes()) {
-    for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
-      for (const std::size_t at : {std::size_t{0}, std::size_t{520}, std::size_t{999}}) {
+    for (const double bad : {std::numeric_limits<double>::infinity(), std::nan(""), 3e38}) {
+      for (const std::size_t at : {std::size_t{0}, std::size_t{520}, std::size_t{998}}) {
         NodeMembers group(shape.tree);
         const TechniquePtr technique = make();
         group.set_up(*technique, {DType::kFloat32, ReduceOp::kSum}, kCount);
         for (int step = 0; step < 5; ++step) {
           Gradients gradients = some_gradients(group.members.size(), kCount, random);
-          if (step == 3) gradients[1][at] = bad;
+          if (step == 3) {
+            gradients.front()[at] = gradients.back()[at] = bad;  // 3e38 is finite, twice it is not
+            gradients.back()[at + 1] = kSpike;
+          }
           bring(group, gradients);
           group.run(*technique);
           require_same_bits(group);
-          INFO(shape.name << ", step " << step << ", element " << at);
-          const std::vector<double> result = elements(*group.members[0]);
-          REQUIRE(std::isfinite(result[at]) == (step != 3));
-          if (step != 3)
-            REQUIRE(std::all_of(result.begin(), result.end(), [](double one) { return std::isfinite(one); }));
-          for (const auto& member : group.members) {
-            for (std::size_t i = 0; i < member->bucket.state.size() / sizeof(float); ++i) {
-              float kept = 0;
-              std::memcpy(&kept, member->bucket.state.data() + i * sizeof kept, sizeof kept);
-              REQUIRE(std::isfinite(kept));
-            }
-          }
+          INFO(shape.name << ", step " << step << ", element " << at << " is " << bad);
+          REQUIRE(std::isfinite(elements(*group.members[0])[at]) == (step != 3));
+          if (step != 3) REQUIRE(error_of(group, gradients) < 0.12 * shape.size());
         }
       }
     }
