@@ -84,13 +84,13 @@ class Ledger:
         return [kept.get(name, zero) / scale for name, zero in zip(names, zeros, strict=True)]
 
     def check(self, scale: float = 1.0) -> None:
-        """Checks that all gradients have arrived, or are kept back, once. Power-SGD rounds."""
+        """Checks that all gradients have arrived, or are kept back, once. Some strategies round."""
         for given, got, kept in zip(self.given, self.got, self.kept(scale), strict=True):
             want, still = given.clone(), kept.clone()
             dist.all_reduce(want)
             dist.all_reduce(still)
             have = got * dist.get_world_size() + still
-            if self.kind != "power_sgd":
+            if self.kind not in {"power_sgd", "quantised"}:
                 assert torch.equal(have, want), (have - want).abs().max()
             else:
                 torch.testing.assert_close(have, want, atol=1e-3, rtol=1e-4)

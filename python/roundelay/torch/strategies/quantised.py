@@ -50,9 +50,9 @@ class Quantised(NodeShards, KeepsBack):
             )
 
     def use_buckets(self, buckets: Sequence[Bucket]) -> None:
-        """Looks whether there is more than one node."""
-        if buckets and self._context is not None:
-            self._between = self.levels().nodes > 1
+        """Looks whether there is more than one node. A hook of DDP leaves that to the core."""
+        if buckets:
+            self._between = self._context is None or self.levels().nodes > 1
 
     def formula(self) -> Formula:
         """Returns the cost model's formula."""
