@@ -88,6 +88,7 @@ def check_wrong_arguments_reach_all_ranks() -> None:
             (math.nan, "weight is nan"),
             (math.inf, "weight is inf"),
             ("x", "weight is 'x'"),
+            (10**400, "weight is 1000"),
         ]
     ):
         with pytest.raises((ValueError, HorovodInternalError), match=says):
@@ -101,7 +102,27 @@ def check_wrong_arguments_reach_all_ranks() -> None:
             hvd.allreduce(tensor, weight=1, **more)
     with pytest.raises(ValueError, match=r"not torch\.int64"):
         hvd.allreduce(torch.ones(2, dtype=torch.int64), weight=1)
+    with pytest.raises(ValueError, match="Float8_e5m2, which is never added up"):
+        hvd.allreduce(torch.ones(2).to(torch.float8_e5m2), weight=1)
     assert hvd.allreduce(tensor, weight=1).tolist() == [1.0, 1.0]
+
+
+def check_types_that_differ() -> None:
+    dtype = torch.float16 if hvd.rank() == 0 else torch.bfloat16  # both travel as fp32
+    with pytest.raises(HorovodInternalError, match="Mismatched"):
+        hvd.allreduce(torch.ones(2, dtype=dtype), name="types", weight=1)
+
+
+def check_gradients_while_a_rank_has_joined() -> None:
+    own, weights = hvd.rank(), uneven()
+    present = hvd.size() - 1
+    if own < present:
+        tensor = torch.ones(3, requires_grad=True)
+        (hvd.allreduce(tensor, name="joined", weight=weights[own]) * 2.0).sum().backward()
+        assert tensor.grad is not None
+        share = weights[own] / sum(weights[:present])
+        assert tensor.grad.tolist() == pytest.approx([2.0 * present * share] * 3)
+    hvd.join()
 
 
 def check_weights_of_zero_change_nothing() -> None:

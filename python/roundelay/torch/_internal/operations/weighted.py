@@ -60,6 +60,8 @@ class WeightedAverage:
         self._sums = [_product(tensor.detach(), self._weight) for tensor in group]
         device = never_empty(group)[0].device
         self._total = torch.tensor(self._weight, dtype=torch.float64, device=device)
+        # Their products are all fp32. So the ranks compare the types of what they gave.
+        self._types = [torch.empty_like(tensor.detach().flatten()[:0]) for tensor in group]
         self._call, self._name = call, name
 
     def run(self) -> list[torch.Tensor]:
@@ -76,18 +78,22 @@ class WeightedAverage:
 
         return remember(_core.grouped_allreduce_async(*self._arguments()), result)
 
+    def total(self) -> float:
+        """Returns the sum of all ranks' weights. Call it after run()."""
+        return self._total.item()
+
     def share(self) -> float:
         """Returns the part of this rank's tensors in the average. Call it after run()."""
-        return self._weight / self._total.item()
+        return self._weight / self.total()
 
     def _arguments(self) -> tuple[Any, ...]:
-        tensors = [*self._sums, self._total]
+        tensors = [*self._sums, self._total, *self._types]
         return tensors, tensors, self._name, Sum, 1.0, 1.0, self._call.group
 
     def _averages(self) -> list[torch.Tensor]:
-        if not 0.0 < self._total.item() < math.inf:
+        if not 0.0 < self.total() < math.inf:
             raise self._call.wrong(
-                f"the sum of all ranks' weights is {self._total.item():g}, which gives no average: "
+                f"the sum of all ranks' weights is {self.total():g}, which gives no average: "
                 "leave the call out on all ranks, or give one of them a weight above 0"
             )
         with torch.no_grad():
@@ -97,22 +103,24 @@ class WeightedAverage:
 
 
 class _WeightedAverage(torch.autograd.Function):
-    """The gradient of a rank's tensor is its share of the sum of the ranks' gradients."""
+    """The gradient of a rank's tensor is its share of the sum of the ranks' gradients.
+
+    Returns the sum of the weights, and the averages.
+    """
 
     @staticmethod
-    def forward(ctx: Any, arguments: tuple[Any, ...], *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(ctx: Any, arguments: tuple[Any, ...], *tensors: torch.Tensor) -> tuple[Any, ...]:
         average = WeightedAverage(tensors, False, *arguments)
         results = average.run()
         _, name, *_, process_set, _ = arguments
         ctx.name, ctx.process_set, ctx.share = name, process_set, average.share()
-        return tuple(results)
+        return average.total(), *results
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+    def backward(ctx: Any, _: None, *gradients: torch.Tensor) -> Any:
         arguments = (None, gradient_name(ctx.name), None, 1.0, 1.0, ctx.process_set, 1.0)
-        averages = recorded(_WeightedAverage, arguments, *gradients)
-        factor = ctx.process_set.size() * ctx.share
-        return None, *(average * factor for average in averages)
+        present, *averages = recorded(_WeightedAverage, arguments, *gradients)  # without those that joined
+        return None, *(average * (present * ctx.share) for average in averages)
 
 
 def differentiable(
@@ -136,13 +144,15 @@ def differentiable(
     arguments = (average, name, op, prescale_factor, postscale_factor, process_set, weight)
     if not group:
         return WeightedAverage(group, False, *arguments).run()
-    return list(recorded(_WeightedAverage, arguments, *group))
+    averages: list[torch.Tensor]
+    _, *averages = recorded(_WeightedAverage, arguments, *group)
+    return averages
 
 
 def _checked(call: Call, weight: Any) -> float:
     try:
         number = float(weight)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         number = math.nan
     if not 0.0 <= number < math.inf:
         raise call.wrong(f"weight is {weight!r}, but must be a finite number from 0 on")
