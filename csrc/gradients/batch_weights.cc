@@ -26,8 +26,10 @@ void BatchWeights::weigh(const at::Tensor& contribution) {
 }
 
 bool BatchWeights::agreed(double sum) {
-  if (!std::isfinite(sum) || sum <= 0.0) return false;
-  mean_ = sum / size_;
+  const double mean = sum / size_;
+  if (!std::isnormal(mean) || mean < 0.0) return false;
+  if (has_unit() && !std::isnormal(mean / unit_)) return false;  // gradients were multiplied by zero
+  mean_ = mean;
   if (!has_unit()) unit_ = mean_;
   return true;
 }

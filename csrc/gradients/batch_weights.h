@@ -16,8 +16,10 @@ namespace roundelay::gradients {
 // that over the n ranks, and the result is divided by sum / n / unit.
 //
 // The unit is the mean weight of the heaviest round so far. So while all ranks have full batches both factors
-// are 1, and nothing is done. Factors up to n, whose sum is at most n, are as far from overflow as an average
-// over ranks. In a first round, there is no unit: gradients wait for the agreement (GradientGroup).
+// are 1, and nothing is done. The ranks' factors add up to n at most: a sum is as far from overflow as that
+// of an average over ranks. A single one may be n, by which fp16 overflows early; in a light round all are
+// small, and fp16 loses low bits. In a first round, there is no unit: gradients wait for the agreement
+// (GradientGroup).
 //
 // All ranks have the same unit, as it comes from agreements, and they restart() together. Callers hold the
 // GIL. Functions may throw what Python throws.
@@ -37,8 +39,8 @@ class BatchWeights {
   [[nodiscard]] double weight();
   // Multiplies a contribution in place. A rank of weight 0 contributes zeros, also instead of NaN.
   void weigh(const at::Tensor& contribution);
-  // Takes the sum of all weights. Returns false if there is no average: it is zero, or a rank has no weight.
-  // refuse() follows then.
+  // Takes the sum of all weights. Returns false if there is no average: it is zero, too large or too small,
+  // or a rank has no weight. refuse() follows then.
   [[nodiscard]] bool agreed(double sum);
   void refuse(const std::vector<std::string>& in_flight) const { refuse_(in_flight); }
   // Divides an average over ranks in place.

@@ -315,10 +315,11 @@ def check_wrong_weights_are_an_error_on_all_ranks() -> None:
             add_gradients((used, 8.0), (other, 8.0))
             assert gradient_of(used) == [8.0] * 3
             optimizer.step()
-        weight.now = 0.0
-        optimizer.zero_grad()
-        with pytest.raises(ValueError, match="the weights of all ranks are 0"):
-            add_gradients((used, 1.0))
+        for nothing, says in ((0.0, "are 0"), (1e308, "too large or too small"), (5e-324, "too small")):
+            weight.now = nothing
+            optimizer.zero_grad()
+            with pytest.raises(ValueError, match=says):
+                add_gradients((used, 1.0))
         weight.now = 2.0
         before = used.detach().clone()
         optimizer.zero_grad()

@@ -71,7 +71,7 @@ class _Source:
                 "the weights of all ranks are 0, which have no average: leave such a step out on all ranks"
             )
         else:
-            cause = "the sum of the ranks' weights is no finite number: let weight= return smaller ones"
+            cause = "the sum of the ranks' weights is too large or too small: return numbers of samples"
         text = f"gradients ({self.prefix!r}) cannot be averaged: {cause}; call zero_grad() and go on"
         names = {name for *_, names in gathered for name in names}
         fail(names - set(in_flight), text, self.process_set)
