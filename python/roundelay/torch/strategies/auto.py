@@ -19,6 +19,7 @@ from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.tuning.choices import Choices
 from roundelay.torch._internal.tuning.gate import Plan
 from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.strategies._auto.candidate_steps import CandidateSteps
 from roundelay.torch.strategies._auto.candidates import (
     DENSE_CANDIDATE,
     Candidate,
@@ -28,11 +29,9 @@ from roundelay.torch.strategies._auto.candidates import (
     of_loss,
 )
 from roundelay.torch.strategies._auto.plans import Plans, ways_of
-from roundelay.torch.strategies._lossy.kept_back import KeepsBack
-from roundelay.torch.strategies._lossy.lossy import Lossy
 
 
-class Auto(Strategy):
+class Auto(CandidateSteps):
     """Tries candidates for a few steps each, and keeps the fastest; bucket by bucket if they lose nothing.
 
     candidates: texts or objects: "dense" (always one of them), "dense:wire=bf16" or fp16, a dense allreduce
@@ -72,8 +71,7 @@ class Auto(Strategy):
             raise ValueError(f"candidates is {candidates!r}, but has one more than once")
         if any(each.lossy is not None for each in every):
             self.takes_sparse = False
-        self._plans = Plans(every, self.trial_steps)
-        self._began = False  # the first step of the optimizer, or the first one after attach(), was taken
+        super().__init__(Plans(every, self.trial_steps))
 
     @property
     def text(self) -> str:
@@ -145,10 +143,10 @@ class Auto(Strategy):
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
         """Returns the technique of the bucket's candidate in the plan."""
         plans = self._plans
-        plans.step = step
         candidate = plans.candidates[plans.plan[bucket.index]]
         if candidate.lossy is not None:
-            return candidate.lossy.technique(bucket, max(0, step - plans.since))
+            taken = 0 if plans.since is None else max(0, step - plans.since)
+            return candidate.lossy.technique(bucket, taken)
         return candidate.spec
 
     # -- the search of the optimizer
@@ -176,35 +174,6 @@ class Auto(Strategy):
         """Takes rank 0's plan, now or with the next buckets."""
         self._plans.agreed(proposal)
 
-    # -- around the step
-
-    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Does what the lossy candidate does that is in use, or was: a flush may bring its last gradients.
-
-        Before there is one, a masked candidate tells the momentum of decay apart.
-        """
-        if not self._began:
-            self._began = True
-            for lossy in self._plans.lossy():
-                lossy.begin(optimizer)
-        if self._steps_as is not None:
-            self._steps_as.before_step(optimizer)
-
-    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Works as that candidate."""
-        if self._steps_as is not None:
-            self._steps_as.after_step(optimizer)
-
-    def abandon_step(self) -> None:
-        """Works as that candidate."""
-        if self._steps_as is not None:
-            self._steps_as.abandon_step()
-
-    @property
-    def _steps_as(self) -> KeepsBack | None:
-        masked = (one for one in self._plans.lossy() if isinstance(one, Lossy) and one.momentum == "masked")
-        return self._plans.last_lossy if self._plans.last_lossy is not None else next(masked, None)
-
     # -- its candidates
 
     def attach(self, optimizer: torch.optim.Optimizer, context: Context) -> None:
@@ -221,6 +190,16 @@ class Auto(Strategy):
         super().detach()
         self._plans.forget()
         self._began = False
+
+    # -- other ranks
+
+    def shared_state(self) -> Any:
+        """Returns the plans, and what the lossy candidates know of the optimizer."""
+        return self._plans.saved_state()
+
+    def take_shared_state(self, state: Any) -> None:
+        """Takes them: gradients that were kept back are stepped alike on all ranks."""
+        self._plans.take_state(state)
 
     # -- checkpoints
 

@@ -50,19 +50,20 @@ class BucketTechniques:
     def choose(self, step: int, may_leave: bool) -> bool:
         """Asks the strategy about each bucket. Returns whether all buckets have what it has chosen.
 
-        may_leave: no rank keeps anything back. Otherwise it stops at a bucket that is to leave a technique
-        with state: that one must be flushed first.
+        may_leave: no rank keeps anything back. Otherwise all buckets stay as they are if one is to leave a
+        technique with state: that one must be flushed first.
         """
         if not self.chooses:
             return True
-        for number, bucket in enumerate(self.buckets):
-            text = self._answer(self._views[number], step)
-            if text == self._texts[number]:
-                continue
-            if self._keeps[number] and not may_leave:
-                return False
-            bucket.core.set_technique(text)
-            self._texts[number], self._keeps[number] = text, bucket.core.state is not None
+        texts = [self._answer(view, step) for view in self._views]
+        changed = [number for number, text in enumerate(texts) if text != self._texts[number]]
+        if not may_leave and any(self._keeps[number] for number in changed):
+            return False
+        for number in changed:
+            core = self.buckets[number].core
+            core.set_technique(texts[number])
+            self._texts[number], self._keeps[number] = texts[number], core.state is not None
+        self._strategy.techniques_chosen(step)
         return True
 
     def _answer(self, bucket: views.Bucket, step: int) -> str | None:

@@ -105,6 +105,12 @@ class Hooks:
         bucket is sent densely.
         """
 
+    def techniques_chosen(self, step: int) -> None:
+        """Hears, on all ranks, that the buckets have what technique() has returned for this step.
+
+        It may come steps after the answer has changed, because a flush comes first.
+        """
+
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Works before ``step()``, which calls it when gradients are complete, or before a closure."""
 

@@ -13,8 +13,6 @@ from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies._auto.candidates import Candidate, algorithm_candidates, plan_candidates
 from roundelay.torch.strategies._lossy.kept_back import KeepsBack
 
-_STEP_BYTES = 8
-
 
 class Plans:
     """The plans of one Auto. They are the Choices of the optimizer's search (tuning/choices.py).
@@ -28,9 +26,8 @@ class Plans:
         self.trial_steps = trial_steps
         self.choice = "dense: nothing was tried yet"  # the search's choice and its reason, on rank 0
         self.plan: Plan = ()  # the number of each bucket's candidate; the same on all ranks
-        self.since = 0  # the step from which the plan is in use
-        self.last_lossy: KeepsBack | None = None  # the last one that was in use
-        self.step = 0  # the last one that a technique was asked for
+        self.since: int | None = None  # the step from which the buckets have it; None: a flush comes first
+        self.last_lossy: KeepsBack | None = None  # the last one that buckets had
         self._ways: ways.Ways | None = None  # None: unknown for the optimizer's process set
         self._next: Plan = ()  # the agreed plan for the next buckets
         self.wanted: tuple[Plan, bool] | None = None  # rank 0's: a plan, and whether it is for new buckets
@@ -97,17 +94,16 @@ class Plans:
         if self.wanted is None:
             return None
         plan, new_buckets = self.wanted
-        return self.step.to_bytes(_STEP_BYTES, "big") + bytes([new_buckets, *plan[:MOST_MIXED]])
+        return bytes([new_buckets, *plan[:MOST_MIXED]])
 
     def agreed(self, proposal: bytes) -> None:
         """Takes rank 0's plan, now or with the next buckets, which may wait for a flush."""
-        self.since = int.from_bytes(proposal[:_STEP_BYTES], "big")
-        new_buckets, own = proposal[_STEP_BYTES], tuple(proposal[_STEP_BYTES + 1 :])
+        new_buckets, *own = proposal
         self.wanted = None
         if new_buckets:
-            self._next = own
+            self._next = tuple(own)
         else:
-            self._take(_fitted(own, len(self.plan)))
+            self._take(_fitted(tuple(own), len(self.plan)))
 
     def use_buckets(self, number: int) -> None:
         """Takes the plan that was agreed for these buckets; without a plan all are dense."""
@@ -118,13 +114,19 @@ class Plans:
         self._next, self.wanted = (), None
 
     def _take(self, plan: Plan) -> None:
-        self.plan = plan
-        used = [self.candidates[number].lossy for number in plan]
+        self.plan, self.since = plan, None
+
+    def begun(self, step: int) -> None:
+        """Notes that the buckets have the plan from this step on."""
+        if self.since is not None:
+            return
+        self.since = step
+        used = [self.candidates[number].lossy for number in self.plan]
         self.last_lossy = next((lossy for lossy in used if lossy is not None), self.last_lossy)
 
     def forget(self) -> None:
         """Makes all buckets dense again."""
-        self.plan, self._next, self.since, self.wanted, self.last_lossy = (), (), 0, None, None
+        self.plan, self._next, self.since, self.wanted, self.last_lossy = (), (), None, None, None
 
     # -- checkpoints
 
@@ -164,7 +166,7 @@ class Plans:
             own = PlanState(**{key: state[key] for key in PlanState._fields})
             known = all(number in range(self.given) for number in (*own.plan, *own.next))
             known = known and (own.last is None or own.last in range(len(every)))
-            known = known and len(own.candidates) == len(every) and isinstance(own.since, int)
+            known = known and len(own.candidates) == len(every) and isinstance(own.since, int | None)
         except (KeyError, TypeError):
             return None
         return own if known else None
@@ -181,7 +183,7 @@ class PlanState(NamedTuple):
 
     plan: Sequence[int]
     next: Sequence[int]
-    since: int
+    since: int | None
     last: int | None  # the number of the lossy candidate that was the last one in use
     candidates: list[dict[str, Any]]  # the own states of the lossy candidates
 

@@ -189,6 +189,13 @@ def _coasts(group: Mapping[str, Any], state: dict[str, Any]) -> bool:
     return True
 
 
+def forget_parts(optimizer: torch.optim.SGD) -> None:
+    """Makes all momentum that of gradients: steps follow that do not tell its parts apart."""
+    for state in optimizer.state.values():
+        state.pop(DECAY_KEY, None)
+        state.pop(LEFT_KEY, None)
+
+
 def hide_gradients(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> Taken:
     """Takes the gradients of these parameters away. ValueError: the optimizer has not all of them."""
     owned = {parameter for group in optimizer.param_groups for parameter in group["params"]}
