@@ -101,8 +101,19 @@ constexpr std::string_view name_of(Operation operation) { return traits_of(opera
 struct Scale {
   double factor = 1.0;
   std::int64_t divisor = 1;
-  [[nodiscard]] bool identity() const { return factor == 1.0 && divisor == 1; }
+  [[nodiscard]] constexpr bool identity() const { return factor == 1.0 && divisor == 1; }
   friend bool operator==(const Scale&, const Scale&) = default;
 };
+
+// Returns how the sum of `members` parts is scaled so that it is their average. `before` scales the parts, and
+// `after` the average.
+constexpr Scale average_of(const Scale& before, Scale after, int members) {
+  if (before.identity() && after.identity()) {
+    after.divisor = members;
+  } else {
+    after.factor /= members;
+  }
+  return after;
+}
 
 }  // namespace roundelay

@@ -65,9 +65,9 @@ std::optional<Sent> sent_by(const Bucket& bucket) {
 }
 
 std::tuple<std::size_t, std::size_t, double> residual_of(const Bucket& bucket, int place, int shards,
-                                                         bool even, std::int64_t divisor) {
+                                                         bool even, int ranks) {
   const compress::Place there{place, shards, shards, even};
-  const compress::Residual kept = bucket.technique().residual({.divisor = divisor}, there);
+  const compress::Residual kept = bucket.technique().residual(bucket.scale_over(ranks), there);
   return {kept.elements.first, kept.elements.count, kept.factor};
 }
 
@@ -164,7 +164,7 @@ void bind_bucket(py::module_& module) {
       .def_property(
           "run", [](const Bucket& self) { return self.technique().run(); },
           [](Bucket& self, std::uint64_t run) { check(self.set_run(run)); })
-      .def("residual", &residual_of, py::arg("place"), py::arg("shards"), py::arg("even"), py::arg("divisor"))
+      .def("residual", &residual_of, py::arg("place"), py::arg("shards"), py::arg("even"), py::arg("ranks"))
       .def(
           "rescale", [](Bucket& self, double factor) { check(self.rescale(factor)); }, py::arg("factor"))
       .def("sent", &sent_by)

@@ -169,6 +169,12 @@ std::vector<compress::Slice> Bucket::slices() const {
   return slices;
 }
 
+Scale Bucket::scale_over(int ranks) const {
+  const auto& [op, before, after] = rule().reduction;
+  if (op != static_cast<int>(ReduceOp::kAverage)) return {.factor = after};
+  return average_of({.factor = before}, {.factor = after}, ranks);
+}
+
 std::optional<compress::SentChunks> Bucket::sent() const {
   return number_in_step_ > 0 && operations() == 1 ? technique_.sent() : std::nullopt;
 }

@@ -63,6 +63,9 @@ class Bucket final : public GradientGroup {
   [[nodiscard]] TechniqueChoice& technique() { return technique_; }
   [[nodiscard]] const TechniqueChoice& technique() const { return technique_; }
 
+  // Returns the scale of its sum over so many ranks.
+  [[nodiscard]] Scale scale_over(int ranks) const;
+
   // Returns the position of the bucket among those of the pool that were submitted in this step, from 1 on;
   // 0: it was not.
   [[nodiscard]] int number_in_step() const { return number_in_step_; }

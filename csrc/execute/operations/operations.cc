@@ -94,13 +94,7 @@ void set_reduction(collective::Reduction& call, const wire::Request& request, in
   const bool average = request.reduce_op == ReduceOp::kAverage;
   call.reduce_op = average ? ReduceOp::kSum : request.reduce_op;
   call.prescale = request.prescale;
-  call.scale = request.postscale;
-  if (!average) return;
-  if (call.prescale.identity() && call.scale.identity()) {
-    call.scale.divisor = members;
-  } else {
-    call.scale.factor /= members;
-  }
+  call.scale = average ? average_of(request.prescale, request.postscale, members) : request.postscale;
 }
 
 }  // namespace roundelay::execute

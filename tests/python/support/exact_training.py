@@ -32,6 +32,7 @@ class Training:
         op: int = hvd.Sum,
         ranks: hvd.ProcessSet = hvd.global_process_set,
         passes: int = 1,
+        predivide: float = 1.0,
         **settings: Any,
     ) -> None:
         self.parameters = [nn.Parameter(torch.zeros(size, dtype=dtype)) for size in sizes]
@@ -45,6 +46,7 @@ class Training:
             master_weights=masters,
             process_set=ranks,
             backward_passes_per_step=passes,
+            gradient_predivide_factor=predivide,
         )
         self.ranks, self.passes = ranks, passes
         self.strategy = hvd.strategies.of(self.optimizer)

@@ -17,7 +17,6 @@ from roundelay.torch._internal.gradients.gradient import Gradient
 from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.gradients.pool_strides import pool_strides
 from roundelay.torch._internal.nodes import Levels
-from roundelay.torch._internal.operations import Average
 from roundelay.torch._internal.optimizer.bucket_techniques import BucketTechniques
 from roundelay.torch.process_sets import ProcessSet
 
@@ -32,9 +31,9 @@ class Residuals:
     """
 
     def __init__(
-        self, table: BucketTechniques, process_set: ProcessSet, op: int, records: Mapping[int, Gradient]
+        self, table: BucketTechniques, process_set: ProcessSet, records: Mapping[int, Gradient]
     ) -> None:
-        self._table, self._set, self._op, self._records = table, process_set, op, records
+        self._table, self._set, self._records = table, process_set, records
         self._waiting: Kept = {}  # tensors that nobody changes: a commit may have them, too
         self._added: set[str] = set()  # their gradients of this step have them
         self._flushed: frozenset[str] = frozenset()
@@ -56,8 +55,7 @@ class Residuals:
         assert state is not None
         levels = Levels.of(self._set, bucket.pool.device.type != "cpu")
         even = levels.members * levels.nodes == size
-        divisor = size if self._op == Average else 1
-        first, count, factor = bucket.core.residual(levels.place, levels.members, even, divisor)
+        first, count, factor = bucket.core.residual(levels.place, levels.members, even, size)
         place = range(first, first + count)
         dtype = torch.float64 if bucket.pool.dtype == torch.float64 else torch.float32
         values = state[: len(place) * dtype.itemsize].view(dtype)

@@ -45,7 +45,7 @@ class Techniques:
         self.strategy = strategy
         self.process_set = process_set
         self.table = BucketTechniques(strategy, op, prefix)
-        self.residuals = Residuals(self.table, process_set, op, records)
+        self.residuals = Residuals(self.table, process_set, records)
         self.loaded = Loaded()
         self.choices = strategy.choices  # its candidates for the search (tuning/pool_tuner.py)
         self._proposes = "propose" in strategy.overrides
@@ -85,6 +85,8 @@ class Techniques:
         """Ends a step of the optimizer: the next one may take other techniques."""
         self._step += 1
         self.residuals.end_step()
+        if self._flush_this_step and not self._some_joined and self.table.keeps_something():
+            self._tell_of_the_rest()
         self._flush_this_step = self.loaded.fresh = False
         if self._flushing or self._some_joined:
             return
@@ -215,6 +217,14 @@ class Techniques:
                 "these gradients are lost (docs/strategies.md#what-is-kept-back-and-checkpoints)"
             )
             warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def _tell_of_the_rest(self) -> None:
+        text = (
+            f"strategy {self.strategy.text} still keeps gradients back on rank {_core.rank()} after a step "
+            "that was to send all: some layer had no gradient in it; the next step in which all layers have "
+            "one sends them"
+        )
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     @property
     def progress(self) -> Flushing:
