@@ -105,8 +105,8 @@ struct Scale {
   friend bool operator==(const Scale&, const Scale&) = default;
 };
 
-// Returns how the sum of `members` parts is scaled so that it is their average. `before` scales the parts, and
-// `after` the average.
+// Returns how the sum of `members` parts is scaled so that it is their average. `before` scales the parts,
+// and `after` the average.
 constexpr Scale average_of(const Scale& before, Scale after, int members) {
   if (before.identity() && after.identity()) {
     after.divisor = members;

@@ -5,6 +5,8 @@ An elastic commit has it in this form. Gradients are small whole numbers, so tha
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 
@@ -78,13 +80,30 @@ def same(strategy: str, tensor: torch.Tensor, other: torch.Tensor) -> None:
 
 
 def check_what_is_kept_and_applied_is_what_came() -> None:
-    ops = dict.fromkeys(strategies(), hvd.Sum)
-    for strategy, op in [*ops.items(), (TOPK, hvd.Average)]:
-        training = until_buckets(Training(strategy, SIZES, op=op))
+    cases = [(strategy, hvd.Sum, 1.0) for strategy in strategies()]
+    cases += [(strategy, hvd.Average, 4.0) for strategy in strategies()]
+    for strategy, op, predivide in [*cases, (TOPK, hvd.Average, 1.0)]:
+        training = until_buckets(Training(strategy, SIZES, op=op, predivide=predivide))
         for _ in range(3):
             training.step()
             nothing_is_lost(training, op)
         assert any(one.any() for one in kept(training)), strategy
+
+
+def check_a_flush_without_some_gradients_says_that_it_left_something() -> None:
+    for strategy in strategies():
+        training = until_buckets(Training(strategy, SIZES))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            training.strategy.flush()
+            training.step(among=[0])
+            left = training.techniques.table.keeps_something()
+            assert any(hvd.allgather_object(left)), strategy
+            said = [str(one.message) for one in caught if "was to send all" in str(one.message)]
+            assert len(said) == int(left), strategy
+        training.flush()
+        assert not training.techniques.table.keeps_something()
+        nothing_is_lost(training, hvd.Sum)
 
 
 def check_a_commit_is_by_value() -> None:

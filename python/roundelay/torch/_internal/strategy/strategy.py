@@ -65,6 +65,7 @@ class Strategy(Generations):
     def flush(self) -> None:
         """Makes the next step send all gradients that techniques keep back; they keep nothing after it.
 
+        If a layer has no gradient in that step, a RuntimeWarning says so, and a later step sends the rest.
         Every rank calls it, between two steps. Call it a step before a checkpoint that shall do without
         state_dict(), and before the optimizer gets another strategy. If GradScaler skips that step, the
         gradients that were kept back are lost: they were sent with the infinite ones.
