@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--repetitions", type=int, default=5, help="steps of each (default: 5)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
-    parser.add_argument("--docs", action="store_true", help="put the results into docs/techniques instead")
+    parser.add_argument("--docs", action="store_true", help="put the results into docs/results instead")
     return parser
 
 

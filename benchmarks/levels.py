@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ways", choices=list(FORMULA), nargs="+", help="default: all")
     parser.add_argument("--repetitions", type=int, default=9, help="measurements of each (default: 9)")
     parser.add_argument("--quick", action="store_true", help="25 MiB, twice")
-    parser.add_argument("--docs", action="store_true", help="store JSON and table in docs/techniques")
+    parser.add_argument("--docs", action="store_true", help="store JSON and table in docs/results")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
     return parser
 

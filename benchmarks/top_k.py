@@ -196,7 +196,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sizes", type=show.parse_size, nargs="+", help="numbers of values, like 1M")
     parser.add_argument("--repetitions", type=int, default=9, help="turns of each way (default: 9)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the picture")
-    parser.add_argument("--docs", action="store_true", help="write docs/techniques/topk.* instead")
+    parser.add_argument("--docs", action="store_true", help="write docs/results/topk.* instead")
     return parser
 
 

@@ -30,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repetitions", type=int, default=5, help="turns that count (default: 5)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the plot")
     docs = parser.add_mutually_exclusive_group()
-    docs.add_argument("--docs", action="store_true", help="keep the results in docs/techniques, and render")
+    docs.add_argument("--docs", action="store_true", help="keep the results in docs/results, and render")
     docs.add_argument("--render", action="store_true", help="measure nothing: pages and picture of that JSON")
     return parser
 

@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--timeout", type=float, default=7200.0, help="seconds of a job (default: 7200)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the plot")
     docs = parser.add_mutually_exclusive_group()
-    docs.add_argument("--docs", action="store_true", help="keep these tasks in docs/techniques, and render")
+    docs.add_argument("--docs", action="store_true", help="keep these tasks in docs/results, and render")
     docs.add_argument("--render", action="store_true", help="measure nothing: pages and picture of that JSON")
     return parser
 
