@@ -124,6 +124,7 @@ void bind_gradient(py::module_& module) {
       .def_property_readonly("parameter",
                              [](const Gradient& self) { return unless_undefined(self.parameter()); })
       .def_property_readonly("wanted", [](const Gradient& self) { return self.wanted(); })
+      .def_property_readonly("has_set_aside", &Gradient::has_set_aside)
       .def("set_passes", &Gradient::set_passes, py::arg("passes"))
       .def("new_step", &Gradient::new_step)
       .def("give_up", &Gradient::give_up);

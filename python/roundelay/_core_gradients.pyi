@@ -102,6 +102,9 @@ class Gradient:
     # False if the parameter no longer exists, is frozen, or belongs to another optimizer.
     @property
     def wanted(self) -> bool: ...
+    # True while backward adds to `.grad` and a result of this step, which is added later, was put aside.
+    @property
+    def has_set_aside(self) -> bool: ...
     # Sets the number of backward passes in `.grad` that no reduction has taken. The hooks count on from here.
     def set_passes(self, passes: int) -> None: ...
     def new_step(self) -> None: ...  # makes `.grad` local again, and forgets what was in flight

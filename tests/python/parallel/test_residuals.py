@@ -5,6 +5,7 @@ An elastic commit has it in this form. Gradients are small whole numbers, so tha
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import pytest
@@ -137,14 +138,63 @@ def waiting() -> Training:
     return training
 
 
+def renewed(strategy: str, momentum: float = 0.0) -> tuple[Training, list[torch.Tensor]]:
+    """Returns one without buckets whose residuals wait, as in a new generation, and their sums."""
+    before = until_buckets(Training(strategy, SIZES, momentum=momentum))
+    parts, left = before.strategy.context.keeper().residuals.kept(), kept(before)
+    training = Training(strategy, SIZES, momentum=momentum)
+    training.strategy.context.keeper().residuals.put(parts)
+    training.optimizer.zero_grad()
+    return training, left
+
+
+def clear(training: Training) -> None:
+    """Does what zero_grad() of a model does."""
+    for parameter in training.parameters:
+        parameter.grad = None
+
+
+def check_gradients_that_are_thrown_away_spend_nothing() -> None:
+    """The third backward makes buckets."""
+    for number, by_optimizer in itertools.product((1, 2, 3, 4), (True, False)):
+        training, left = renewed(TOPK)
+        for _ in range(number):
+            training.backward()
+            training.optimizer.zero_grad() if by_optimizer else clear(training)
+        training.given = [torch.zeros_like(one) for one in training.given]
+        training.backward()
+        training.optimizer.step()
+        nothing_is_lost(training, hvd.Sum, left)
+
+
+def check_two_losses_and_grad_of_autograd() -> None:
+    training, left = renewed(TOPK)
+    loss = torch.stack([one.sum() for one in training.parameters]).sum()
+    for gradient in torch.autograd.grad(loss, training.parameters):
+        assert torch.equal(gradient, torch.ones_like(gradient))
+    training.backward()
+    training.backward()
+    training.optimizer.step()
+    nothing_is_lost(training, hvd.Sum, left)
+
+
+def check_a_restore_between_backward_and_step() -> None:
+    training = until_buckets(Training(TOPK, SIZES))
+    state = hvd.elastic.TorchState(optimizer=training.optimizer)
+    before = kept(training)
+    for _ in range(2):
+        state.restore()
+        training.optimizer.zero_grad()
+        training.backward()
+    state.restore()
+    for now, then in zip(kept(training), before, strict=True):
+        assert torch.equal(now, then)
+
+
 def check_the_first_step_sends_all_that_was_kept_back() -> None:
     """The optimizer has no buckets yet, as in a new generation. No step takes the first gradients."""
     for strategy in strategies():
-        before = until_buckets(Training(strategy, SIZES))
-        parts, left = before.strategy.context.keeper().residuals.kept(), kept(before)
-        training = Training(strategy, SIZES)
-        training.strategy.context.keeper().residuals.put(parts)
-        training.optimizer.zero_grad()
+        training, left = renewed(strategy)
         training.backward()
         training.given = [torch.zeros_like(one) for one in training.given]
         training.step()
@@ -155,13 +205,24 @@ def check_the_first_step_sends_all_that_was_kept_back() -> None:
 
 def check_local_momentum_is_not_applied_twice() -> None:
     """What a rank has kept back has its momentum already: SGD may not give it another one."""
-    before = until_buckets(Training(LOCAL, SIZES, momentum=0.5))
-    left = kept(before)
-    training = Training(LOCAL, SIZES, momentum=0.5)
-    training.strategy.context.keeper().residuals.put(before.strategy.context.keeper().residuals.kept())
+    training, left = renewed(LOCAL, momentum=0.5)
     for _ in range(2):  # the second step has no momentum of the first one
         training.step()
         nothing_is_lost(training, hvd.Sum, left)
+
+
+def check_nor_to_what_comes_later() -> None:
+    """A layer has no gradient until there are buckets. Gradients are zero: weights move by what was kept."""
+    training, left = renewed(LOCAL, momentum=0.5)
+    for step in range(60):
+        training.optimizer.zero_grad()
+        used = training.parameters[1:] if step < 5 else training.parameters
+        torch.stack([(0 * one).sum() for one in used]).sum().backward()
+        training.optimizer.step()
+        if step == 50:
+            training.strategy.flush()
+    for parameter, one in zip(training.parameters, left, strict=True):
+        torch.testing.assert_close(-parameter.detach(), one)
 
 
 def check_a_parameter_without_a_gradient_waits_for_one() -> None:

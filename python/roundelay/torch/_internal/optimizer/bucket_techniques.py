@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from roundelay._internal.spelling.techniques import for_users
 from roundelay.torch._internal.gradients.pool import PoolBucket
@@ -99,10 +99,14 @@ class BucketTechniques:
         """Returns whether this rank's buckets keep gradients back."""
         return any(bucket.core.unflushed for bucket in self.buckets)
 
-    def flush_next(self) -> None:
-        """Makes the next submission of each bucket that may keep gradients back a flush."""
-        for bucket, keeps in zip(self.buckets, self._keeps, strict=True):
-            if keeps:
+    def flush_next(self, names: Collection[str] | None = None) -> None:
+        """Makes the next submission of each bucket that may keep gradients back a flush.
+
+        names: of buckets that have one of these parameters, without the prefix; None: of all.
+        """
+        every = zip(self.buckets, self._views, self._keeps, strict=True) if self.stateful else ()
+        for bucket, view, keeps in every:
+            if keeps and (names is None or any(name in names for name in view.parameters)):
                 bucket.core.flush_next()
 
     def rescale(self, factor: float) -> None:

@@ -7,12 +7,15 @@ its own residuals as parts of its parameters' gradients, and adds them to its fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import weakref
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import torch
-from torch.utils.hooks import RemovableHandle, unserializable_hook
+from torch.autograd.graph import Node
+from torch.utils.hooks import RemovableHandle
 
+from roundelay import _core
 from roundelay.torch._internal.gradients.gradient import Gradient
 from roundelay.torch._internal.gradients.pool import PoolBucket
 from roundelay.torch._internal.gradients.pool_strides import pool_strides
@@ -35,10 +38,10 @@ class Residuals:
     ) -> None:
         self._table, self._set, self._records = table, process_set, records
         self._waiting: Kept = {}  # tensors that nobody changes: a commit may have them, too
-        self._added: set[str] = set()  # their gradients of this step have them
+        self._added: dict[str, bool] = {}  # these gradients have them; True: a technique may keep some again
         self._flushed: frozenset[str] = frozenset()
         self._taken = False  # the buckets' residuals wait for a step, and are no longer in the buckets
-        self._hooks: list[RemovableHandle] = []
+        self._hooks: list[tuple[Node, RemovableHandle]] = []  # a node lives as long as somebody has it
 
     def kept(self) -> Kept:
         """Returns all residuals of this rank, as copies; between two steps."""
@@ -70,6 +73,7 @@ class Residuals:
     def put(self, kept: Kept) -> None:
         """Makes these this rank's residuals, in place of all others. The next step sends them."""
         self._waiting = dict(kept)
+        self._added.clear()  # of the residuals before
         for bucket in self._table.buckets:
             if bucket.core.state is not None:
                 bucket.core.state.zero_()
@@ -83,12 +87,16 @@ class Residuals:
         return not taken and self._table.keeps_something()
 
     def flush(self, names: Collection[str]) -> None:
-        """Notes the parameters to whose next gradient some rank adds a residual. The same on all ranks."""
+        """Notes the parameters to whose next gradient some rank adds a residual. The same on all ranks.
+
+        If a parameter has no gradient in the next step, it stays noted until it has one.
+        """
         self._flushed = frozenset(names)
 
     def flushed(self) -> dict[str, torch.Tensor]:
         """Returns these parameters by name, until the step is over. The same on all ranks."""
-        every = ((self._table.short(one.name), one.core.parameter) for one in self._records.values())
+        records = self._records.values() if self._flushed else ()
+        every = ((self._table.short(one.name), one.core.parameter) for one in records)
         return {name: one for name, one in every if one is not None and name in self._flushed}
 
     def waits(self) -> bool:
@@ -100,41 +108,50 @@ class Residuals:
         self._waiting = {name: (first, part * factor) for name, (first, part) in self._waiting.items()}
 
     def new_gradients(self) -> None:
-        """Begins new gradients. They get the residuals, too, if no step has taken the last ones.
-
-        If these were in buckets, the techniques have the residuals.
-        """
-        if self._table.buckets:
-            self._drop_added()
-        for hook in self._hooks:
+        """Begins new gradients. They get the residuals, too, if no step has taken the last ones."""
+        self._drop(name for name, kept_again in self._added.items() if kept_again)
+        for _, hook in self._hooks:
             hook.remove()
         self._hooks.clear()
         self._added.clear()
         for gradient in self._records.values() if self._waiting else ():
             name, parameter = self._table.short(gradient.name), gradient.core.parameter
             if name in self._waiting and parameter is not None and parameter.requires_grad:
-                self._hooks.append(parameter.register_hook(self._hook(name, pool_strides(parameter))))
+                self._hooks.append(self._hook(name, gradient.core, parameter))
+        # No momentum is added to what a flush sends: residuals that come late have theirs already.
+        self._table.flush_next([name for name, one in self.flushed().items() if one.requires_grad])
 
     def end_step(self) -> None:
         """Ends a step, which has sent what gradients had. A parameter without a gradient waits for one."""
-        self._drop_added()
-        self._flushed, self._taken = frozenset(), False
+        self._drop(self._added)
+        self._flushed = frozenset(name for name, one in self.flushed().items() if one.grad is None)
+        self._added.clear()
+        self._taken = False
 
-    def _drop_added(self) -> None:
-        self._waiting = {name: part for name, part in self._waiting.items() if name not in self._added}
+    def _drop(self, names: Iterable[str]) -> None:
+        gone = set(names)
+        self._waiting = {name: part for name, part in self._waiting.items() if name not in gone}
 
-    def _hook(self, name: str, strides: tuple[int, ...]) -> Callable[[torch.Tensor], torch.Tensor | None]:
-        def add(gradient: torch.Tensor) -> torch.Tensor | None:
-            if name in self._added:
+    def _hook(self, name: str, core: _core.Gradient, parameter: torch.Tensor) -> tuple[Node, RemovableHandle]:
+        """Makes a residual a part of what is added to ``.grad``; torch.autograd.grad() does not return it."""
+        strides, reference = pool_strides(parameter), weakref.ref(parameter)
+
+        def add(gradients: tuple[torch.Tensor | None]) -> tuple[torch.Tensor] | None:
+            gradient, owner = gradients[0], reference()
+            if gradient is None or owner is None:
                 return None
-            self._added.add(name)
+            if name in self._added and (core.has_set_aside or owner.grad is not None):
+                return None  # otherwise somebody has thrown the first gradient away
+            self._added[name] = bool(self._table.buckets) and name not in self._flushed
             first, part = self._waiting[name]
             whole = part.new_zeros(gradient.numel())
             whole[first : first + len(part)] = part
-            return (whole.as_strided(gradient.shape, strides) + gradient).to(gradient.dtype)
+            return ((whole.as_strided(gradient.shape, strides) + gradient).to(gradient.dtype),)
 
-        unserializable_hook(add)  # so that pickling the parameter does not warn
-        return add
+        with torch.enable_grad():
+            node: Any = parameter.expand_as(parameter).grad_fn
+        accumulates: Node = node.next_functions[0][0]
+        return accumulates, accumulates.register_prehook(add)
 
 
 def _together(part: tuple[int, torch.Tensor], other: tuple[int, torch.Tensor] | None) -> Any:
