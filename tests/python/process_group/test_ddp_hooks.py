@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import roundelay.torch as hvd
 from against_gloo import Turned
-from linear_loss import Ledger
+from linear_loss import Ledger, coefficients
 from process_groups import world
 from ranks import Check, needs_ranks, run_check, two_by_two
 from roundelay import _core
@@ -192,6 +192,33 @@ def check_grad_scaler() -> None:
             overflow(ledger, scaler, optimizers)
 
 
+def check_two_scalers() -> None:
+    with world():
+        ledger = Ledger(TOPK)
+        halves = [list(ledger.module.parameters())[:2], list(ledger.module.parameters())[2:]]
+        optimizers = [torch.optim.SGD(half, lr=0.0) for half in halves]
+        scalers = [torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=2) for _ in halves]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for step in range(STEPS):
+                ledger.backward(step, loss=scalers[0].scale)
+                for scaler, optimizer in zip(scalers, optimizers, strict=True):
+                    scaler.scale(torch.zeros(()))
+                    scaler.step(optimizer)
+                    scaler.update()
+                ledger.take()
+        assert any("two GradScalers" in str(one.message) for one in caught)
+
+
+def check_a_gradient_of_minus_zero_takes_what_is_carried() -> None:
+    with world():
+        ledger = run(Ledger(f"{TOPK},warmup=4/1+8/0.5"), 8)  # the change of the density carries
+        for _ in range(2):
+            ledger.model([-0.0 * one for one in coefficients(0) if one is not None]).backward()
+            ledger.take()
+        ledger.check()
+
+
 def overflow(
     ledger: Ledger, scaler: torch.amp.GradScaler, optimizers: Sequence[torch.optim.Optimizer]
 ) -> None:
@@ -217,6 +244,15 @@ def check_what_a_hook_refuses() -> None:
                 ddp.hook(text)
         with pytest.raises(ValueError, match="momentum of an optimizer"):
             ddp.hook(hvd.strategies.CSC(momentum="masked"))
+        mine = hvd.strategies.CSC(momentum=None)
+        ddp.hook(mine)
+        with pytest.raises(ValueError, match="belongs to an optimizer or a hook already"):
+            ddp.hook(mine)
+        optimizer, masked = sgd(model()), hvd.strategies.CSC()
+        hvd.DistributedOptimizer(optimizer, strategy=masked)
+        with pytest.raises(ValueError, match="belongs to an optimizer or a hook already"):
+            ddp.hook(masked)
+        assert masked.momentum == "masked"
         with pytest.raises(ValueError, match="no parameter is called 'head'"):
             ddp.hook("csc:dense_parameters=head", named_parameters=model().named_parameters())
         with pytest.raises(ValueError, match="there is no strategy"):

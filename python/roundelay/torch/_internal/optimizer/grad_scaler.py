@@ -12,6 +12,7 @@ scaler was given other factors, so this is exact.
 from __future__ import annotations
 
 import functools
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -92,5 +93,17 @@ def _rescaling(original: Any, find: Find) -> Any:
         if after != before:
             for wrapped in keeping:
                 wrapped.rescale(after / before)
+                _tell_of_others(scaler, wrapped, find)
 
     return update
+
+
+def _tell_of_others(scaler: torch.amp.GradScaler, wrapped: Scaled, find: Find) -> None:
+    """Warns if another scaler has other optimizers of the same gradients."""
+    others = (one for scales, every in _unscaled.items() if scales is not scaler for one in every)
+    if any(wrapped in find(optimizer) for optimizer in others):
+        text = (
+            "two GradScalers unscale gradients of one hook, and what the hook keeps back has one scale: take "
+            "one GradScaler for all optimizers of a DDP module, or a strategy that keeps nothing back"
+        )
+        warnings.warn(text, RuntimeWarning, stacklevel=3)

@@ -96,8 +96,7 @@ class Strategy(Generations):
         process_set: ProcessSet,
     ) -> None:
         """Raises ValueError if it cannot be this optimizer's, with these arguments."""
-        owner = self._optimizer() if self._optimizer is not None else None
-        if owner is not None and owner is not optimizer:
+        if self.owner is not None and self.owner is not optimizer:
             raise ValueError(f"strategy {self.text} belongs to another optimizer: make one for each")
         if predivide_factor != 1.0 and not self.reduces_gradients:
             raise ValueError(
@@ -106,6 +105,11 @@ class Strategy(Generations):
         self.accept(optimizer, op)
         self.accept_gradients(names, passes)
         self.accept_set(process_set)
+
+    @property
+    def owner(self) -> torch.optim.Optimizer | None:
+        """The optimizer whose strategy it is."""
+        return self._optimizer() if self._optimizer is not None else None
 
     def attach(self, optimizer: torch.optim.Optimizer, context: Context) -> None:
         """Becomes the strategy of the optimizer. All ranks of the set call it, and may run operations."""

@@ -52,6 +52,5 @@ class CandidateSteps(Strategy):
         """
         before = self._steps_as
         self._plans.begun(step)
-        optimizer = self._optimizer() if self._optimizer is not None else None
-        if before is not self._steps_as and isinstance(optimizer, torch.optim.SGD):
-            sgd_steps.forget_parts(optimizer)
+        if before is not self._steps_as and isinstance(self.owner, torch.optim.SGD):
+            sgd_steps.forget_parts(self.owner)
