@@ -116,6 +116,10 @@ class MasterWeights:
         self._by_parameter[parameter] = self._by_master[master] = pair
         return master
 
+    def halves(self) -> list[torch.Tensor]:
+        """Returns the parameters that have masters."""
+        return list(self._by_parameter)
+
     def parameters(self, optimizer: torch.optim.Optimizer) -> list[list[torch.Tensor]]:
         """Returns the model's parameters, group by group."""
         return [[self.parameter_of(tensor) for tensor in group["params"]] for group in optimizer.param_groups]

@@ -25,9 +25,12 @@ class ParameterWatch:
         self._groups: Groups = []
         self.named: dict[torch.Tensor, str] = {}
 
-    def unchanged(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Returns whether the groups have the tensors of the last call, each as trainable as then."""
-        return self._known.follow(optimizer.param_groups)
+    def unchanged(self, optimizer: torch.optim.Optimizer, halves: Sequence[torch.Tensor]) -> bool:
+        """Returns whether the groups have the tensors of the last call, each as trainable as then.
+
+        halves: the parameters of masters, which are always trainable.
+        """
+        return self._known.follow([*optimizer.param_groups, {"params": halves}])
 
     def forget(self) -> None:
         """Makes the next unchanged() return False."""

@@ -40,7 +40,7 @@ class WrappedParameters:
     def refresh(self) -> None:
         """Takes the parameters that are in the groups now, and those that were frozen until now."""
         optimizer = self._optimizer()
-        if optimizer is None or self.watch.unchanged(optimizer):
+        if optimizer is None or self.watch.unchanged(optimizer, self._masters.halves()):
             return
         self.watch.name(optimizer, self._masters.parameters(optimizer))
         named = self.watch.named
@@ -50,7 +50,7 @@ class WrappedParameters:
             self.watch.forget()
             raise
         self._masters.adopt(optimizer, named)
-        self.watch.unchanged(optimizer)  # masters have taken places
+        self.watch.unchanged(optimizer, self._masters.halves())  # masters have taken places
         self._hooks.follow(named)
         self._uncounted.follow(named, self._masters.stepped)
         trained = {parameter for parameter in named if parameter.requires_grad}
