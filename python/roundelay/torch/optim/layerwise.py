@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from roundelay.torch._internal.parameter_names import in_canonical_order
+from roundelay.torch._internal.strategy.attached import attached
 from roundelay.torch.optim.norms import norms
 from roundelay.torch.optim.report import NormsReport
 from roundelay.torch.optim.trust_ratios import MODES, Description, Layers, TrustRatios
@@ -128,7 +129,7 @@ class Layerwise(torch.optim.Optimizer, ABC):
             with torch.enable_grad():
                 loss = closure()
         adapted = self._adapted()
-        with self._trust.begin((tuple(adapted), tuple(map(id, adapted.values())))):
+        with self._trust.begin((tuple(adapted), tuple(map(id, adapted.values())), self._averagers())):
             parts = [self._part(number, group) for number, group in enumerate(self.param_groups)]
         self._trust.agree(self._description)
         for part in parts:
@@ -151,6 +152,11 @@ class Layerwise(torch.optim.Optimizer, ABC):
         own = {id(one) for group in self.param_groups if group["adapt"] for one in group["params"]}
         every = in_canonical_order(self)
         return {name: one for name, one in every.items() if one.requires_grad and id(one) in own}
+
+    def _averagers(self) -> ProcessSet | None:
+        """Returns the ranks over which gradients are averaged now: local SGD changes them in training."""
+        strategy = attached.get(self)
+        return None if strategy is None else strategy.gradient_set()
 
     def _part(self, number: int, group: Group) -> _Part:
         part = _Part(group)
