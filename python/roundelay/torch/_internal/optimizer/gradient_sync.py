@@ -40,6 +40,7 @@ class GradientSync:
 
     def __init__(self, scope: int, options: Options) -> None:
         rule, strategy = options.rule, options.strategy
+        self._closed = False  # True: the process set may have ended
         self._keys = job_keys.of(rule.process_set)  # the keys of the job in which the optimizer was wrapped
         self._key = self._keys.take()
         self._prefix = prefix_of(scope)
@@ -89,6 +90,8 @@ class GradientSync:
 
     def close(self) -> None:
         """Takes all hooks off."""
+        self._closed = True
+        self._abandon()
         for gradient in self._table.records.values():
             gradient.release()
 
@@ -134,8 +137,7 @@ class GradientSync:
 
     def restart(self) -> None:
         """Begins a new job, without the last one's pool, and with groups that count from the beginning."""
-        if self.outstanding():  # a backward of the last job raised in its middle
-            self._reducer.abandon()
+        self._abandon()
         keys = job_keys.of(self._rule.process_set)
         if is_elastic() and keys is not self._keys:
             self._keys, self._key = keys, keys.take()
@@ -146,6 +148,11 @@ class GradientSync:
         self.techniques.restart()
         self._plan = self._make_plan()
         self._use_groups()
+
+    def _abandon(self) -> None:
+        """Forgets what is in flight: a backward of the last job has raised in its middle."""
+        if self.outstanding():
+            self._reducer.abandon()
 
     def _lay_out_anew(self) -> None:
         """Gives up the pool. All ranks do it at the same time: tensors of it may be in use under its key."""
@@ -189,7 +196,9 @@ class GradientSync:
     # -- the core's Policy (csrc/gradients/reducer.h)
 
     def publish(self) -> None:
-        """Gives the core this rank's values of the next round."""
+        """Gives the core this rank's values of the next round, if there is one."""
+        if self._closed:
+            return
         due = self._weights.due
         fields = Fields(self._masters.enabled, self._plan.values(), self.techniques.values(), due)
         always = self._masters.enabled or self._plan.needs_rounds or self.techniques.needs_rounds or due
