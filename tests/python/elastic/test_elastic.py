@@ -87,6 +87,13 @@ def test_strategies_that_average_weights_go_on(
     assert out.count("averaged with 3 ranks") == 3
 
 
+def test_the_node_that_is_left_averages_gradients(tmp_path: Path) -> None:
+    flags = ("-np", "3", "--min-np", "2", "--max-np", "3", "--blacklist-cooldown-range", "60", "60")
+    status, lines, err = run(*flags, program=[str(PROGRAMS / "elastic_one_node.py"), str(tmp_path)])
+    assert status == 0, err
+    assert [line["equal"] for line in lines] == [True] * 2
+
+
 @pytest.mark.nightly
 def test_an_epoch_has_each_sample_once(tmp_path: Path) -> None:
     program = [str(PROGRAMS / "elastic_data.py"), str(tmp_path)]

@@ -88,8 +88,8 @@ class Groups:
     place is on every node.
     """
 
+    layout: list[list[int]]  # the ranks of each node
     ranks: Sequence[int]  # the node's ranks
-    nodes: int
     places: int  # the number of groups between the nodes
     gradients: ProcessSet | None  # the node's, which reduces gradients; None: this rank is alone there
     spreads: ProcessSet | None  # the node's too: its own lane takes results of other nodes through the node
@@ -114,7 +114,8 @@ class Groups:
         mean = sum(map(len, nodes)) / len(nodes)
         peers = [] if transfers is None else transfers.ranks
         weights = {rank: len(ranks) / mean for ranks in nodes for rank in ranks if rank in peers}
-        return cls(own, len(nodes), places, gradients, spreads, transfers, weights)
+        layout = [list(ranks) for ranks in nodes]
+        return cls(layout, own, places, gradients, spreads, transfers, weights)
 
     def sets(self) -> list[ProcessSet]:
         """Returns this rank's sets."""

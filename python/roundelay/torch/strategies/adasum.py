@@ -19,6 +19,7 @@ from roundelay.torch._internal.parameter_names import in_canonical_order
 from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch._internal.strategy.wires import checked_wire, wire_text
 from roundelay.torch.process_sets import set_id
+from roundelay.torch.strategies._averaging.base import is_stepped
 from roundelay.torch.strategies._shared.overflow import agree_on_overflow
 
 
@@ -46,16 +47,14 @@ class Adasum(Strategy):
             raise ValueError("strategy adasum is op=hvd.Adasum: give no other op with it")
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Copies the parameters. Keeps the last copy if a step raised before it ended.
+        """Copies the parameters. After a step that raised they may be others, as from a checkpoint.
 
         MismatchError, on all ranks and with nothing changed: their steps would be of other parameters.
         """
-        if self._before:
-            return
         named = {
             name: parameter
             for name, parameter in in_canonical_order(optimizer).items()
-            if parameter.requires_grad and (parameter.is_floating_point() or parameter.is_complex())
+            if is_stepped(parameter) and (parameter.is_floating_point() or parameter.is_complex())
         }
         self.context.check_step(named)
         self._before = [(parameter, parameter.detach().clone()) for parameter in named.values()]

@@ -21,7 +21,8 @@ from roundelay.torch.strategies._averaging.averages import Cycle, average
 from roundelay.torch.strategies._averaging.base import Averaging, trainable
 from roundelay.torch.strategies._daso.buffers import Buffers, average_buffers, checked_buffers
 from roundelay.torch.strategies._daso.carried import State
-from roundelay.torch.strategies._daso.exchange import Exchange
+from roundelay.torch.strategies._daso.changes import Changes
+from roundelay.torch.strategies._daso.exchange import OTHER_NODES, Exchange
 from roundelay.torch.strategies._daso.flat_copy import FlatCopy
 from roundelay.torch.strategies._daso.loss import checked_loss, mean_loss
 from roundelay.torch.strategies._daso.settings import Settings
@@ -84,6 +85,7 @@ class DASO(Averaging):
         self._exchange: Exchange | None = None
         self._schedule = Schedule(self._settings.start, *self._settings.epochs)
         self._batch = 0  # the number of this epoch's batches that have ended
+        self._changes = Changes(self.stepped)
         self._before: FlatCopy | None = None  # the parameters before a step, which all ranks had
 
     @property
@@ -145,8 +147,7 @@ class DASO(Averaging):
 
     def _merged_state(self) -> State:
         """Returns the optimizer's state if that is merged, too."""
-        optimizer = self._optimizer() if self._optimizer is not None else None
-        return optimizer.state if self._settings.merge_momentum and optimizer is not None else {}
+        return self.owner.state if self._settings.merge_momentum and self.owner is not None else {}
 
     # -- before and after a step
 
@@ -159,10 +160,10 @@ class DASO(Averaging):
                 "hvd.strategies.of(optimizer).epoch_ended(loss) before the next one"
             )
         self._before = None
-        exchange = self._exchange
         small = self._settings.blocking_wire is not None and self._schedule.skips.global_skip == 0
-        if small and not self.unaveraged() and exchange is not None and exchange.sends_next:
-            self._before = exchange.copy(list(trainable(optimizer)))
+        self._changes.begin_step(first=not self.unaveraged())
+        if small and not self.unaveraged() and self._exchange is not None and self._exchange.sends_next:
+            self._before = self._exchange.copy(list(self._changes.named()))
 
     @torch.no_grad()
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -180,9 +181,9 @@ class DASO(Averaging):
         self._choose_gradients()
 
     def _choose_gradients(self) -> None:
-        """Decides whether the node reduces the gradients of the next batch."""
-        last = self._batch + 1 == self._settings.batches_per_epoch
-        self.context.keep_local(not (last or self.skips.reduces(self._batch)))
+        """Decides whether the node reduces the gradients of the next batch. A single node always does."""
+        reduced = self._exchange is None or self._batch + 1 == self._settings.batches_per_epoch
+        self.context.keep_local(not (reduced or self.skips.reduces(self._batch)))
 
     def average(self) -> None:
         """Averages the nodes' parameters now, such as before an evaluation; merges what is pending first.
@@ -194,13 +195,12 @@ class DASO(Averaging):
                 self._average()
 
     def _average(self) -> None:
-        optimizer = self._optimizer() if self._optimizer is not None else None
-        if self._exchange is None or optimizer is None:
+        if self._exchange is None:
             return
         pending = self._exchange.take_pending()
         if pending is not None:
             self._exchange.merge(pending, self._batch - 1)
-        parameters = trainable(optimizer)
+        parameters = self._changes.named()
         cycle = Cycle(self._step, self.skips.global_skip, tuple(parameters.values()))
         self._exchange.average(list(parameters), cycle, self._before, self._settings.blocking_wire)
         self._averaged_at = self._step
@@ -223,8 +223,7 @@ class DASO(Averaging):
         average_buffers(self._buffers, cycle, name, self.context.process_set)
         self._schedule.ended(mean)
         self._batch = 0
-        if self._exchange is not None:
-            self._choose_gradients()
+        self._choose_gradients()
 
     @torch.no_grad()
     def merge(self, optimizer: torch.optim.Optimizer, takes_part: bool) -> None:
@@ -238,31 +237,34 @@ class DASO(Averaging):
         takes_part = takes_part and self._step == most
         self._batch = next(batch for _, step, batch in rows if step == most)
         self._step = self._averaged_at = most
-        parameters = trainable(optimizer)
+        self._changes.begin_step(first=False)
+        parameters = self._changes.named()
         with self.context.between_steps():
             cycle, name = Cycle(most, 0, tuple(parameters.values())), self.context.name("parameters.average")
             means = average(list(parameters), cycle, name, ranks, takes_part)
-            torch._foreach_copy_(list(parameters), means)
+            if means:
+                torch._foreach_copy_(list(parameters), means)
         if self._exchange is not None:
             self._exchange.place = 0
-            self._choose_gradients()
+        self._choose_gradients()
 
     # -- checkpoints, and generations of an elastic job
 
     def shared_state(self) -> dict[str, Any]:
         """Returns the place in the epochs."""
-        schedule = self._schedule.state_dict()
         return {
             "step": self._step,
             "averaged_at": self._averaged_at,
             "batch": self._batch,
-            "schedule": schedule,
+            "schedule": self._schedule.state_dict(),
+            "changed": list(self._changes.named().values()),
         }
 
     def take_shared_state(self, state: Mapping[str, Any]) -> None:
         """Takes a place in the epochs."""
         self._schedule.load_state_dict(state["schedule"])
         self._step, self._averaged_at, self._batch = (state[key] for key in ("step", "averaged_at", "batch"))
+        self._changes.take(state.get("changed"))
 
     def state_dict(self) -> dict[str, Any]:
         """Waits for this rank's transfer, and returns its place in the epoch. Save each rank's model, too."""
@@ -273,12 +275,8 @@ class DASO(Averaging):
         """Takes back what state_dict() returned, between two steps. ValueError: it belongs elsewhere."""
         self.check_state(state)
         if (state["exchange"] is None) != (self._exchange is None):
-            raise ValueError(
-                f"strategy {self.text}: this state is of a job with other nodes: load it in a job with the "
-                "nodes of the one that saved it"
-            )
+            raise ValueError(OTHER_NODES)
         if self._exchange is not None:
             self._exchange.load_state_dict(self.numbered(state), state["exchange"])
         self.take_shared_state(state)
-        if self._exchange is not None:
-            self._choose_gradients()
+        self._choose_gradients()

@@ -176,9 +176,9 @@ class LocalSGD(Averaging):
     def _average(self) -> None:
         length = self.period.after(self._step)
         parameters, means = list(self._changed), self._means(length)
-        if self._outer is None:
+        if self._outer is None and parameters:
             torch._foreach_copy_(parameters, means)
-        else:
+        elif self._outer is not None:
             self._outer.step(parameters, means)
         self._begin_cycle(length)
 
@@ -209,7 +209,9 @@ class LocalSGD(Averaging):
         self._changed = {one: name for one, name in self.stepped().items() if one in known}
         length = self.period.after(most) if most >= self.post_local_after else None
         with self.context.between_steps():
-            torch._foreach_copy_(list(self._changed), self._means(length or 0, takes_part))
+            means = self._means(length or 0, takes_part)
+            if means:
+                torch._foreach_copy_(list(self._changed), means)
         self._begin_cycle(length)
         if self._outer is not None:
             self._outer.give_to_all(first, ranks)

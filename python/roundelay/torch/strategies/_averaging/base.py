@@ -213,4 +213,9 @@ class Averaging(Strategy):
 
 def trainable(optimizer: torch.optim.Optimizer) -> dict[torch.Tensor, str]:
     """Returns the tensors that the optimizer steps with their names, in the canonical order."""
-    return {one: name for name, one in in_canonical_order(optimizer).items() if one.requires_grad}
+    return {one: name for name, one in in_canonical_order(optimizer).items() if is_stepped(one)}
+
+
+def is_stepped(tensor: torch.Tensor) -> bool:
+    """Returns whether an optimizer steps it. A frozen one with a gradient, of zeros maybe, has momentum."""
+    return tensor.requires_grad or tensor.grad is not None

@@ -50,7 +50,8 @@ class Outer:
         new = [one for one in parameters if one not in self._anchors]
         if new:
             self._add(new)
-        torch._foreach_copy_([self._anchors[one] for one in parameters], list(parameters))
+        if parameters:
+            torch._foreach_copy_([self._anchors[one] for one in parameters], list(parameters))
 
     def _add(self, parameters: list[torch.Tensor]) -> None:
         """Takes parameters that were frozen until now."""
@@ -61,6 +62,8 @@ class Outer:
     @torch.no_grad()
     def step(self, parameters: Sequence[torch.Tensor], means: Sequence[torch.Tensor]) -> None:
         """Steps the anchors by their distance to the means, and gives the parameters their values."""
+        if not parameters:
+            return
         anchors = [self._anchors[one] for one in parameters]
         for anchor, mean in zip(anchors, means, strict=True):
             anchor.grad = anchor - mean

@@ -51,12 +51,15 @@ class Carried:
 
 
 def _entries(parameters: Sequence[torch.Tensor], state: State) -> list[Entry]:
-    return [
+    found = [
         Entry(number, key, value.dtype)
         for number, parameter in enumerate(parameters)
         for key, value in sorted(state.get(parameter, {}).items())
-        if key != "step" and _travels(value, parameter)  # a scalar parameter has the shape of a step count
+        if key != "step" and _travels(value, parameter)
     ]
+    # A scalar parameter has the shape of counts and of factors, which are no momentum.
+    shaped = {entry.key for entry in found if parameters[entry.parameter].dim() > 0}
+    return [entry for entry in found if parameters[entry.parameter].dim() > 0 or entry.key in shaped]
 
 
 def _travels(value: Any, parameter: torch.Tensor) -> TypeGuard[torch.Tensor]:

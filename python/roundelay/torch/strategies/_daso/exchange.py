@@ -25,6 +25,7 @@ from roundelay.torch.strategies._daso.flat_copy import FlatCopy, fitting
 from roundelay.torch.strategies._daso.skips import Skips
 from roundelay.torch.strategies._daso.transfer import Transfer
 
+OTHER_NODES = "this state of daso is of a job with other nodes: load it in a job with the nodes of that one"
 _Tensors = list[torch.Tensor]
 
 
@@ -165,6 +166,7 @@ class Exchange:
         self._on_the_sender(self.place, tensors, cycle, combine)
         self._turn()
 
+    @torch.no_grad()
     def copy(self, tensors: _Tensors) -> FlatCopy:
         """Returns a copy of the tensors, in the memory of this rank's transfers. None may be under way."""
         self._sent = fitting(self._sent, tensors)
@@ -237,12 +239,13 @@ class Exchange:
         """Waits for the pending transfer, and returns it and the turn. stepped: the optimizer's tensors."""
         pending = self._pending
         if pending is None:
-            return {"place": self.place, "pending": None}
+            return {"place": self.place, "nodes": self._groups.layout, "pending": None}
         pending.finish()
         places = {one: index for index, one in enumerate(stepped)}
         sums = None if pending.sums is None else [one.cpu().clone() for one in pending.sums.views]
         return {
             "place": self.place,
+            "nodes": self._groups.layout,
             "pending": {
                 "place": pending.place,
                 "batch": pending.batch,
@@ -255,7 +258,9 @@ class Exchange:
         }
 
     def load_state_dict(self, named: Mapping[torch.Tensor, str], state: dict[str, Any]) -> None:
-        """Takes back what state_dict() returned. ValueError: it is of another model."""
+        """Takes back what state_dict() returned. ValueError: it is of another model, or of other nodes."""
+        if state.get("nodes", self._groups.layout) != self._groups.layout:  # earlier versions have none
+            raise ValueError(OTHER_NODES)
         self.drop()
         stepped = list(named)
         pending = state["pending"]
