@@ -91,7 +91,8 @@ class GradientSync:
     def close(self) -> None:
         """Takes all hooks off."""
         self._closed = True
-        self._abandon()
+        if self.outstanding():
+            self._reducer.abandon()
         for gradient in self._table.records.values():
             gradient.release()
 
@@ -137,7 +138,8 @@ class GradientSync:
 
     def restart(self) -> None:
         """Begins a new job, without the last one's pool, and with groups that count from the beginning."""
-        self._abandon()
+        if self.outstanding():  # a backward of the last job raised in its middle
+            self._reducer.abandon()
         keys = job_keys.of(self._rule.process_set)
         if is_elastic() and keys is not self._keys:
             self._keys, self._key = keys, keys.take()
@@ -148,11 +150,6 @@ class GradientSync:
         self.techniques.restart()
         self._plan = self._make_plan()
         self._use_groups()
-
-    def _abandon(self) -> None:
-        """Forgets what is in flight: a backward of the last job has raised in its middle."""
-        if self.outstanding():
-            self._reducer.abandon()
 
     def _lay_out_anew(self) -> None:
         """Gives up the pool. All ranks do it at the same time: tensors of it may be in use under its key."""
