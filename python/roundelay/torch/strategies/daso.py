@@ -195,7 +195,7 @@ class DASO(Averaging):
                 self._average()
 
     def _average(self) -> None:
-        if self._exchange is None:
+        if self._exchange is None or self.owner is None:
             return
         pending = self._exchange.take_pending()
         if pending is not None:
