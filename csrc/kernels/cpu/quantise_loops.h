@@ -34,7 +34,7 @@ namespace roundelay::kernels {
     std::memset(to, 0, count);
     return 0;
   }
-  if (!std::isfinite(kMost * scale)) {  // or `most`, rounded up
+  if (!std::isfinite(kMost * scale)) {  // so is `most`, or it rounds to an infinity
     std::memset(to, 0, count);
     std::memset(numbers, 0, count * sizeof(float));
     return std::numeric_limits<float>::quiet_NaN();

@@ -41,6 +41,15 @@ class TechniqueStates:
         self._techniques.table.rescale(factor)
         self.residuals.rescale(factor)
 
+    @property
+    def step(self) -> int:
+        """The number of steps that the optimizer has taken."""
+        return self._techniques.step
+
+    def count_from(self, step: int) -> None:
+        """Goes on counting from this step."""
+        self._techniques.count_from(step)
+
     def commit(self) -> dict[str, Any]:
         """Returns what this rank needs to go on from here with other ranks; between two steps."""
         return {"step": self._techniques.step, "kept": self.residuals.kept()}

@@ -52,6 +52,13 @@ class Keeper(Protocol):
     def residuals(self) -> Residuals:
         """What techniques keep back, by parameter."""
 
+    @property
+    def step(self) -> int:
+        """The number of steps that the optimizer has taken."""
+
+    def count_from(self, step: int) -> None:
+        """Goes on counting from this step."""
+
     def commit(self) -> dict[str, Any]:
         """Returns what this rank needs to go on from here with other ranks."""
 

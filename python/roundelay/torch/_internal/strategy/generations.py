@@ -56,10 +56,13 @@ class Generations(Hooks):
             residuals.put({})
         if root not in process_set.ranks:
             root = process_set.ranks[0]
-        mine = (list(residuals.flushed()), self.shared_state()) if _core.rank() == root else None
+        mine = None
+        if _core.rank() == root:
+            mine = list(residuals.flushed()), self.context.keeper().step, self.shared_state()
         name = self.context.name("strategy.generation")
-        names, shared = broadcast_object(mine, root, name, process_set)
+        names, step, shared = broadcast_object(mine, root, name, process_set)
         residuals.flush(names)
+        self.context.keeper().count_from(step)
         self.take_shared_state(shared)
         return bool(names)
 
