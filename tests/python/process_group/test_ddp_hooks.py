@@ -245,9 +245,11 @@ def check_what_a_hook_refuses() -> None:
         with pytest.raises(ValueError, match="momentum of an optimizer"):
             ddp.hook(hvd.strategies.CSC(momentum="masked"))
         mine = hvd.strategies.CSC(momentum=None)
-        ddp.hook(mine)
+        state, _ = ddp.hook(mine)
         with pytest.raises(ValueError, match="belongs to an optimizer or a hook already"):
             ddp.hook(mine)
+        del state
+        ddp.hook(mine)
         optimizer, masked = sgd(model()), hvd.strategies.CSC()
         hvd.DistributedOptimizer(optimizer, strategy=masked)
         with pytest.raises(ValueError, match="belongs to an optimizer or a hook already"):

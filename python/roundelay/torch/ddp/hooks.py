@@ -11,7 +11,7 @@ from torch._C._distributed_c10d import GradBucket
 from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch.ddp._hook.hook_state import HookState
 from roundelay.torch.ddp._hook.scaling import follow_scale
-from roundelay.torch.ddp._hook.strategies import strategy_of
+from roundelay.torch.ddp._hook.strategies import claim, strategy_of
 
 Hook = Callable[[HookState, GradBucket], torch.futures.Future[torch.Tensor]]
 
@@ -43,6 +43,7 @@ def hook(
     if names or getattr(made, "dense_parameters", None):
         made.accept_gradients(list(names), 1)
     state = HookState(made, group, backend, names)
+    claim(made, state)
     follow_scale(state)
     return state, average
 

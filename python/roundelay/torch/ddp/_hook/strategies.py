@@ -8,14 +8,15 @@ from roundelay.torch import strategies
 from roundelay.torch._internal.strategy.strategy import Strategy
 from roundelay.torch.strategies._lossy.lossy import Lossy
 
-_given: weakref.WeakSet[Strategy] = weakref.WeakSet()  # those of hooks
+_states: weakref.WeakKeyDictionary[Strategy, weakref.ref[object]]
+_states = weakref.WeakKeyDictionary()  # the states of strategies' hooks
 _KINDS = (strategies.Dense, strategies.CSC, strategies.TopK, strategies.PowerSGD, strategies.Quantised)
 
 
 def strategy_of(given: str | Strategy) -> Strategy:
     """Returns the strategy that a text means, or the object that was given. ValueError: no hook takes it."""
     strategy = strategies.parse(given) if isinstance(given, str) else given
-    if strategy.owner is not None or strategy in _given:
+    if strategy.owner is not None or _states.get(strategy, _nobody)() is not None:
         raise ValueError(
             f"this object of strategy {strategy.text} belongs to an optimizer or a hook already: make one "
             "for each"
@@ -32,5 +33,13 @@ def strategy_of(given: str | Strategy) -> Strategy:
             f"strategy {strategy.text} corrects the momentum of an optimizer, which a hook of DDP does not "
             "see: give it momentum=None (in text: momentum=none), or take hvd.DistributedOptimizer"
         )
-    _given.add(strategy)
     return strategy
+
+
+def claim(strategy: Strategy, state: object) -> None:
+    """Notes that the strategy belongs to a hook with this state, while that lives."""
+    _states[strategy] = weakref.ref(state)
+
+
+def _nobody() -> None:
+    """Stands for a state that there is not."""
