@@ -71,6 +71,11 @@ class GradientHooks:
             self._closer = self._at_end(optimizer, self._local.close)
         return True
 
+    def leave_job(self) -> None:
+        """Forgets what is in flight: a backward of the last job raised in its middle."""
+        if self.sync is not None and self.sync.outstanding():
+            self.sync.abandon()
+
     def keep_local(self, local: bool) -> None:
         """Makes the gradients of the next steps stay on this rank, or be reduced again; between steps."""
         if local != self.stays_local and self.sync is not None:

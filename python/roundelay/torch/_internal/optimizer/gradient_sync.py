@@ -40,13 +40,13 @@ class GradientSync:
 
     def __init__(self, scope: int, options: Options) -> None:
         rule, strategy = options.rule, options.strategy
-        self._closed = False  # True: the process set may have ended
         self._keys = job_keys.of(rule.process_set)  # the keys of the job in which the optimizer was wrapped
         self._key = self._keys.take()
         self._prefix = prefix_of(scope)
         self._rule = rule
         order = (set_id(rule.process_set), scope)
         self._reducer = _core.Reducer(order, self._prefix, rule.for_core(), rule.process_set.ranks[0], self)
+        self.abandon = self._reducer.abandon
         self.rules.passes_per_step = options.passes
         self._way = equality.way_of(strategy, rule.compression, rule.weights is not None)
         self._table = GradientTable(self._prefix, rule, options.grouping, self._way)
@@ -90,9 +90,6 @@ class GradientSync:
 
     def close(self) -> None:
         """Takes all hooks off."""
-        self._closed = True
-        if self.outstanding():
-            self._reducer.abandon()
         for gradient in self._table.records.values():
             gradient.release()
 
@@ -138,8 +135,6 @@ class GradientSync:
 
     def restart(self) -> None:
         """Begins a new job, without the last one's pool, and with groups that count from the beginning."""
-        if self.outstanding():  # a backward of the last job raised in its middle
-            self._reducer.abandon()
         keys = job_keys.of(self._rule.process_set)
         if is_elastic() and keys is not self._keys:
             self._keys, self._key = keys, keys.take()
@@ -194,7 +189,7 @@ class GradientSync:
 
     def publish(self) -> None:
         """Gives the core this rank's values of the next round, if there is one."""
-        if self._closed:
+        if self._rule.process_set.process_set_id is None:  # it has ended with its job
             return
         due = self._weights.due
         fields = Fields(self._masters.enabled, self._plan.values(), self.techniques.values(), due)

@@ -104,6 +104,7 @@ class Wrapper:
             self.gradient_hooks.end()
             self._ended = True
             return
+        self.gradient_hooks.leave_job()
         if self._strategy is not None:
             self._strategy.restart()
         if self.gradient_hooks.sync is not None:
