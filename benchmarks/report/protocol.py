@@ -111,7 +111,7 @@ def _fresh(losses: Losses, technique: str) -> list[str]:
         differences = (str(difference(best, default)), str(difference(best, dense)))
         lines.append([*_cell(cell), *means, *differences])
     columns = ("task", "optimizer", "rate", "ranks", "dense", f"{technique}, default", f"`{name(chosen)}`")
-    return page.rows((*columns, "less the default", "less dense"), lines)
+    return page.rows((*columns, "minus the default", "minus dense"), lines)
 
 
 def _cell(cell: Cell) -> tuple[str, str, str, str]:
