@@ -65,8 +65,8 @@ class WorkerProcess:
     def _watch(self, words: bytes, on_end: Callable[[int, str], None]) -> None:
         assert self._process.stdin is not None
         left = memoryview(words)
-        # The process has ended, and its status says why; or the worker was closed.
-        with contextlib.suppress(BrokenPipeError, ValueError):
+        # The process has ended, and its status says why; or the worker was closed, maybe within write().
+        with contextlib.suppress(OSError, ValueError):
             while left:
                 left = left[self._process.stdin.write(left) :]
         assert self._process.stdout is not None
