@@ -49,13 +49,13 @@ def check_one_that_momentum_moves_on() -> None:
 
 
 def check_daso_averages_one_that_was_frozen_within_an_epoch() -> None:
-    for blocking in (False, True):
+    for saved in (False, True):
         with nodes_of(1):
             training = Training(daso(4, 1)).run(3)
             frozen = next(iter(training.model.parameters()))
             frozen.requires_grad_(False)
             training.run(3)
-            if blocking:  # a checkpoint has it, too
+            if saved:  # a checkpoint has it, too
                 state = training.strategy.state_dict()
                 training.strategy.load_state_dict(state)
             training.strategy.epoch_ended(1.0)

@@ -113,7 +113,7 @@ class LocalSGD(Averaging):
 
     def compare_all(self) -> None:
         """Compares the ranks' strategies, and makes the sets of nodes. MismatchError: they differ."""
-        optimizer = self._optimizer() if self._optimizer is not None else None
+        optimizer = self.owner
         if self._make_outer is not None and self._outer is None and optimizer is not None:
             self._outer = Outer(self._make_outer, list(trainable(optimizer)))
         said = self.text if self._outer is None else f"{self.text} with {self._outer.text}"

@@ -94,7 +94,7 @@ class Residuals:
         self._flushed = frozenset(names)
 
     def flushed(self) -> dict[str, torch.Tensor]:
-        """Returns these parameters by name, until the step is over. The same on all ranks."""
+        """Returns these parameters by name, until a step has had their gradients. The same on all ranks."""
         records = self._records.values() if self._flushed else ()
         every = ((self._table.short(one.name), one.core.parameter) for one in records)
         return {name: one for name, one in every if one is not None and name in self._flushed}

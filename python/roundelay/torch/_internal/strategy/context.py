@@ -21,7 +21,7 @@ class Residuals(Protocol):
         """Notes the parameters to whose next gradient some rank adds a residual. The same on all ranks."""
 
     def flushed(self) -> dict[str, torch.Tensor]:
-        """Returns these parameters by name, until the step is over."""
+        """Returns these parameters by name, until a step has had their gradients."""
 
     def kept(self) -> dict[str, tuple[int, torch.Tensor]]:
         """Returns all residuals of this rank, as copies; between two steps."""

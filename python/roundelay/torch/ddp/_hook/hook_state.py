@@ -97,8 +97,8 @@ class HookState:
     def state_dict(self) -> dict[str, Any]:
         """Returns what this rank keeps back, by names. ValueError: hook() was given no named_parameters."""
         kept = dict(self._carried)
-        for parameter, value in (each for bucket in self._buckets for each in bucket.kept()):
-            kept[parameter] = value if parameter not in kept else value + kept[parameter]
+        for bucket in self._buckets:
+            _carry(kept, bucket)
         unnamed = any(parameter not in self._name_of for parameter in kept)
         if unnamed or not self._names:
             raise ValueError("a state needs names: give hook() named_parameters=model.named_parameters()")
@@ -161,7 +161,7 @@ class HookState:
             if len(known) == len(parameters) and all(map(_same, known, parameters)):
                 return self._buckets[number]
         for ended in self._buckets[number:]:
-            self._carry(ended)
+            _carry(self._carried, ended)
         del self._buckets[number:]
         self._buckets.append(self._new_bucket(bucket, parameters))
         self._strategy.use_buckets([one.view for one in self._buckets])
@@ -190,19 +190,13 @@ class HookState:
         )
         return _HookedBucket(_core.TechniqueBucket(self._backend, elements.dtype, sizes), parameters, view)
 
-    def _carry(self, bucket: _HookedBucket) -> None:
-        """Carries what a bucket keeps, and what is carried already."""
-        for parameter, kept in bucket.kept():
-            carried = self._carried.get(parameter)
-            self._carried[parameter] = kept if carried is None else kept + carried
-
     def _choose(self, bucket: _HookedBucket) -> None:
         text = self._technique(bucket.view)
         core = bucket.core
         if core.text and not core.applied() and not self._told_dense:
             self._tell_dense(bucket.view)
         if text != core.text:
-            self._carry(bucket)
+            _carry(self._carried, bucket)
             core.forget()
             core.choose(text)
 
@@ -235,14 +229,19 @@ class HookState:
         if not waiting:
             return
         # As the core sees it: a gradient of -0.0 is one.
-        present = torch.tensor(
-            [bool((gradient.signbit() | (gradient != 0)).any()) for _, gradient in waiting]
-        )
-        present = present.to(torch.uint8)
+        some_bit = [bool((gradient.signbit() | (gradient != 0)).any()) for _, gradient in waiting]
+        present = torch.tensor(some_bit, dtype=torch.uint8)
         dist.all_reduce(present, dist.ReduceOp.MAX, self._group)
         for (parameter, gradient), some in zip(waiting, present.tolist(), strict=True):
             if some:
                 gradient.copy_(self._carried.pop(parameter).add_(gradient))
+
+
+def _carry(carried: dict[torch.Tensor, torch.Tensor], bucket: _HookedBucket) -> None:
+    """Adds what a bucket keeps to what is carried already."""
+    for parameter, kept in bucket.kept():
+        before = carried.get(parameter)
+        carried[parameter] = kept if before is None else kept + before
 
 
 def _only_tensor(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:

@@ -26,9 +26,10 @@ def strategy_of(given: str | Strategy) -> Strategy:
             f"a hook of DDP takes dense, csc, topk, power_sgd and quantised, not {strategy.text!r}: that one "
             "works around the optimizer's step, so give it to hvd.DistributedOptimizer"
         )
-    if isinstance(strategy, Lossy):
-        strategy.follow(None)
-    if isinstance(strategy, Lossy) and strategy.momentum != "none":
+    if not isinstance(strategy, Lossy):
+        return strategy
+    strategy.follow(None)
+    if strategy.momentum != "none":
         raise ValueError(
             f"strategy {strategy.text} corrects the momentum of an optimizer, which a hook of DDP does not "
             "see: give it momentum=None (in text: momentum=none), or take hvd.DistributedOptimizer"

@@ -103,7 +103,7 @@ class Averaging(Strategy):
                 f"the strategies of an optimizer differ between ranks: rank {rank} has {first}, rank "
                 f"{other[0]} {other[1]}: give DistributedOptimizer the same strategy on every rank"
             )
-        optimizer = self._optimizer() if self._optimizer is not None else None
+        optimizer = self.owner
         if optimizer is not None:
             self.context.check_parameters(in_canonical_order(optimizer))
         self._met = True
@@ -197,7 +197,7 @@ class Averaging(Strategy):
 
     def stepped(self) -> dict[torch.Tensor, str]:
         """Returns the tensors of the optimizer's groups with their names, in the canonical order."""
-        optimizer = self._optimizer() if self._optimizer is not None else None
+        optimizer = self.owner
         return {} if optimizer is None else {one: name for name, one in in_canonical_order(optimizer).items()}
 
     def numbered(self, state: Mapping[str, Any]) -> dict[torch.Tensor, str]:
@@ -205,7 +205,7 @@ class Averaging(Strategy):
 
         In the former format it is that of the optimizer's groups.
         """
-        named, optimizer = self.stepped(), self._optimizer() if self._optimizer is not None else None
+        named, optimizer = self.stepped(), self.owner
         if not is_of_former_format(state) or optimizer is None:
             return named
         return {one: named[one] for group in optimizer.param_groups for one in group["params"]}

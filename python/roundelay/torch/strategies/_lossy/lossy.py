@@ -145,7 +145,7 @@ class Lossy(KeepsBack):
 
     def report(self) -> Iterable[str]:
         """Tells the momentum that was chosen for the optimizer."""
-        optimizer = self._optimizer() if self._optimizer is not None else None
+        optimizer = self.owner
         if self._given == "auto" and optimizer is not None:
             yield f"momentum={self.momentum}, chosen for {plain_kind(optimizer).__name__}"
 
@@ -257,7 +257,7 @@ class Lossy(KeepsBack):
     def forget_state(self) -> None:
         """Forgets what load_state_dict() took."""
         super().forget_state()
-        optimizer = self._optimizer() if self._optimizer is not None else None
+        optimizer = self.owner
         if self.momentum == "local" and optimizer is not None:
             self._sgd_momentum, self._nesterov = _one_momentum(optimizer, self.text, self.momenta)
 
