@@ -100,12 +100,14 @@ class Rig(Network):
         flags += [word for name in exports for word in ("-x", name)]
         return [*self.on(0), launcher, *flags, "-np", str(sum(slots)), *program]
 
+    @property
+    def _connections(self) -> list[str]:
+        after = self.first_retransmission_s
+        own = [] if after is None else ["rto_min", f"{after * 1000:.0f}ms"]
+        return [*super()._connections, *own]
+
     def _add_node(self, node: int) -> None:
         super()._add_node(node)
-        if self.first_retransmission_s is not None:
-            after = f"{self.first_retransmission_s * 1000:.0f}ms"
-            network = ["10.77.0.0/24", "dev", "eth0", "src", self.address(node)]
-            self._text([*self.on(node), "ip", "route", "replace", *network, "rto_min", after])
         if self.dead_end:
             self._add_dead_end(self.on(node))
 

@@ -193,9 +193,19 @@ class Network:
             ["ip", "link", "set", "eth0", "up"],
         ):
             self._text([*self.on(node), *command])
+        network = ["10.77.0.0/24", "dev", "eth0", "src", self.address(node)]
+        self._text([*self.on(node), "ip", "route", "replace", *network, *self._connections])
         self._shape(self.on(node), "eth0", self.link, host=True)
         enter = shlex.join(self._enter(node))
         self._write_script(self._entrance(node), f'#!/bin/sh\nexec {enter} "$@"\n')
+
+    @property
+    def _connections(self) -> list[str]:
+        """Returns what holds for TCP's connections, as `ip route` takes it.
+
+        Linux's own choice, whatever this machine's is: with bbr, steps take other times.
+        """
+        return ["congctl", "cubic"]
 
     def _shape(self, where: list[str], interface: str, link: Link, host: bool) -> None:
         for needed, command in link.commands(interface, host):

@@ -51,6 +51,28 @@ def test_hosts_reach_each_other_by_name_and_count_bytes() -> None:
     assert not Path("/sys/class/net/switch").exists()  # nor was it ever: the rig's network is its own
 
 
+def test_connections_do_as_linux_does_whatever_the_machine_does() -> None:
+    chosen = "echo reno >/proc/sys/net/ipv4/tcp_congestion_control"  # as if the machine had chosen it
+    server = (
+        "import socket; listener = socket.create_server(('', 7000)); print('up', flush=True); "
+        "end = listener.accept()[0]; print(end.getsockopt(6, socket.TCP_CONGESTION, 5)); end.close()"
+    )
+    client = (
+        "import socket; end = socket.create_connection(('node1', 7000)); "
+        "print(end.getsockopt(6, socket.TCP_CONGESTION, 5)); end.recv(1)"
+    )
+    with Rig(nodes=2, first_retransmission_s=0.1) as rig:
+        for node in range(2):
+            subprocess.run([*rig.on(node), "sh", "-c", chosen], check=True)
+        with subprocess.Popen(
+            [*rig.on(1), sys.executable, "-c", server], stdout=subprocess.PIPE, text=True
+        ) as accepting:
+            assert accepting.stdout is not None
+            assert accepting.stdout.readline() == "up\n"
+            there = subprocess.check_output([*rig.on(0), sys.executable, "-c", client], text=True)
+            assert [there, accepting.stdout.readline()] == 2 * ["b'cubic'\n"]
+
+
 def test_a_rig_ends_with_its_owner(tmp_path: Path) -> None:
     argument = f"61.{os.getpid()}"
     owner = subprocess.Popen(
