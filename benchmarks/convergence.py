@@ -9,7 +9,7 @@ of a warm-up, do not count. A strategy that ends with " without feedback" loses 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ STRATEGIES = (
     "power_sgd:rank=2,dense_below=512,warmup=100",
     "quantised:bits=8",
 )
-_RATES = {"digits": (0.5, 1.0), "characters": (1.0,)}
 _POINTS = 20  # the points of a curve
 
 
@@ -48,14 +47,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seeds", type=int, default=5, help="trainings of each (default: 5)")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="(default: 2 4)")
-    parser.add_argument("--rates", type=float, nargs="+", help="instead of the tasks' own learning rates")
+    parser.add_argument("--rates", type=float, nargs="+", default=[1.0], help="(default: 1)")
     parser.add_argument("--steps", type=int, help="instead of the tasks' own numbers of steps")
     parser.add_argument("--timeout", type=float, default=3600.0, help="seconds of one job (default: 3600)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the picture")
     parser.add_argument(
         "--docs",
         action="store_true",
-        help="put these trainings into docs/results/convergence.json, its pictures and its tables instead",
+        help="keep these trainings in docs/results, instead of all that are there, and write the pages",
     )
     return parser
 
@@ -80,8 +79,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     console.print("Final test loss and accuracy, mean and range of the seeds")
     rows = [row for job in jobs for row in curves.convergence_rows(job)]
     console.print(show.table(curves.CONVERGENCE_COLUMNS, rows, texts=3))
-    if arguments.docs:
-        jobs = instead(page.read(STORED)["jobs"], jobs)
     found = {"machine": launch.machine(mpirun), "jobs": jobs}
     if arguments.docs:
         show.save(STORED, found)
@@ -106,27 +103,9 @@ def trained(mpirun: Mpirun, ranks: int, spec: dict[str, Any], limit: float) -> l
 def _chosen(arguments: argparse.Namespace) -> Iterator[tuple[str, float, int]]:
     """Yield the jobs: task, learning rate and number of ranks."""
     for task in arguments.tasks:
-        for rate in arguments.rates or _RATES[task]:
+        for rate in arguments.rates:
             for ranks in arguments.ranks:
                 yield task, rate, ranks
-
-
-def _key(job: Mapping[str, Any]) -> tuple[int, float, int]:
-    return TASKS.index(job["task"]), job["rate"], job["ranks"]
-
-
-def instead(stored: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the stored jobs in order, with these trainings instead of those of the same strategies.
-
-    A stored job of another number of steps goes as a whole.
-    """
-    known = {_key(job): job for job in stored}
-    for job in jobs:
-        before = known.get(_key(job), job)
-        new = {run["strategy"] for run in job["runs"]}
-        stays = before["runs"] if before["steps"] == job["steps"] else []
-        known[_key(job)] = {**job, "runs": [run for run in stays if run["strategy"] not in new] + job["runs"]}
-    return [known[key] for key in sorted(known)]
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--timeout", type=float, default=7200.0, help="seconds of a job (default: 7200)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the plot")
     docs = parser.add_mutually_exclusive_group()
-    docs.add_argument("--docs", action="store_true", help="keep these tasks in docs/results, and render")
+    docs.add_argument("--docs", action="store_true", help="keep the results in docs/results, and render")
     docs.add_argument("--render", action="store_true", help="measure nothing: pages and picture of that JSON")
     return parser
 
@@ -75,9 +75,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         show.console().print(show.table(curves.AVERAGING_COLUMNS, curves.averaging_rows(jobs[-1:]), texts=2))
     stored = {"machine": launch.machine(mpirun), "jobs": jobs}
     if arguments.docs:
-        kept = page.read(STORED)["jobs"] if STORED.exists() else []
-        by_task = {job["task"]: job for job in (*kept, *jobs)}
-        stored["jobs"] = [by_task[task] for task in TASKS if task in by_task]
         show.save(STORED, stored)
         curves.render_averaging(stored)
     else:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -38,29 +37,6 @@ def test_one_seed_of_one_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert loss < 0.5 * first[1]
         assert accuracy > 0.8
     assert (tmp_path / "convergence.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_new_trainings_replace_those_of_the_same_strategies() -> None:
-    def job(task: str, ranks: int, steps: int, rate: float = 1.0, **runs: int) -> dict[str, Any]:
-        made = [{"strategy": name, "sent": sent} for name, sent in runs.items()]
-        return {"task": task, "rate": rate, "ranks": ranks, "steps": steps, "runs": made}
-
-    stored = [job("digits", 2, 1, dense=1), job("digits", 4, 1, dense=1, csc=1)]
-    made = convergence.instead(
-        stored,
-        [
-            job("characters", 2, 2, csc=2),
-            job("digits", 2, 2, csc=2),
-            job("digits", 4, 1, csc=2, topk=2),
-            job("digits", 4, 1, 0.5, csc=2),
-        ],
-    )
-    assert made == [
-        job("digits", 4, 1, 0.5, csc=2),
-        job("digits", 2, 2, csc=2),
-        job("digits", 4, 1, dense=1, csc=2, topk=2),
-        job("characters", 2, 2, csc=2),
-    ]
 
 
 def test_a_page_without_trainings_says_so() -> None:
