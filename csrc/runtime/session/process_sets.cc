@@ -41,11 +41,7 @@ void ProcessSets::remove_lane(LaneId id) {
 
 ProcessSetId ProcessSets::publish(ProcessSet set) {
   MutexLock lock(mutex_);
-  ProcessSetId id = 0;
-  for (const auto& [taken, other] : sets_) {
-    if (taken != id) break;
-    ++id;
-  }
+  const ProcessSetId id = set.serial;
   sets_.emplace(id, std::move(set));
   return id;
 }

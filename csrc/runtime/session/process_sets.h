@@ -1,9 +1,9 @@
 // The process sets of one init, by the ids that users see, and this rank's lane of each set it is a member
 // of.
 //
-// A new set gets the lowest id that is free, so ids are used again. It also gets a serial number, which is
-// never used again: the LaneId has that one. All ranks make and remove sets in the same order, so that ids
-// and serial numbers are the same on all ranks.
+// A set's id is its serial number, which is never used again: who still has the id of a removed set, as an
+// optimizer may, gets an error and no other set. All ranks make and remove sets in the same order, so that
+// the numbers are the same on all ranks.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ class ProcessSets {
   void remove_lane(LaneId id) EXCLUDES(mutex_);
   // Lets users use the set; returns its id.
   ProcessSetId publish(ProcessSet set) EXCLUDES(mutex_);
-  // Frees the id.
+  // Forgets the set.
   void erase(ProcessSetId id) EXCLUDES(mutex_);
 
   // Returns the lane in which users submit. Errors: kInvalidArgument (the set is unknown or being removed, or

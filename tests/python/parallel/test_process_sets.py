@@ -69,7 +69,7 @@ def check_what_a_set_knows() -> None:
 
 
 def check_copies_are_the_set_itself() -> None:
-    """So none keeps the id of a set that was removed, which the next set may get."""
+    """So none keeps the id of a set that was removed."""
     world = hvd.global_process_set
     one = hvd.ProcessSet([0])
     before = pickle.dumps(one)
@@ -84,6 +84,24 @@ def check_copies_are_the_set_itself() -> None:
         hvd.remove_process_set(one)
     assert id_of(pickle.loads(added)) is None
     assert pickle.loads(added).ranks == [0]
+
+
+@needs_ranks(3)
+def check_an_optimizer_of_a_removed_set_takes_no_other_one() -> None:
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    removed = hvd.add_process_set([0, hvd.size() - 1])
+    plain = torch.optim.SGD([parameter], lr=1.0)
+    optimizer = hvd.DistributedOptimizer(plain, process_set=removed)
+    parameter.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    number = removed.process_set_id
+    hvd.remove_process_set(removed)
+    another = hvd.add_process_set([0, hvd.size() - 1])
+    if removed.ranks.count(hvd.rank()):
+        with pytest.raises(ValueError, match=f"process set {number} does not exist or was removed"):
+            parameter.sum().backward()
+    hvd.remove_process_set(another)
 
 
 @needs_ranks(2)
