@@ -130,6 +130,46 @@ def check_two_models_in_one_function() -> None:
     assert backend.pieces == 2 * DEPTH
 
 
+class Branches(torch.nn.Module):
+    """Two towers with a normalisation in common. stops: the second one has no gradients."""
+
+    def __init__(self, *, stops: bool) -> None:
+        super().__init__()
+        self.towers = torch.nn.ModuleList(Layers() for _ in range(2))
+        self.norm = torch.nn.BatchNorm1d(WIDTH)
+        self._stops = stops
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = self.norm(self.towers[0](x))
+        with torch.set_grad_enabled(not self._stops):
+            second = self.norm(self.towers[1 - self._stops](x + 1.0))
+        return first - 0.5 * second
+
+
+def check_pieces_run_in_the_order_of_the_model() -> None:
+    for stops in (False, True):
+        assert compare([], make=lambda stops=stops: Branches(stops=stops)) > 2
+        both = []
+        for cut in (False, True):
+            torch._dynamo.reset()
+            torch.manual_seed(0)
+            model = Branches(stops=stops)
+            run = hvd.compile(model, backend=Pieces([]), piece_bytes=LAYER_BYTES) if cut else model
+            for scale in (1.0, 3.0):
+                run(torch.linspace(-scale, scale, 8 * WIDTH).view(8, WIDTH)).square().mean().backward()
+            both.append([model.norm.running_mean, *(one.grad for one in model.towers[0].parameters())])
+        torch.testing.assert_close(*both)
+
+
+def check_numbers_of_python_in_a_graph_of_any_shape() -> None:
+    def make() -> torch.nn.Module:
+        layers = (torch.nn.Linear(WIDTH, WIDTH), torch.nn.BatchNorm1d(WIDTH))
+        return torch.nn.Sequential(*layers, *copy.deepcopy(layers))
+
+    pieces = compare([], make=make, dynamic=True)
+    assert pieces == 3  # the first one twice
+
+
 def check_what_cannot_be_cut_is_compiled_whole() -> None:
     class Fails(Pieces):
         def __call__(self, graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:

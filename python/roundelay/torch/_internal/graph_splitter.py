@@ -7,7 +7,9 @@ hvd.DistributedOptimizer. What is private of PyTorch is in this file alone; tool
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +53,10 @@ class SplittingCompiler:
         try:
             from torch._dynamo.backends.distributed import DDPOptimizer
 
-            return DDPOptimizer(bytes_, self.inner, first_bucket_cap=bytes_).compile_fn(graph, inputs)
+            with _pieces_in_order():
+                return DDPOptimizer(bytes_, self.inner, first_bucket_cap=bytes_).compile_fn(graph, inputs)
+        except torch._dynamo.exc.RestartAnalysis:  # Dynamo traces once more, and then comes again
+            raise
         except Exception as error:  # whatever a version of PyTorch cannot cut
             _forget_pieces()
             compiled = self.inner(graph, inputs)  # if the error was the compiler's, this raises it again
@@ -61,6 +66,22 @@ class SplittingCompiler:
                 f"backward ends, because PyTorch cannot cut its graph ({type(error).__name__}: {why})"
             )
             return compiled
+
+
+@contextmanager
+def _pieces_in_order() -> Iterator[None]:
+    """Makes pieces run in the order of the graph. DDPOptimizer's call sorts them by their data alone.
+
+    Then a branch without gradients can come first, and switch them off for the others; and buffers, random
+    numbers and running statistics are read and written in another order.
+    """
+    module = torch.fx.passes.split_module
+    original = module.split_module
+    module.split_module = functools.partial(original, keep_original_order=True)
+    try:
+        yield
+    finally:
+        module.split_module = original
 
 
 def _parameter_bytes(graph: Graph) -> int:
