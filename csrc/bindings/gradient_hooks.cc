@@ -115,10 +115,10 @@ py::custom_type_setup callable() {
 }
 
 // The engine carries torch's own error across its threads, and no other one.
-void end_backward() {
+void end_backward(int task) {
   const py::gil_scoped_acquire gil;
   try {
-    check(backward_end().ended());
+    check(backward_end().ended(task));
   } catch (...) {
     py::detail::try_translate_exceptions();
     python_error error;
@@ -127,7 +127,9 @@ void end_backward() {
   }
 }
 
-void queue_end() { torch::autograd::Engine::get_default_engine().queue_callback(end_backward); }
+void queue_end(int task) {
+  torch::autograd::Engine::get_default_engine().queue_callback([task] { end_backward(task); });
+}
 
 // Calls a function of roundelay.torch._internal.optimizer.backward_end, which needs Python's handles of
 // hooks.

@@ -20,15 +20,22 @@ BackwardEnd& backward_end() {
 
 int BackwardEnd::add(const std::shared_ptr<Listener>& listener) {
   if (began_ == TimePoint{}) began_ = steady_now();
-  if (std::find(listeners_.begin(), listeners_.end(), listener) == listeners_.end())
-    listeners_.push_back(listener);
-  queue();
-  return queued_in_;
+  const int task = torch::autograd::get_current_graph_task_id();
+  waiting_in(task).push_back(listener);
+  return task;
 }
 
 void BackwardEnd::queue() {
-  const int task = torch::autograd::get_current_graph_task_id();
-  if (std::exchange(queued_in_, task) != task) engine_.queue();
+  Waiting& waiting = waiting_in(torch::autograd::get_current_graph_task_id());
+  waiting.insert(waiting.end(), inner_.begin(), inner_.end());
+  inner_.clear();
+}
+
+// A task that is new has no callback yet. Compiled autograd has none, and ends by itself.
+BackwardEnd::Waiting& BackwardEnd::waiting_in(int task) {
+  const auto [found, is_new] = waiting_.try_emplace(task);
+  if (is_new && task >= 0) engine_.queue(task);
+  return found->second;
 }
 
 void BackwardEnd::end_span() {
@@ -40,13 +47,20 @@ void BackwardEnd::end_span() {
     (*context)->timeline().record_span(timeline::Row::kTraining, "backward", begin, end);
 }
 
-Status BackwardEnd::ended() {
-  queued_in_ = -1;
+Status BackwardEnd::ended(int task) {
+  const Waiting ended = std::exchange(waiting_[task], {});
+  waiting_.erase(task);
   if (torch::autograd::get_current_node() != nullptr) {  // this backward is not the outermost
+    inner_.insert(inner_.end(), ended.begin(), ended.end());
     engine_.pass_on();
     return {};
   }
-  Listeners listeners = std::exchange(listeners_, {});
+  Listeners listeners;
+  for (const auto& one : ended) {
+    auto listener = one.lock();
+    if (listener && std::find(listeners.begin(), listeners.end(), listener) == listeners.end())
+      listeners.push_back(std::move(listener));
+  }
   std::sort(listeners.begin(), listeners.end(),
             [](const auto& a, const auto& b) { return a->order() < b->order(); });
   end_span();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -34,12 +35,12 @@ class Listener {
 
 // The functions of autograd's engine and of Python that BackwardEnd calls. The bindings set them once.
 struct Engine {
-  void (*queue)() = nullptr;    // makes the engine call ended() at the end of the running backward
+  void (*queue)(int task) = nullptr;  // makes the engine call ended() at the end of the running backward
   void (*pass_on)() = nullptr;  // calls queue() in the outer backward; its node is the current one. May throw
 };
 
-// The listeners that take part in the running backward. There is one object in a process. Callers hold the
-// GIL.
+// The listeners that take part in the running backwards: threads may each run one. There is one object in a
+// process. Callers hold the GIL.
 class BackwardEnd {
  public:
   void use(const Engine& engine) { engine_ = engine; }
@@ -47,21 +48,24 @@ class BackwardEnd {
   int add(const std::shared_ptr<Listener>& listener);
   // Queues ended() in the running backward, if it is not yet.
   void queue();
-  // Ends the backward: the engine calls it. Errors: the first one of the listeners, which are all waited for.
-  // Throws what a listener throws.
-  [[nodiscard]] Status ended();
+  // Ends the backward of this graph task: the engine calls it. Errors: the first one of the listeners, which
+  // are all waited for. Throws what a listener throws.
+  [[nodiscard]] Status ended(int task);
   // Returns the sum of the times of all backwards of this process, each from its first gradient to its end.
   [[nodiscard]] Duration total() const { return total_; }
 
  private:
   using Listeners = std::vector<std::shared_ptr<Listener>>;
+  // Not owned: a backward that raises never ends.
+  using Waiting = std::vector<std::weak_ptr<Listener>>;
+  [[nodiscard]] Waiting& waiting_in(int task);
   [[nodiscard]] static Status complete(const Listeners& listeners);
   void end_span();
 
   Engine engine_;
-  Listeners listeners_;
-  int queued_in_ = -1;  // the graph task that has our callback
-  TimePoint began_{};   // TimePoint{}: no gradient has come
+  std::map<int, Waiting> waiting_;  // by the graph task that has our callback
+  Waiting inner_;                   // those of backwards within a backward, which goes on with them
+  TimePoint began_{};               // TimePoint{}: no gradient has come
   Duration total_{0};
 };
 

@@ -1,5 +1,7 @@
 #include "gradients/hooks.h"
 
+#include <torch/csrc/autograd/graph_task.h>
+
 #include "adapter/autograd.h"
 #include "adapter/process.h"
 #include "base/clock.h"
@@ -41,6 +43,9 @@ void GradientMarks::after_accumulation(Gradient& gradient, const at::Tensor& par
   backward_end().add(shared_from_this());
 }
 
-Status end_if_compiled() { return adapter::compiled_autograd_runs() ? backward_end().ended() : Status(); }
+Status end_if_compiled() {
+  if (!adapter::compiled_autograd_runs()) return {};
+  return backward_end().ended(torch::autograd::get_current_graph_task_id());
+}
 
 }  // namespace roundelay::gradients
