@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 import warnings
@@ -136,9 +137,16 @@ class Call:
             raise self.wrong("the tensor has no dimensions; pass tensor.unsqueeze(0)")
 
     def check_apart(self, group: Sequence[torch.Tensor]) -> None:
-        """Raises ValueError if a tensor that gets its result in place is in the group twice."""
+        """Raises ValueError if tensors that get their results in place share memory."""
         if len({id(tensor) for tensor in group}) < len(group):
             raise self.wrong("the same tensor is in the group twice")
+        spans = sorted(
+            (tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes)
+            for tensor in group
+            if tensor.layout == torch.strided and tensor.nbytes and tensor.is_contiguous()
+        )
+        if any(end > begin for (_, end), (begin, _) in itertools.pairwise(spans)):
+            raise self.wrong("two tensors of the group share memory, and each would get its result there")
 
     def checked_group(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Returns the tensors of a grouped operation as a list."""
