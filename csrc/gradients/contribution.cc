@@ -24,7 +24,8 @@ Result<at::Tensor> dense_contribution(Gradient& gradient, const at::Tensor& para
   const Result<at::Tensor> taken = gradient.take_contribution(parameter);
   if (!taken.ok()) return taken.status();
   if (!taken->defined()) return at::zeros_like(parameter);
-  at::Tensor dense = taken->layout() == at::kStrided ? *taken : taken->to_dense();
+  const bool strided = taken->layout() == at::kStrided;
+  at::Tensor dense = !strided ? taken->to_dense() : gradient.owns(*taken) ? *taken : taken->detach().clone();
   gradient.send(parameter, dense);
   return dense;
 }

@@ -32,8 +32,22 @@ Gradient::Gradient(const at::Tensor& parameter, std::string name, bool additive)
 
 Status Gradient::expect(const at::Tensor& incoming) {
   const at::Tensor tensor = parameter();
+  const bool was_expected = expected_;
   expected_ = incoming.defined() && tensor.defined() && tensor.requires_grad() && node_is_evaluated(tensor);
+  if (expected_) drop_cleared(tensor, was_expected);
   return expected_ && state_ != GradientState::kLocal ? set_aside(tensor) : Status();
+}
+
+// The model's zero_grad(), which tells nobody, has cleared what was in flight, or came after a set_aside().
+void Gradient::drop_cleared(const at::Tensor& parameter, bool was_expected) {
+  if (parameter.grad().defined() || state_ == GradientState::kReduced) return;
+  const bool in_flight = state_ == GradientState::kInFlight;
+  if (!in_flight && (was_expected || passes_ == 0)) return;
+  reduced_.reset();
+  unwanted_ = reductions_;
+  passes_ = 0;
+  window_ = 0;
+  state_ = GradientState::kLocal;
 }
 
 void Gradient::put_back() {
@@ -70,13 +84,18 @@ Result<at::Tensor> Gradient::take_contribution(const at::Tensor& parameter) {
 
 void Gradient::send(const at::Tensor& parameter, const at::Tensor& tensor) {
   if (!parameter.grad().is_same(tensor)) parameter.mutable_grad() = tensor;
+  sent_.emplace(tensor);
   state_ = GradientState::kInFlight;
 }
 
 void Gradient::complete(const at::Tensor& result) {
-  reduced_ = reduced_.defined() ? sum_of(reduced_, result) : result;
+  if (unwanted_ > 0) {
+    --unwanted_;
+  } else {
+    reduced_ = reduced_.defined() ? sum_of(reduced_, result) : result;
+  }
   if (reductions_ > 0) --reductions_;
-  if (reductions_ == 0) publish();
+  if (reductions_ == 0 && reduced_.defined()) publish();
 }
 
 void Gradient::publish() {
@@ -97,9 +116,14 @@ void Gradient::publish() {
 void Gradient::new_step() {
   reduced_.reset();
   reductions_ = 0;
+  unwanted_ = 0;
   passes_ = 0;
+  window_ = 0;
   seen_ = false;
   state_ = GradientState::kLocal;
+  left_.reset();
+  if (const at::Tensor tensor = parameter(); tensor.defined() && tensor.grad().defined())
+    left_.emplace(tensor.grad());
 }
 
 }  // namespace roundelay::gradients

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -68,20 +69,30 @@ class Gradient {
   [[nodiscard]] bool count_pass(const HookRules& rules) {
     if (!std::exchange(expected_, false)) return false;
     ++passes_;
-    return passes_ >= rules.passes_per_step && rules.no_sync_depth == 0;
+    ++window_;
+    if (window_ < rules.passes_per_step || rules.no_sync_depth > 0) return false;
+    window_ = 0;
+    return true;
   }
   // Puts back what expect() has set aside if nothing was added after all: another hook has raised. Call it
   // when no backward runs.
   void put_back();
   // Returns the number of backward passes in `.grad` that no reduction has taken.
   [[nodiscard]] int passes() const { return passes_; }
-  void set_passes(int passes) { passes_ = passes; }
+  void set_passes(int passes) { passes_ = window_ = passes; }
+
+  // Returns true if `local` is no gradient of a backward, and was not there when the step began.
+  [[nodiscard]] bool set_by_hand(const at::Tensor& local) const {
+    return passes_ == 0 && !(left_ && left_->is(local));
+  }
 
   // If true, complete() makes a dense result sparse.
   void set_sparse(bool sparse) { sparse_ = sparse; }
   // Takes this rank's contribution out of `.grad` for a reduction. Undefined if there is none. Errors: as
   // expect().
   [[nodiscard]] Result<at::Tensor> take_contribution(const at::Tensor& parameter);
+  // Returns true if `tensor` is the one of the last send(), which no other tensor shares memory with.
+  [[nodiscard]] bool owns(const at::Tensor& tensor) const { return sent_ && sent_->is(tensor); }
   // Makes `tensor`, which an operation will reduce, `.grad`. The parameter exists.
   void send(const at::Tensor& parameter, const at::Tensor& tensor);
   // Counts an operation that was submitted. complete() follows when it is over, or new_step() after a
@@ -109,6 +120,7 @@ class Gradient {
 
  private:
   [[nodiscard]] Status set_aside(const at::Tensor& parameter);
+  void drop_cleared(const at::Tensor& parameter, bool was_expected);
   void publish();
 
   const WeakTensor parameter_;
@@ -118,10 +130,14 @@ class Gradient {
   GradientState state_ = GradientState::kLocal;
   bool sparse_ = false;
   bool expected_ = false;  // autograd adds to `.grad` next
-  int passes_ = 0;
+  int passes_ = 0;         // in `.grad`
+  int window_ = 0;         // since passes_per_step of them were there, or since the step began
   int reductions_ = 0;
+  int unwanted_ = 0;  // reductions whose results were cleared before they came
   bool seen_ = false;
-  at::Tensor reduced_;  // the sum of results that `.grad` does not contain
+  std::optional<WeakTensor> sent_;
+  std::optional<WeakTensor> left_;  // `.grad` when the step began
+  at::Tensor reduced_;              // the sum of results that `.grad` does not contain
   Place place_;
 };
 

@@ -81,13 +81,15 @@ void GradientGroup::put_back() {
   for (const auto& gradient : gradients_) gradient->put_back();
 }
 
-Status GradientGroup::submit_overdue(int passes) {
+Status GradientGroup::submit_overdue(int passes, bool by_hand) {
   Chosen overdue;  // the first one may submit the group
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
     const Gradient& gradient = *gradients_[i];
-    if (gradient.passes() < passes || kinds_[i] != kNotReady || gradient.place().group != this) continue;
+    if (kinds_[i] != kNotReady || gradient.place().group != this) continue;
     const at::Tensor parameter = gradient.parameter();
-    if (gradient.wanted(parameter) && gradient.local(parameter).defined()) overdue.push_back(i);
+    const at::Tensor local = gradient.local(parameter);
+    if (!gradient.wanted(parameter) || !local.defined()) continue;
+    if (gradient.passes() >= passes || (by_hand && gradient.set_by_hand(local))) overdue.push_back(i);
   }
   for (const std::size_t index : overdue)
     ROUNDELAY_RETURN_IF_ERROR(arrived(*gradients_[index], gradients_[index]->parameter()));

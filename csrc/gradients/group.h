@@ -59,8 +59,9 @@ class GradientGroup {
   // so: the peers get the error, too), those of submit_all().
   [[nodiscard]] virtual Status arrived(Gradient& gradient, const at::Tensor& parameter);
   // Calls arrived() for gradients that should be ready and are not: they are wanted, and `.grad` has a
-  // contribution of at least `passes` backward passes. Errors: as arrived().
-  [[nodiscard]] Status submit_overdue(int passes);
+  // contribution of at least `passes` backward passes, or, if `by_hand`, one that no backward has made.
+  // Errors: as arrived().
+  [[nodiscard]] Status submit_overdue(int passes, bool by_hand);
   // Submits the whole group, with zeros where this rank has no gradient. Errors: those of adapter::submit().
   [[nodiscard]] virtual Status submit_all();
   // Submits the gradients that are ready on some rank, with their kinds, by index. All ranks submit the same.

@@ -76,7 +76,7 @@ bool Reducer::backward_ended() {
 Status Reducer::synchronize() {
   groups_.put_back();
   // A step's first round includes gradients that were made without backward().
-  ROUNDELAY_RETURN_IF_ERROR(groups_.submit_overdue(rounds_ > 0 ? 1 : 0));
+  ROUNDELAY_RETURN_IF_ERROR(groups_.submit_overdue(rounds_ > 0 ? 1 : 0, true));
   while (open()) {
     const auto context = adapter::current_context();
     if (!context.ok()) return context.status();
@@ -113,7 +113,9 @@ std::vector<std::string> Reducer::names_in_flight() const {
 // -- rounds
 
 Status Reducer::begin_round(bool final, bool alone) {
-  ROUNDELAY_RETURN_IF_ERROR(groups_.submit_overdue(rules_.passes_per_step));  // gradients of no_sync() blocks
+  // Gradients of no_sync() blocks, and of layers that not every pass has used. Several results of one
+  // gradient cannot always be added: the rest of its passes may still come.
+  ROUNDELAY_RETURN_IF_ERROR(groups_.submit_overdue(rule_->additive ? 1 : rules_.passes_per_step, false));
   const bool weighted = rule_->weights != nullptr;
   const double weight = weighted ? rule_->weights->weight() : 0.0;
   RoundValues mine{compared_, final, !alone, {}, {}, {}, weight, policy_values_};

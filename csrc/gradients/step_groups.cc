@@ -22,8 +22,8 @@ void StepGroups::set(Groups groups) {
   groups_ = std::move(groups);
 }
 
-Status StepGroups::submit_overdue(int passes) {
-  for (const auto& group : groups_) ROUNDELAY_RETURN_IF_ERROR(group->submit_overdue(passes));
+Status StepGroups::submit_overdue(int passes, bool by_hand) {
+  for (const auto& group : groups_) ROUNDELAY_RETURN_IF_ERROR(group->submit_overdue(passes, by_hand));
   return {};
 }
 

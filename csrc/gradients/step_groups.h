@@ -20,7 +20,7 @@ class StepGroups {
   void set(Groups groups);
 
   // Calls GradientGroup::submit_overdue() of all groups, with its errors.
-  [[nodiscard]] Status submit_overdue(int passes);
+  [[nodiscard]] Status submit_overdue(int passes, bool by_hand);
   // Calls Gradient::put_back() of all gradients.
   void put_back();
   // Returns whether the ranks have something to agree on.

@@ -105,8 +105,8 @@ class Gradient:
     # True while backward adds to `.grad` and a result of this step, which is added later, was put aside.
     @property
     def has_set_aside(self) -> bool: ...
-    # Sets the number of backward passes in `.grad` that no reduction has taken. The hooks count on from here.
-    def set_passes(self, passes: int) -> None: ...
+    # The number of backward passes in `.grad` that no reduction has taken. The hooks count on from here.
+    passes: int
     def new_step(self) -> None: ...  # makes `.grad` local again, and forgets what was in flight
     def give_up(self) -> None: ...  # marks the parameter as another optimizer's
 

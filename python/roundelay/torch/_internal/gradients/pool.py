@@ -45,6 +45,8 @@ def wire_dtype(gradient: Gradient) -> torch.dtype | None:
         return None
     if parameter.layout != torch.strided or parameter.numel() == 0:
         return None
+    if getattr(parameter, "grad_dtype", parameter.dtype) != parameter.dtype:  # torch 2.13 lets users choose
+        return None
     sent, _ = rule.compression.compress(parameter.detach().new_empty(0))
     return sent.dtype if sent.dtype in _DTYPES else None
 

@@ -316,8 +316,13 @@ def _joined(process_set: ProcessSet, last_rank: int) -> None:
     number = process_set.process_set_id
     there = [each for each in wrapped() if each[1].process_set.process_set_id == number]
     syncs = [wrapper.gradient_hooks.sync for _, wrapper in there]
-    for sync in syncs:
-        if sync is not None and sync.batch_weight is not None:
+    for optimizer, wrapper in there:
+        sync = wrapper.gradient_hooks.sync
+        if sync is None:
+            continue
+        if sync.in_window():  # data ran out within accumulation: all ranks begin with the next step
+            optimizer.zero_grad()
+        if sync.batch_weight is not None:
             sync.batch_weight.restart()
     agree_on_steps(process_set, last_rank, syncs)
     tell_joined(process_set, [(optimizer, attached[optimizer]) for optimizer, _ in there])

@@ -136,10 +136,10 @@ class _DistributedOptimizer(torch.optim.Optimizer, metaclass=_Kind):
 
     def _allreduce_grad_async(self, p: torch.Tensor) -> Pending:
         """Submits the gradient; returns what ``synchronize`` waits for, and the compressor's context."""
-        gradient = _gradient(p)
         name = self._parameter_names[p]
-        if gradient.is_sparse and not self.sparse_as_dense:
+        if _gradient(p).is_sparse and not self.sparse_as_dense:
             return self._sparse_allreduce_grad_async(p, name)
+        gradient = _own_gradient(p)
         dense = gradient.to_dense() if gradient.is_sparse else gradient
         wire, context = self._compression.compress(dense)
         before, after = _factors(self)
@@ -148,7 +148,7 @@ class _DistributedOptimizer(torch.optim.Optimizer, metaclass=_Kind):
 
     def _grouped_allreduce_grad_async(self, ps: Parameters) -> Pending:
         """Submits the gradients of a group."""
-        sent = [self._compression.compress(_gradient(p)) for p in ps]
+        sent = [self._compression.compress(_own_gradient(p)) for p in ps]
         wires, name = [wire for wire, _ in sent], self._parameter_names[ps[0]]
         before, after = _factors(self)
         handle = grouped_allreduce_async_(wires, None, name, self.op, before, after, self.process_set)
@@ -316,6 +316,14 @@ def _gradient(parameter: torch.Tensor) -> torch.Tensor:
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad
+
+
+def _own_gradient(parameter: torch.Tensor) -> torch.Tensor:
+    """Returns the gradient, in memory of its own: backward may still read what autograd has put there."""
+    gradient = _gradient(parameter)
+    if not gradient.is_sparse:
+        parameter.grad = gradient.detach().clone()
+    return _gradient(parameter)
 
 
 def _factors(optimizer: Any) -> tuple[float, float]:
