@@ -6,15 +6,15 @@ namespace roundelay::adapter {
 
 void KnownTensors::next(const at::Tensor& tensor) {
   const std::size_t place = place_++;
-  const bool requires_grad = tensor.requires_grad();
+  Known now{c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()), tensor.requires_grad(),
+            tensor.scalar_type()};
   if (place < known_.size()) {
     const Known& known = known_[place];
     if (known.tensor._unsafe_get_target() == tensor.unsafeGetTensorImpl() &&
-        known.requires_grad == requires_grad)
+        known.requires_grad == now.requires_grad && known.type == now.type)
       return;
   }
   same_ = false;
-  Known now{c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()), requires_grad};
   if (place < known_.size()) {
     known_[place] = std::move(now);
   } else {

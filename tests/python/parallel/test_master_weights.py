@@ -163,6 +163,17 @@ def check_small_steps_add_up() -> None:
     assert torch.equal(parameter, torch.full((5,), 1.0 + 2.0**-6).bfloat16())
 
 
+def check_a_model_that_becomes_half_after_wrapping() -> None:
+    parameter = torch.nn.Parameter(torch.ones(5))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=2.0**-9), master_weights=True)
+    parameter.data = parameter.data.bfloat16()
+    for _ in range(8):
+        optimizer.zero_grad()
+        _backward(parameter, torch.full((5,), -1.0, dtype=torch.bfloat16))
+        optimizer.step()
+    assert torch.equal(parameter, torch.full((5,), 1.0 + 2.0**-6).bfloat16())
+
+
 def check_fp16_overflows_only_where_the_average_does() -> None:
     parameter = _half(torch.float16, 4)
     optimizer = _wrapped([parameter])
