@@ -19,6 +19,9 @@ struct Place {
   int size;
 };
 
+// Throws ValueError, in the name of the operation, for a root that is not in the group.
+void check_root(Place place, int root, const char* operation);
+
 // Reductions.
 Prepared prepare_allreduce(Place place, const Tensors& tensors, const ::c10d::ReduceOp& op);
 // Averages a bucket by a technique. `digest`: tells it and its run apart from others; not negative.

@@ -20,12 +20,6 @@ using collective::CallMark;
 
 using Sizes = std::vector<std::size_t>;
 
-void check_root(Place place, int root, const char* name) {
-  if (root >= 0 && root < place.size) return;
-  refuse(std::string(name) + ": root rank " + std::to_string(root) + " is not in a group of " +
-         std::to_string(place.size));
-}
-
 std::size_t sum(const Sizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}); }
 
 Prepared allgather(Place place, const Memory& output, const Memory& input, Sizes sizes) {
@@ -136,6 +130,12 @@ void check_list(const TensorLists& lists, const at::Tensor& own, Place place, in
 }
 
 }  // namespace
+
+void check_root(Place place, int root, const char* operation) {
+  if (root >= 0 && root < place.size) return;
+  refuse(std::string(operation) + ": root rank " + std::to_string(root) + " is not in a group of " +
+         std::to_string(place.size));
+}
 
 Prepared prepare_broadcast(Place place, const Tensors& tensors, int root) {
   const at::Tensor& tensor = only_tensor(tensors, "broadcast");

@@ -150,6 +150,7 @@ Prepared prepare_average(Place place, const at::Tensor& bucket,
 
 Prepared prepare_reduce(Place place, const Tensors& tensors, int root, const ::c10d::ReduceOp& op) {
   const char* const name = "reduce";
+  check_root(place, root, name);
   const at::Tensor& tensor = only_tensor(tensors, name);
   const Memory memory = Memory::in_place(tensor);
   Prepared prepared;

@@ -57,6 +57,16 @@ def check_allreduce_sums() -> None:
                 same(tensor, torch.stack(parts(count, dtype)).sum(0).to(dtype))
 
 
+def check_roots_outside_the_group_are_refused() -> None:
+    with world():
+        size = dist.get_world_size()
+        for root in (size, size + 5, -1, 1_000_000):
+            with pytest.raises(ValueError, match=f"root rank {root} is not in a group of {size}"):
+                dist.reduce(torch.ones(1000), dst=root)
+            with pytest.raises(ValueError, match=f"root rank {root} is not in a group of {size}"):
+                dist.reduce(torch.ones(1000, dtype=torch.int32), dst=root, op=ReduceOp.BOR)
+
+
 def check_allreduce_by_every_operator() -> None:
     folds: dict[ReduceOp.RedOpType, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
         ReduceOp.MIN: torch.minimum,
