@@ -14,15 +14,15 @@ Rounds::Rounds(History& history, std::vector<int> members, std::uint64_t call, S
       call_(call),
       mark_(mark),
       pool_(pool) {
-  if (mark_.set()) {
-    history_.segment.marks(history_.index).write(call_, mark_);
-    look_back();
-  }
   for (const int member : members_) {
     history_.last_present[static_cast<std::size_t>(member)] = word_of(call_ + 1, 0);
   }
   // This member took no part in the calls since its last one, and reads nothing of them.
   publish(&Progress::released, word_of(call_, 0));
+  // A call of no bytes waits for nobody. Many of them would bring this member so far ahead that its mark took
+  // the place of one that another member has not compared, in the call of that mark or in the next one.
+  constexpr std::uint64_t kAhead = Marks::kCalls - 2;
+  if (mark_.set() && call_ > kAhead) wait_for_readers(word_of(call_ - kAhead, 0));
 }
 
 Rounds::~Rounds() {
@@ -87,12 +87,16 @@ Nap Rounds::nap(Duration most) {
 // Members that take no part in this call may still read the slot's last use.
 Rounds::Waiting Rounds::writable(std::uint64_t round) {
   Word& last_use = history_.last_use[(call_ + round) % Segment::kSlots];
+  wait_for_readers(std::exchange(last_use, word_of(call_, round + 1)));
+  return {this};
+}
+
+void Rounds::wait_for_readers(Word word) {
   counter_ = &Progress::released;
-  word_ = std::exchange(last_use, word_of(call_, round + 1));
+  word_ = word;
   of_readers_ = true;
   next_ = 0;
   end_ = history_.segment.members();
-  return {this};
 }
 
 Rounds::Waiting Rounds::wait(Counter counter, int member, std::uint64_t round) {
@@ -110,6 +114,12 @@ bool Rounds::reached(int member) const {
   Word word = word_;
   if (of_readers_) word = std::min(word, history_.last_present[static_cast<std::size_t>(in_group)]);
   return (history_.segment.progress(in_group).*counter_).load(std::memory_order_seq_cst) >= word;
+}
+
+void Rounds::show_mark() {
+  mark_shown_ = true;
+  history_.segment.marks(history_.index).write(call_, mark_);
+  look_back();
 }
 
 // Compares earlier calls in which this member waited for nobody: two roots may both have sent.
@@ -154,11 +164,12 @@ bool Rounds::all_done() {
   // A member's mark is written before its first word.
   while (next_ < end_ && reached(next_) && (of_readers_ || agrees(in_group(next_)))) ++next_;
   waiting_for_ = next_ == end_ ? -1 : of_readers_ ? next_ : in_group(next_);
-  return next_ == end_;
+  if (next_ == end_ && mark_.set() && !mark_shown_) show_mark();
+  return next_ == end_ && !in_vain_;
 }
 
 const std::optional<Rounds::InVain>& Rounds::in_vain() {
-  if (in_vain_ || next_ == end_ || of_readers_ || !agrees(waiting_for_)) return in_vain_;
+  if (in_vain_ || next_ == end_ || (!of_readers_ && !agrees(waiting_for_))) return in_vain_;
   const bool left = history_.segment.progress(waiting_for_).left.load(std::memory_order_acquire) != 0;
   if (left && !reached(next_)) in_vain_ = InVain{waiting_for_};
   return in_vain_;

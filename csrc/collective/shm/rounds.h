@@ -46,7 +46,8 @@ class Rounds {
  public:
   // Begins call number `call` of the group, from 1, between `members` (ascending, this one among them). All
   // other functions count members by their position in this list. If `mark` is set, peers that wait for this
-  // member compare it with theirs. `history` and `pool` outlive it.
+  // member compare it with theirs. The program may begin when all_done() says so. `history` and `pool`
+  // outlive it.
   Rounds(History& history, std::vector<int> members, std::uint64_t call, ScratchPool& pool,
          const CallMark& mark = {});
   ~Rounds();
@@ -125,10 +126,12 @@ class Rounds {
   using Counter = SharedWord<Word> Progress::*;
   static constexpr int kEveryone = -1;
 
+  void wait_for_readers(Word word);
   Waiting wait(Counter counter, int member, std::uint64_t round);
   void publish(Counter counter, Word word);
   [[nodiscard]] bool reached(int member) const;
   [[nodiscard]] bool agrees(int in_group);
+  void show_mark();
   void look_back();
 
   History& history_;
@@ -136,12 +139,13 @@ class Rounds {
   const int index_;
   const std::uint64_t call_;
   const CallMark mark_;
+  bool mark_shown_ = false;
   std::optional<InVain> in_vain_;
   ScratchPool& pool_;
   std::vector<ScratchPool::Block> blocks_;
-  // The program waits until the members from next_ to end_ have reached word_ in this counter. For writable()
-  // these are all members of the group, and none has to reach more than the end of the last call that it took
-  // part in.
+  // The program waits until the members from next_ to end_ have reached word_ in this counter. Before this
+  // member writes what others may still read, these are all members of the group, and none has to reach more
+  // than the end of the last call that it took part in.
   Counter counter_ = &Progress::staged;
   Word word_ = 0;
   bool of_readers_ = false;

@@ -74,7 +74,7 @@ struct alignas(64) SharedCell {
 };
 // The marks of a member's last calls (collective/call_mark.h).
 struct alignas(128) Marks {
-  // A member comes at most this many calls further than one that reads its bytes.
+  // A member comes less than this many calls further than one that reads its bytes, or its marks.
   static constexpr std::size_t kCalls = 4;
   struct One {
     SharedWord<Word> call{0};  // 0 while the words change; a reader looks at it before and after

@@ -170,6 +170,50 @@ TEST_CASE("two roots are found by a later call", "[marks]") {
   CHECK(seen > 0);
 }
 
+AllreduceCall sum_of(std::vector<float>& values, std::uint64_t number) {
+  AllreduceCall call;
+  call.buffer = {reinterpret_cast<std::byte*>(values.data()), 0, 4 * values.size()};
+  call.mark = {.sequence = number, .bytes = call.buffer.bytes, .operation = Operation::kAllreduce};
+  call.deadline = Deadline::after(std::chrono::seconds(20));
+  return call;
+}
+
+// They wait for nobody: without a limit a mark would be gone when its peer comes.
+TEST_CASE("a late member finds the mark of a call of no bytes", "[marks]") {
+  Fabrics fabrics = shm_fabrics(2, 0);
+  std::vector<float> nothing, some(3, 1), late(3, 1);
+  std::vector<std::unique_ptr<collective::PendingCall>> ahead;
+  for (std::uint64_t number = 1; number <= 8; ++number) {
+    ahead.push_back(fabrics[0]->start(sum_of(number < 8 ? nothing : some, number)).value());
+    CHECK(ahead.back()->test().ok());
+  }
+  const auto pending = fabrics[1]->start(sum_of(late, 1)).value();
+  CHECK(pending->wait().code() == StatusCode::kMismatch);
+  CHECK(late.front() == 1);
+}
+
+TEST_CASE("members make many calls of no bytes", "[marks]") {
+  Fabrics fabrics = fabrics_of(GENERATE("shm", "tcp"), 3);
+  on_all(fabrics, [](Fabric& fabric) -> std::string {
+    Caller caller(fabric);
+    for (int i = 0; i < 50; ++i) {
+      if (Status status = caller.allreduce(i % 10 == 9 ? 3 : 0); !status.ok()) return status.message();
+    }
+    return caller.first() == 3 ? "" : "a wrong sum";
+  });
+}
+
+TEST_CASE("who waits for a member that has left after calls of no bytes hears of it", "[marks]") {
+  Fabrics fabrics = shm_fabrics(2, 0);
+  Caller caller(*fabrics.front()), other(*fabrics.back());
+  CHECK(caller.allreduce(0).ok());
+  CHECK(other.allreduce(0).ok());
+  fabrics.back().reset();
+  Status status;
+  for (int more = 0; status.ok() && more < 8; ++more) status = caller.allreduce(0);
+  CHECK(status.message() == "allreduce waits in vain: rank 1 has left the group");
+}
+
 TEST_CASE("parts of another size than is expected are an error", "[marks]") {
   const std::string medium = GENERATE("shm", "tcp");
   Fabrics fabrics = fabrics_of(medium, 2);

@@ -31,6 +31,14 @@ def test_wrong_calls_name_both_ranks(core_job: CoreJob, what: str, nodes: int) -
     expect_within(SOON_S, end.after_s, end.err)
 
 
+def test_a_late_rank_hears_of_calls_without_bytes(core_job: CoreJob) -> None:
+    end = core_job.conduct(2, program(grouped.runs_ahead_without_bytes))
+    assert set(end.seen) == {0, 1}, end.err
+    for seen in end.seen.values():
+        assert seen.type == "ProcessGroupMismatchError"
+    assert (core_job.folder / "ended.1").read_text() == "0"
+
+
 def test_a_late_rank_is_named(core_job: CoreJob) -> None:
     end = core_job.conduct(2, program(grouped.comes_late))
     assert set(end.seen) == {0, 1}, end.err

@@ -77,6 +77,25 @@ def calls_wrongly(me: Rank, what: str, nodes: int = 1) -> None:
         me.note(error)
 
 
+def runs_ahead_without_bytes(me: Rank) -> None:
+    """Rank 0's tensors have no elements, and it makes many calls before rank 1 comes to the first one."""
+    rank = _join(me)
+    me.stamp()
+    if rank == 1:
+        me.wait_for("called")
+    counts = [1000 if rank == 1 else 0] * 6 + [1000]
+    works = [dist.all_reduce(torch.ones(count), async_op=True) for count in counts]
+    me.tell("called")
+    ended = 0
+    try:
+        for work in works:
+            work.wait()
+            ended += 1
+    except Exception as error:
+        me.note(error)
+    me.tell(f"ended.{rank}", str(ended))
+
+
 def comes_late(me: Rank) -> None:
     """Rank 1 comes after the group's time."""
     rank = _join(me, timedelta(seconds=2))
