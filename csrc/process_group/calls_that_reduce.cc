@@ -83,8 +83,8 @@ Prepared scatter_and_fold(Place place, const Memory& input, const Memory& output
   return prepared;
 }
 
-Prepared reduce_scatter(Place place, const Memory& input, const Memory& output,
-                        std::vector<std::size_t> shards, const ::c10d::ReduceOp& op) {
+Prepared reduce_scatter(Place place, Memory input, const Memory& output, std::vector<std::size_t> shards,
+                        const ::c10d::ReduceOp& op) {
   const char* const name = "reduce_scatter";
   std::size_t all = 0;
   for (const std::size_t shard : shards) all += shard;
@@ -104,6 +104,7 @@ Prepared reduce_scatter(Place place, const Memory& input, const Memory& output,
   ReducescatterCall call;
   call.mark = {.bytes = all, .detail = digest_of(shards), .operation = call.kOperation};
   set_reduction(call, call.mark, op, input.tensor().scalar_type(), place.size, name);
+  input = scaled(std::move(input), op, call.dtype);
   call.input = input.bytes().data();
   call.output = output.bytes();
   call.shard_bytes = std::move(shards);
@@ -119,7 +120,7 @@ Prepared reduce_scatter(Place place, const Memory& input, const Memory& output,
 Prepared prepare_allreduce(Place place, const Tensors& tensors, const ::c10d::ReduceOp& op) {
   const char* const name = "all_reduce";
   check_tensors(tensors, name);
-  const Memory memory = Memory::in_place(tensors);
+  Memory memory = Memory::in_place(tensors);
   Prepared prepared;
   if (is_bitwise(op)) {
     check_bitwise(memory.tensor(), name);
@@ -128,6 +129,7 @@ Prepared prepare_allreduce(Place place, const Tensors& tensors, const ::c10d::Re
     AllreduceCall call;
     call.mark = {.bytes = memory.bytes().size(), .operation = call.kOperation};
     set_reduction(call, call.mark, op, memory.tensor().scalar_type(), place.size, name);
+    memory = scaled(std::move(memory), op, call.dtype);
     call.buffer = {memory.bytes().data(), 0, memory.bytes().size()};
     prepared.dtype = call.dtype;
     prepared.call = std::move(call);
@@ -152,7 +154,7 @@ Prepared prepare_reduce(Place place, const Tensors& tensors, int root, const ::c
   const char* const name = "reduce";
   check_root(place, root, name);
   const at::Tensor& tensor = only_tensor(tensors, name);
-  const Memory memory = Memory::in_place(tensor);
+  Memory memory = Memory::in_place(tensor);
   Prepared prepared;
   if (is_bitwise(op)) {
     check_bitwise(tensor, name);
@@ -164,6 +166,7 @@ Prepared prepare_reduce(Place place, const Tensors& tensors, int root, const ::c
     call.mark = {
         .bytes = bytes, .detail = root, .operation = call.kOperation, .form = CallMark::Form::kReduce};
     set_reduction(call, call.mark, op, tensor.scalar_type(), place.size, name);
+    memory = scaled(std::move(memory), op, call.dtype);
     call.input = memory.bytes().data();
     call.shard_bytes.assign(static_cast<std::size_t>(place.size), 0);
     call.shard_bytes[static_cast<std::size_t>(root)] = bytes;

@@ -13,7 +13,7 @@ namespace {
 
 using ::c10d::ReduceOp;
 
-// Returns the factor by which members scale their parts.
+// Returns the factor by which this member scales its part.
 double premultiplier(const ReduceOp& op) {
   // The name before PyTorch 2.13, which later ones have, too.
   const auto* const supplement = dynamic_cast<const ::c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
@@ -77,9 +77,13 @@ void set_reduction(collective::Reduction& reduction, collective::CallMark& mark,
   reduction.dtype = *dtype;
   reduction.reduce_op = own == roundelay::ReduceOp::kAverage ? roundelay::ReduceOp::kSum : own;
   if (own == roundelay::ReduceOp::kAverage) reduction.scale.divisor = members;
-  if (op.op_ == ReduceOp::PREMUL_SUM) reduction.prescale.factor = premultiplier(op);
   mark.reduce_op = own;
   mark.dtype = *dtype;
+}
+
+Memory scaled(Memory input, const ReduceOp& op, DType dtype) {
+  if (op.op_ == ReduceOp::PREMUL_SUM) input.multiply(dtype, premultiplier(op));
+  return input;
 }
 
 }  // namespace roundelay::process_group

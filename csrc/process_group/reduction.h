@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collective/call.h"
+#include "process_group/tensors.h"
 
 namespace roundelay::process_group {
 
@@ -22,5 +23,9 @@ at::Tensor fold(const at::Tensor& parts, int count, const ::c10d::ReduceOp& op);
 // if the operator cannot reduce this type.
 void set_reduction(collective::Reduction& reduction, collective::CallMark& mark, const ::c10d::ReduceOp& op,
                    at::ScalarType type, int members, const char* operation);
+
+// Returns the memory of a reduction's input with what this member brings. PREMUL_SUM has a factor of each
+// member's own, while those of a call's arithmetic are for all parts alike.
+[[nodiscard]] Memory scaled(Memory input, const ::c10d::ReduceOp& op, DType dtype);
 
 }  // namespace roundelay::process_group

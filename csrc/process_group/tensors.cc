@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "adapter/check.h"
+#include "kernels/kernels.h"
 #include "process_group/device_copies.h"
 #include "process_group/errors.h"
 
@@ -109,12 +110,29 @@ Memory Memory::inputs(const std::vector<at::Tensor>& tensors) { return {tensors,
 Memory Memory::outputs(const std::vector<at::Tensor>& tensors) { return {tensors, false}; }
 Memory Memory::in_place(const std::vector<at::Tensor>& tensors) { return {tensors, true}; }
 
+void Memory::multiply(DType dtype, double factor) {
+  if (!std::exchange(copied_, true)) memory_ = memory_.detach().view(-1).clone();
+  const auto multiply = [memory = memory_, dtype, factor] {
+    const std::size_t count = static_cast<std::size_t>(memory.nbytes()) / size_of(dtype);
+    kernels::scale_copy(memory.data_ptr(), memory.data_ptr(), count, dtype, {.factor = factor});
+  };
+  if (begins_) {
+    multiply_ = multiply;
+  } else {
+    multiply();
+  }
+}
+
 ByteSpan Memory::bytes() const {
   return {static_cast<std::byte*>(memory_.data_ptr()), static_cast<std::size_t>(memory_.nbytes())};
 }
 
 std::function<void()> Memory::begin() const {
-  return begins_ ? filling(memory_, tensors_) : std::function<void()>{};
+  if (!begins_) return {};
+  return [fill = filling(memory_, tensors_), multiply = multiply_] {
+    fill();
+    if (multiply) multiply();
+  };
 }
 
 std::function<void()> Memory::finish() const {

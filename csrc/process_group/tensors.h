@@ -37,6 +37,9 @@ class Memory {
   static Memory outputs(const std::vector<at::Tensor>& tensors);
   static Memory in_place(const std::vector<at::Tensor>& tensors);
 
+  // Multiplies the values, as elements of this type. The memory becomes a copy: the tensor keeps its own.
+  void multiply(DType dtype, double factor);
+
   [[nodiscard]] ByteSpan bytes() const;
   [[nodiscard]] const at::Tensor& tensor() const { return memory_; }
   // Returns what brings the values of a device here; empty: they are there.
@@ -49,7 +52,8 @@ class Memory {
   std::vector<at::Tensor> tensors_;
   at::Tensor memory_;
   bool copied_ = false;
-  bool begins_ = false;  // the copy has no values yet
+  bool begins_ = false;             // the copy has no values yet
+  std::function<void()> multiply_;  // once it has them; empty: they are as they should be
 };
 
 // Returns a tensor of bytes with the values of tensors of any dtypes, one after the other.

@@ -101,6 +101,27 @@ def check_averages_and_scaled_sums() -> None:
         same(tensor, torch.full((1001,), 0.5 * size))
 
 
+def check_each_rank_scales_its_own_part() -> None:
+    with world():
+        rank, size = dist.get_rank(), dist.get_world_size()
+        op, total = _make_nccl_premul_sum(float(rank + 1)), size * (size + 1) / 2
+        for count in (1000, 100_000):
+            for dtype in (torch.float32, torch.bfloat16, torch.complex64):
+                tensor = torch.ones(count, dtype=dtype)
+                dist.all_reduce(tensor, op=op)
+                same(tensor, torch.full((count,), total, dtype=dtype))
+            rows = torch.ones(4, count).t()  # not contiguous
+            dist.all_reduce(rows, op=op)
+            same(rows, torch.full((count, 4), total))
+            given, mine = torch.ones(size * count), torch.zeros(count)
+            dist.reduce_scatter_tensor(mine, given, op=op)
+            same(mine, torch.full((count,), total))
+            same(given, torch.ones(size * count))
+            reduced = torch.ones(count)
+            dist.reduce(reduced, dst=size - 1, op=op)
+            same(reduced, torch.full((count,), total if rank == size - 1 else 1.0))
+
+
 def check_moves_of_every_type() -> None:
     with world():
         rank, size = dist.get_rank(), dist.get_world_size()
