@@ -16,7 +16,7 @@ struct CallMark {
   std::uint64_t sequence = 0;  // counts the calls of a group from 1; 0: the call has no mark
   std::uint64_t bytes = 0;     // those that members agree on
   std::int32_t detail =
-      -1;  // the root; digests of a technique with its run, or of unequal parts; -1: nothing
+      -1;  // the root; digests of a technique with its run, of unequal or coalesced parts; -1: nothing
   Operation operation = Operation::kBarrier;
   ReduceOp reduce_op = ReduceOp::kSum;
   DType dtype = DType::kUInt8;

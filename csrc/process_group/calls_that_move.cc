@@ -40,7 +40,7 @@ Prepared allgather(Place place, const Memory& output, const Memory& input, Sizes
   call.mark = {.bytes = sum(sizes),
                .detail = digest_of(sizes),
                .operation = call.kOperation,
-               .dtype = moved_dtype(input.tensor())};
+               .dtype = marked_type(input.tensor().scalar_type())};
   call.input = input.bytes().data();
   call.output = output.bytes();
   call.receive_bytes = std::move(sizes);
@@ -82,7 +82,7 @@ Prepared described(Prepared prepared, OpType type, const char* title, const Tens
                    Tensors results) {
   prepared.type = type;
   prepared.title = title;
-  prepared.dtype = collective::options_of(prepared.call).mark.dtype;
+  if (!inputs.empty()) prepared.dtype = marked_type(inputs.front().scalar_type());
   prepared.inputs = inputs;
   prepared.results = std::move(results);
   return prepared;
@@ -146,7 +146,7 @@ Prepared prepare_broadcast(Place place, const Tensors& tensors, int root) {
   call.mark = {.bytes = memory.bytes().size(),
                .detail = root,
                .operation = call.kOperation,
-               .dtype = moved_dtype(tensor)};
+               .dtype = marked_type(tensor.scalar_type())};
   call.buffer = memory.bytes();
   call.root = root;
   prepared.call = std::move(call);
@@ -178,8 +178,10 @@ Prepared prepare_gather(Place place, const TensorLists& outputs, const Tensors& 
   const std::size_t bytes = input.bytes().size();
   Sizes sends(static_cast<std::size_t>(place.size), 0), receives = sends;
   sends[static_cast<std::size_t>(root)] = bytes;
-  const CallMark mark{
-      .bytes = bytes, .detail = root, .dtype = moved_dtype(own), .form = CallMark::Form::kGather};
+  const CallMark mark{.bytes = bytes,
+                      .detail = root,
+                      .dtype = marked_type(own.scalar_type()),
+                      .form = CallMark::Form::kGather};
   if (place.rank != root) {
     return described(alltoall(nullptr, &input, std::move(sends), std::move(receives), mark), OpType::GATHER,
                      "roundelay:gather", inputs, {});
@@ -197,8 +199,10 @@ Prepared prepare_scatter(Place place, const Tensors& outputs, const TensorLists&
   const std::size_t bytes = output.bytes().size();
   Sizes sends(static_cast<std::size_t>(place.size), 0), receives = sends;
   receives[static_cast<std::size_t>(root)] = bytes;
-  const CallMark mark{
-      .bytes = bytes, .detail = root, .dtype = moved_dtype(own), .form = CallMark::Form::kScatter};
+  const CallMark mark{.bytes = bytes,
+                      .detail = root,
+                      .dtype = marked_type(own.scalar_type()),
+                      .form = CallMark::Form::kScatter};
   if (place.rank != root) {
     return described(alltoall(&output, nullptr, std::move(sends), std::move(receives), mark), OpType::SCATTER,
                      "roundelay:scatter", outputs, outputs);
@@ -218,9 +222,9 @@ Prepared prepare_alltoall(Place place, const Tensors& outputs, const Tensors& in
   }
   const Memory output = Memory::outputs(outputs), input = Memory::inputs(inputs);
   check_own_part(place, sizes_of(inputs), sizes_of(outputs));
-  return described(
-      alltoall(&output, &input, sizes_of(inputs), sizes_of(outputs), {.dtype = moved_dtype(inputs.front())}),
-      OpType::ALLTOALL, "roundelay:all_to_all", inputs, outputs);
+  return described(alltoall(&output, &input, sizes_of(inputs), sizes_of(outputs),
+                            {.dtype = marked_type(inputs.front().scalar_type())}),
+                   OpType::ALLTOALL, "roundelay:all_to_all", inputs, outputs);
 }
 
 Prepared prepare_alltoall(Place place, const at::Tensor& output, const at::Tensor& input,
@@ -230,9 +234,9 @@ Prepared prepare_alltoall(Place place, const at::Tensor& output, const at::Tenso
   const Memory into = Memory::output(output), from = Memory::input(input);
   Sizes sends = split(input, input_splits, place), receives = split(output, output_splits, place);
   check_own_part(place, sends, receives);
-  return described(
-      alltoall(&into, &from, std::move(sends), std::move(receives), {.dtype = moved_dtype(input)}),
-      OpType::ALLTOALL_BASE, "roundelay:all_to_all", {input}, {output});
+  return described(alltoall(&into, &from, std::move(sends), std::move(receives),
+                            {.dtype = marked_type(input.scalar_type())}),
+                   OpType::ALLTOALL_BASE, "roundelay:all_to_all", {input}, {output});
 }
 
 Prepared prepare_barrier() {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "process_group/backend.h"
+#include "process_group/digest.h"
 #include "process_group/errors.h"
 #include "process_group/tensors.h"
 
@@ -14,6 +15,16 @@ using WorkPtr = RoundelayBackend::WorkPtr;
 void check_pairs(std::size_t outputs, std::size_t inputs, const char* operation) {
   if (outputs != 0 && outputs == inputs) return;
   refuse(std::string(operation) + ": needs one output for each input");
+}
+
+// What members have to agree on, as they see bytes alone.
+std::int32_t digest_of(const Tensors& tensors) {
+  Digest digest;
+  for (const at::Tensor& tensor : tensors) {
+    digest.add(static_cast<std::uint64_t>(tensor.scalar_type()));
+    digest.add(static_cast<std::uint64_t>(tensor.numel()));
+  }
+  return digest.value();
 }
 
 }  // namespace
@@ -33,6 +44,7 @@ Prepared prepare_allgather_coalesced(Place place, const TensorLists& outputs, co
   }
   const at::Tensor packed = pack(inputs), gathered = at::empty({place.size * packed.numel()}, at::kByte);
   Prepared prepared = prepare_allgather(place, gathered, packed);
+  collective::options_of(prepared.call).mark.detail = digest_of(inputs);
   prepared.type = ::c10d::OpType::ALLGATHER_COALESCED;
   prepared.title = "roundelay:all_gather";
   prepared.inputs = inputs;

@@ -78,7 +78,7 @@ void set_reduction(collective::Reduction& reduction, collective::CallMark& mark,
   reduction.reduce_op = own == roundelay::ReduceOp::kAverage ? roundelay::ReduceOp::kSum : own;
   if (own == roundelay::ReduceOp::kAverage) reduction.scale.divisor = members;
   mark.reduce_op = own;
-  mark.dtype = *dtype;
+  mark.dtype = marked_type(type);
 }
 
 Memory scaled(Memory input, const ReduceOp& op, DType dtype) {

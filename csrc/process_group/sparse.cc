@@ -11,9 +11,10 @@
 namespace roundelay::process_group {
 namespace {
 
-// What members tell each other first: the number of values, that of sparse dimensions, the sizes.
+// What members tell each other first: the number of values, their type, that of sparse dimensions, the sizes.
 at::Tensor shape_of(const at::Tensor& tensor) {
-  std::vector<std::int64_t> shape{tensor._nnz(), tensor.sparse_dim()};
+  std::vector<std::int64_t> shape{tensor._nnz(), static_cast<std::int64_t>(tensor.scalar_type()),
+                                  tensor.sparse_dim()};
   shape.insert(shape.end(), tensor.sizes().begin(), tensor.sizes().end());
   return at::tensor(shape, at::kLong);
 }
@@ -51,7 +52,7 @@ RoundelayBackend::WorkPtr RoundelayBackend::sum_sparse(const at::Tensor& tensor,
   for (int rank = 0; rank < size_; ++rank) {
     const at::Tensor theirs = shapes[rank];
     if (!at::equal(theirs.narrow(0, 1, theirs.numel() - 1), shape.narrow(0, 1, shape.numel() - 1))) {
-      refuse("all_reduce: rank " + std::to_string(rank) + " has a sparse tensor of another shape");
+      refuse("all_reduce: rank " + std::to_string(rank) + " has a sparse tensor of another shape or type");
     }
     parts.push_back(room_for(theirs[0].item<std::int64_t>(), own));
     packs.push_back(pack(parts.back()));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "adapter/check.h"
+#include "collective/marked_types.h"
 #include "kernels/kernels.h"
 #include "process_group/device_copies.h"
 #include "process_group/errors.h"
@@ -88,6 +89,22 @@ const at::Tensor& only_tensor(const std::vector<at::Tensor>& tensors, const char
 
 DType moved_dtype(const at::Tensor& tensor) {
   return adapter::dtype_of(c10::toRealValueType(tensor.scalar_type())).value_or(DType::kUInt8);
+}
+
+DType marked_type(at::ScalarType type) {
+  using collective::MarkedType;
+  switch (type) {
+    case at::kComplexHalf:
+      return collective::in_mark(MarkedType::kComplex32);
+    case at::kComplexFloat:
+      return collective::in_mark(MarkedType::kComplex64);
+    case at::kComplexDouble:
+      return collective::in_mark(MarkedType::kComplex128);
+    case at::kFloat4_e2m1fn_x2:
+      return collective::in_mark(MarkedType::kFloat4E2M1FNX2);
+    default:
+      return adapter::dtype_of(type).value_or(DType::kUInt8);
+  }
 }
 
 Memory::Memory(std::vector<at::Tensor> tensors, bool has_values) : tensors_(std::move(tensors)) {

@@ -23,6 +23,8 @@ const at::Tensor& only_tensor(const std::vector<at::Tensor>& tensors, const char
 // Returns the core's type of a tensor's elements, of a complex one that of its parts. kUInt8, if the core has
 // none: it then moves bytes.
 [[nodiscard]] DType moved_dtype(const at::Tensor& tensor);
+// Returns the type of such elements in a call's mark (collective/marked_types.h).
+[[nodiscard]] DType marked_type(at::ScalarType type);
 
 // Host memory in which a call works for a tensor: the tensor itself, or a copy if it is not contiguous or on
 // a device.

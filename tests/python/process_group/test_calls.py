@@ -122,6 +122,16 @@ def check_each_rank_scales_its_own_part() -> None:
             same(reduced, torch.full((count,), total if rank == size - 1 else 1.0))
 
 
+def check_sparse_tensors_of_other_types_are_refused() -> None:
+    with world():
+        rank, size = dist.get_rank(), dist.get_world_size()
+        values = torch.ones(4, dtype=torch.int32 if rank == size - 1 else torch.float32)
+        tensor = torch.sparse_coo_tensor(torch.arange(4).unsqueeze(0), values, (9,))
+        if size > 1:
+            with pytest.raises(ValueError, match="has a sparse tensor of another shape or type"):
+                dist.all_reduce(tensor)
+
+
 def check_moves_of_every_type() -> None:
     with world():
         rank, size = dist.get_rank(), dist.get_world_size()

@@ -39,10 +39,38 @@ def _parts(rank: int) -> list[torch.Tensor]:
     return [torch.ones(1 if rank == part else 2) for part in range(2)]
 
 
+def _complex_or_real(
+    rank: int, whole: torch.dtype = torch.complex64, part: torch.dtype = torch.float32
+) -> torch.Tensor:
+    return torch.zeros(8, dtype=part) if rank == 1 else torch.zeros(4, dtype=whole)
+
+
+def _gather_coalesced(rank: int) -> None:
+    given = [torch.zeros(8, dtype=torch.float32 if rank == 1 else torch.int32), torch.zeros(3)]
+    gathered = [[torch.zeros_like(one) for one in given] for _ in range(2)]
+    _default_group().allgather_coalesced(gathered, given).wait()
+
+
+def _scatter_sums(rank: int) -> None:
+    given = _complex_or_real(rank)
+    dist.reduce_scatter_tensor(torch.zeros_like(given[: len(given) // 2]), given)
+
+
 WRONG: dict[str, Callable[[int], object]] = {
     "size": lambda rank: dist.all_reduce(torch.ones(4 + (rank == 1))),
     "large size": lambda rank: dist.all_reduce(torch.ones(400_000 + (rank == 1))),
     "dtype": lambda rank: dist.all_reduce(torch.ones(4, dtype=torch.int32 if rank == 1 else torch.float32)),
+    # Not by functions of torch.distributed that pass complex numbers as real ones.
+    "complex or real": lambda rank: _default_group().allreduce([_complex_or_real(rank)]).wait(),
+    "complex or real to all": lambda rank: _default_group().broadcast(_complex_or_real(rank), 0).wait(),
+    "complex or real shards": _scatter_sums,
+    "complex32": lambda rank: (
+        _default_group().allreduce([_complex_or_real(rank, torch.complex32, torch.float16)]).wait()
+    ),
+    "float4": lambda rank: dist.broadcast(
+        torch.zeros(8, dtype=torch.uint8).view(torch.uint8 if rank == 1 else torch.float4_e2m1fn_x2), 1
+    ),
+    "coalesced types": _gather_coalesced,
     "operator": lambda rank: dist.all_reduce(
         torch.ones(4), op=dist.ReduceOp.MAX if rank == 1 else dist.ReduceOp.SUM
     ),
