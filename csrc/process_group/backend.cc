@@ -56,12 +56,12 @@ RoundelayBackend::RoundelayBackend(std::shared_ptr<GroupSession> group, millisec
       group_(std::move(group)),
       options_(c10::make_intrusive<Options>("roundelay", timeout)) {
   if (auto messages = group_->take_messages()) {
-    runtime::Context& context = group_->context();
+    // A message that its user still has may outlive the backend, and asks for the session.
     messages_ = std::make_shared<MessageLane>(
         std::move(messages),
-        MessageLane::Session{[&context] { return context.fault(); },
-                             [&context] { return context.left_rank(); },
-                             [&context](const std::string& why) { context.fail(why); }, rank_});
+        MessageLane::Session{[kept = group_] { return kept->context().fault(); },
+                             [kept = group_] { return kept->context().left_rank(); },
+                             [kept = group_](const std::string& why) { kept->context().fail(why); }, rank_});
   }
 }
 
@@ -69,19 +69,26 @@ c10::intrusive_ptr<RoundelayBackend> RoundelayBackend::create(std::shared_ptr<Gr
                                                               milliseconds timeout) {
   auto made = c10::make_intrusive<RoundelayBackend>(std::move(group), timeout);
   MutexLock lock(living().mutex);
+  std::erase_if(living().all, [](const auto& weak) { return weak.expired(); });
   living().all.emplace_back(made);
   return made;
 }
 
-RoundelayBackend::~RoundelayBackend() {
+// Without weak references release_resources() is not called before.
+RoundelayBackend::~RoundelayBackend() { RoundelayBackend::release_resources(); }
+
+void RoundelayBackend::release_resources() {
+  if (group_ == nullptr) return;
   if (::getpid() != process_) {
     // The threads that a destructor would join are not in a forked child.
-    leak(std::shared_ptr<GroupSession>(group_));
+    leak(std::move(group_));
     leak(std::move(messages_));
     return;
   }
   const std::optional<adapter::GilReleased> no_gil = release_gil();
   stop();
+  messages_.reset();
+  group_.reset();
 }
 
 void RoundelayBackend::stop() {

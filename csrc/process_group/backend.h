@@ -28,6 +28,8 @@ class RoundelayBackend final : public ::c10d::Backend {
   RoundelayBackend(std::shared_ptr<GroupSession> group, milliseconds timeout);
   ~RoundelayBackend() override;
 
+  // The last reference has gone, but for weak ones, which keep the object's memory alone.
+  void release_resources() override;
   [[nodiscard]] const std::string getBackendName() const override { return "roundelay"; }
   // Returns a copy: ProcessGroup::splitGroup() writes the new group's name and timeout into it.
   c10::intrusive_ptr<Options> getBackendOptions() override { return c10::make_intrusive<Options>(*options_); }
@@ -102,8 +104,8 @@ class RoundelayBackend final : public ::c10d::Backend {
   [[nodiscard]] MessageLane& messages() const;
   void check_usable() const;
 
-  const pid_t process_;  // in which the group's threads live
-  const std::shared_ptr<GroupSession> group_;
+  const pid_t process_;                  // in which the group's threads live
+  std::shared_ptr<GroupSession> group_;  // null: the backend has ended
   const c10::intrusive_ptr<Options> options_;
   std::shared_ptr<MessageLane> messages_;  // null: there is one member
   std::atomic<uint64_t> calls_{0};

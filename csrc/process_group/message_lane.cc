@@ -200,8 +200,11 @@ void MessageLane::leave() {
   Backoff backoff;
   {
     MutexLock lock(mutex_);
-    if (!posted_.empty()) messages_->give_up(Status::aborted("the process group was destroyed"));
+    const Status fault = session_.fault();
+    const Status why = fault.ok() ? Status::aborted("the process group was destroyed") : fault;
+    if (!posted_.empty()) messages_->give_up(why);
     ended = take_ended();
+    for (Ended& one : failed_) one.outcome = fault.ok() ? one.outcome : Result<int>(fault);
     ended.splice(ended.end(), failed_);
     if (!used_) return;  // nobody waits for this member's good-bye
   }

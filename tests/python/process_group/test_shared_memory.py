@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 from collections.abc import Sequence
@@ -61,6 +62,30 @@ def _expect_sum(tensor: torch.Tensor) -> None:
     size = dist.get_world_size()
     dist.all_reduce(tensor.fill_(dist.get_rank() + 1))
     assert tensor.unique().tolist() == [size * (size + 1) / 2]
+
+
+def _held() -> dict[str, int]:
+    """Counts what this process holds: descriptors, threads, mappings of shared memory."""
+    with open("/proc/self/maps") as maps:
+        mapped = sum("/memfd:roundelay" in line for line in maps)
+    return {
+        "files": len(os.listdir("/proc/self/fd")),
+        "threads": len(os.listdir("/proc/self/task")),
+        "mappings": mapped,
+    }
+
+
+def check_a_destroyed_group_leaves_nothing() -> None:
+    with world():
+        held = []
+        for _ in range(3):
+            group = dist.new_group(list(range(dist.get_world_size())))
+            work = dist.all_reduce(torch.ones(3), group=group, async_op=True)
+            dist.destroy_process_group(group)
+            del group, work
+            gc.collect()
+            held.append(_held())
+        assert held[0] == held[2], held
 
 
 def check_sums_of_memory_of_either_kind() -> None:
