@@ -43,6 +43,20 @@ bool some_used_twice(const at::Tensor& tensor, std::int64_t span) {
   return false;
 }
 
+// Returns true if a tensor with elements has no memory where they could be: storage alone does not tell. Its
+// device is checked elsewhere.
+bool lacks_memory(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return true;
+  if (tensor.numel() == 0 || tensor.is_meta() || tensor._is_zerotensor()) return false;
+  try {
+    return tensor.storage().data() == nullptr;
+  } catch (const c10::Error&) {  // torch's functional tensors do not let anyone look
+    return true;
+  }
+}
+
+}  // namespace
+
 // Extends torch's own test, which cannot decide about tensors that are neither dense nor expanded, such as
 // those of as_strided.
 bool elements_overlap(const at::Tensor& tensor) {
@@ -61,20 +75,6 @@ bool elements_overlap(const at::Tensor& tensor) {
   }
   return !nested && some_used_twice(tensor, span);
 }
-
-// Returns true if a tensor with elements has no memory where they could be: storage alone does not tell. Its
-// device is checked elsewhere.
-bool lacks_memory(const at::Tensor& tensor) {
-  if (!tensor.has_storage()) return true;
-  if (tensor.numel() == 0 || tensor.is_meta() || tensor._is_zerotensor()) return false;
-  try {
-    return tensor.storage().data() == nullptr;
-  } catch (const c10::Error&) {  // torch's functional tensors do not let anyone look
-    return true;
-  }
-}
-
-}  // namespace
 
 std::optional<DType> reducible_dtype_of(at::ScalarType type) {
   switch (type) {

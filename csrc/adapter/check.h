@@ -18,6 +18,9 @@ Status check_input(const at::Tensor& tensor, const std::string& label);
 // check_input().
 Status check_output(const at::Tensor& input, const at::Tensor& output, const std::string& label);
 
+// Returns whether two of a tensor's elements share memory, as those of an expanded one do.
+bool elements_overlap(const at::Tensor& tensor);
+
 // Checks whether the core can reduce tensors of this type by `op`. Errors: as check_input().
 Status check_reduction(at::ScalarType type, ReduceOp op, const std::string& label);
 

@@ -154,7 +154,7 @@ Prepared prepare_reduce(Place place, const Tensors& tensors, int root, const ::c
   const char* const name = "reduce";
   check_root(place, root, name);
   const at::Tensor& tensor = only_tensor(tensors, name);
-  Memory memory = Memory::in_place(tensor);
+  Memory memory = place.rank == root ? Memory::in_place(tensor) : Memory::input(tensor);
   Prepared prepared;
   if (is_bitwise(op)) {
     check_bitwise(tensor, name);

@@ -55,6 +55,16 @@ at::Tensor place_of(const at::Tensor& tensor, const at::Tensor& packed, std::int
   return packed.narrow(0, begin, bytes).view(tensor.scalar_type()).view(tensor.sizes());
 }
 
+// Refuses tensors to which no result can be written.
+std::vector<at::Tensor> writable(std::vector<at::Tensor> tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    if (adapter::elements_overlap(tensor)) {
+      refuse("a result's elements would share memory (an expanded tensor?); pass a clone() of it");
+    }
+  }
+  return tensors;
+}
+
 }  // namespace
 
 void check_tensor(const at::Tensor& tensor, const char* operation) {
@@ -121,11 +131,11 @@ Memory::Memory(std::vector<at::Tensor> tensors, bool has_values) : tensors_(std:
 }
 
 Memory Memory::input(const at::Tensor& tensor) { return {{tensor}, true}; }
-Memory Memory::output(const at::Tensor& tensor) { return {{tensor}, false}; }
-Memory Memory::in_place(const at::Tensor& tensor) { return {{tensor}, true}; }
+Memory Memory::output(const at::Tensor& tensor) { return {writable({tensor}), false}; }
+Memory Memory::in_place(const at::Tensor& tensor) { return {writable({tensor}), true}; }
 Memory Memory::inputs(const std::vector<at::Tensor>& tensors) { return {tensors, true}; }
-Memory Memory::outputs(const std::vector<at::Tensor>& tensors) { return {tensors, false}; }
-Memory Memory::in_place(const std::vector<at::Tensor>& tensors) { return {tensors, true}; }
+Memory Memory::outputs(const std::vector<at::Tensor>& tensors) { return {writable(tensors), false}; }
+Memory Memory::in_place(const std::vector<at::Tensor>& tensors) { return {writable(tensors), true}; }
 
 void Memory::multiply(DType dtype, double factor) {
   if (!std::exchange(copied_, true)) memory_ = memory_.detach().view(-1).clone();

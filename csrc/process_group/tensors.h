@@ -30,7 +30,8 @@ const at::Tensor& only_tensor(const std::vector<at::Tensor>& tensors, const char
 // a device.
 class Memory {
  public:
-  // Of an input, of a result, or of both. The copy of an input has its values, after begin().
+  // Of an input, of a result, or of both. The copy of an input has its values, after begin(). The last two
+  // throw ValueError if elements share memory.
   static Memory input(const at::Tensor& tensor);
   static Memory output(const at::Tensor& tensor);
   static Memory in_place(const at::Tensor& tensor);

@@ -212,6 +212,25 @@ def check_tensors_that_are_not_contiguous() -> None:
             same(got.contiguous(), want.reshape(10, 6).t().contiguous())
 
 
+def check_results_whose_elements_share_memory_are_refused() -> None:
+    with world():
+        rank, size = dist.get_rank(), dist.get_world_size()
+        shared = torch.ones(1).expand(5)
+        calls: list[Callable[[], object]] = [
+            lambda: dist.all_reduce(shared),
+            lambda: dist.broadcast(shared, 0),
+            lambda: dist.all_gather([shared] * size, torch.ones(5)),
+            lambda: dist.reduce_scatter_tensor(shared, torch.ones(5 * size)),
+        ]
+        for call in calls:
+            with pytest.raises(ValueError, match="share memory"):
+                call()
+        dist.reduce(shared if rank > 0 else torch.ones(5), dst=0)
+        flat = torch.zeros(5 * size)
+        dist.all_gather_into_tensor(flat, shared)  # an input may be so
+        same(flat, torch.ones(5 * size))
+
+
 def check_messages() -> None:
     with world():
         rank, size = dist.get_rank(), dist.get_world_size()
