@@ -1,5 +1,6 @@
 #include "process_group/device_copies.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -73,6 +74,8 @@ Status DeviceCopies::run(const std::function<void()>& copies, Deadline deadline,
                          const std::function<Status()>& stopped) {
   try {
     const at::NoGradGuard no_grad;
+    // Inference tensors may be written to, though this thread is in no inference mode.
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     if (!before_) {
       if (copies) copies();
       return {};

@@ -90,6 +90,24 @@ def check_allreduce_by_every_operator() -> None:
                 same(reduced, want)
 
 
+def check_results_in_inference_mode() -> None:
+    with world(), torch.inference_mode():
+        want, *others = parts(1000, torch.int32)
+        for other in others:
+            want = want | other
+        for _ in range(3):
+            tensor = part(dist.get_rank(), 1000, torch.int32)
+            work = dist.all_reduce(tensor, op=ReduceOp.BOR, async_op=True)
+            assert work is not None
+            work.wait()
+            same(tensor, want)
+            rows = torch.ones(4, 5).t()  # not contiguous
+            work = dist.all_reduce(rows, async_op=True)
+            assert work is not None
+            work.get_future().wait()
+            same(rows, torch.full((5, 4), float(dist.get_world_size())))
+
+
 def check_averages_and_scaled_sums() -> None:
     with world():
         size = dist.get_world_size()
