@@ -87,6 +87,13 @@ std::list<MessageLane::Ended> MessageLane::with_cause(std::list<Ended> ended) {
   return ended;
 }
 
+// A peer may wait for an answer to a message that is over here, and nobody here does. After a fault nobody
+// waits for it, and a peer that has died never takes it.
+bool MessageLane::idle() const {
+  if (!posted_.empty() || !failed_.empty()) return false;
+  return !messages_->has_unsent() || !session_.fault().ok();
+}
+
 // Moves the messages on. Returns false if none has ended.
 bool MessageLane::step() {
   std::list<Ended> ended;

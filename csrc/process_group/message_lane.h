@@ -68,7 +68,8 @@ class MessageLane {
   void rest(Backoff& backoff, Deadline deadline) EXCLUDES(mutex_);
   std::list<Ended> take_ended() REQUIRES(mutex_);
   std::list<Ended> with_cause(std::list<Ended> ended) REQUIRES(mutex_);
-  [[nodiscard]] bool idle() const REQUIRES(mutex_) { return posted_.empty() && failed_.empty(); }
+  // Returns whether there is nothing to move on.
+  [[nodiscard]] bool idle() const REQUIRES(mutex_);
   [[nodiscard]] Status look_for_fault() REQUIRES(mutex_);
   std::unique_ptr<collective::PointToPoint> take_messages() EXCLUDES(mutex_);
   bool take_over(const std::function<bool()>& done, Deadline deadline) EXCLUDES(mutex_);

@@ -28,6 +28,8 @@ class ControlLink {
   // Sends what is in that memory.
   Status send();
 
+  // Returns whether a message is on its way to the peer, as far as free_out() has seen.
+  [[nodiscard]] bool sending() const { return sending_; }
   [[nodiscard]] bool idle() const { return !receiving_ && !sending_; }
 
  private:

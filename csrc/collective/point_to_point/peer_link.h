@@ -41,6 +41,10 @@ class PeerLink {
   Result<bool> progress();
   // Ends the link: the peer cannot be reached. The caller ends its messages.
   void lose(const Status& error);
+  // Returns whether the peer has yet to get something from here that does not wait for it.
+  [[nodiscard]] bool has_unsent() const {
+    return !gone_ && (!to_answer_.empty() || !to_offer_.empty() || control_.sending());
+  }
   // Returns the error of lose(); ok: it was not called.
   [[nodiscard]] const Status& lost() const { return lost_; }
   // Returns whether the peer's goodbye has come, or never will.

@@ -110,6 +110,11 @@ Result<std::optional<int>> PointToPoint::look(MessageId id) {
   return over;
 }
 
+bool PointToPoint::has_unsent() const {
+  return poison_.ok() && std::any_of(links_.begin(), links_.end(),
+                                     [](const auto& link) { return link != nullptr && link->has_unsent(); });
+}
+
 Nap PointToPoint::idle(Backoff& backoff) {
   if (std::exchange(moved_, false)) backoff.reset();
   return transport_->nap(backoff);

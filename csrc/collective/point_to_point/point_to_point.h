@@ -64,6 +64,9 @@ class PointToPoint {
   }
   // Returns the peer of a message that is not over; -1: any.
   [[nodiscard]] int waiting_for(MessageId id) { return messages_[id].peer; }
+  // Returns whether a peer has yet to get something from here: perhaps the answer to a message of its own,
+  // which it waits for although all messages are over here. progress() sends it. False after give_up().
+  [[nodiscard]] bool has_unsent() const;
   // Returns the pause before the next progress(), if no message is over that the caller waits for.
   Nap idle(Backoff& backoff);
 
