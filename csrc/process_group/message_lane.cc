@@ -26,6 +26,7 @@ Status MessageLane::post(Message message) {
   if (!id.ok()) return id.status();
   used_ = true;
   posted_.push_back({*id, std::move(message)});
+  wake_driver();
   changed_.notify_all();
   return {};
 }
@@ -118,10 +119,17 @@ bool MessageLane::step() {
   return !ended.empty();
 }
 
-void MessageLane::rest(Backoff& backoff, Deadline deadline) {
+// Ends the pause of who moves the messages.
+void MessageLane::wake_driver() {
+  if (driven_ && messages_) messages_->wake();
+}
+
+// `gives_way`: a caller that comes before the pause need not wait for its end. One that comes later ends it.
+void MessageLane::rest(Backoff& backoff, Deadline deadline, bool gives_way) {
   Nap nap;
   {
     MutexLock lock(mutex_);
+    if (gives_way && this->gives_way()) return;
     if (messages_) nap = messages_->idle(backoff);
   }
   const Duration left = deadline == Deadline::never() ? kLongestRest : deadline.when() - steady_now();
@@ -131,6 +139,7 @@ void MessageLane::rest(Backoff& backoff, Deadline deadline) {
 // Waits until this thread may move the messages. False: `done`, or the deadline, came first.
 bool MessageLane::take_over(const std::function<bool()>& done, Deadline deadline) {
   MutexLock lock(mutex_);
+  wake_driver();
   while (driven_ && !done() && !deadline.passed()) changed_.wait_until(mutex_, deadline);
   return !std::exchange(driven_, true);
 }
@@ -146,7 +155,7 @@ void MessageLane::drive(const std::function<bool()>& done, Deadline deadline) {
     if (step()) {
       backoff.reset();
     } else {
-      rest(backoff, deadline);
+      rest(backoff, deadline, false);
     }
   }
   --waiters_;
@@ -160,7 +169,7 @@ void MessageLane::run() {
   while (true) {
     {
       MutexLock lock(mutex_);
-      while (!stopping_ && (driven_ || idle() || waiters_ > 0)) {
+      while (!stopping_ && (driven_ || gives_way())) {
         changed_.wait_until(mutex_, Deadline::never());
       }
       if (stopping_) return;
@@ -169,13 +178,13 @@ void MessageLane::run() {
     Backoff backoff;
     const auto goes_on = [&] {
       MutexLock lock(mutex_);
-      return !stopping_ && !idle() && waiters_ == 0;
+      return !gives_way();
     };
     while (goes_on()) {
       if (step()) {
         backoff.reset();
       } else {
-        rest(backoff, Deadline::never());
+        rest(backoff, Deadline::never(), true);
       }
     }
     MutexLock lock(mutex_);
@@ -188,6 +197,7 @@ void MessageLane::stop() {
   {
     MutexLock lock(mutex_);
     if (std::exchange(stopping_, true)) return;
+    wake_driver();
     changed_.notify_all();
   }
   thread_.join();
@@ -223,7 +233,7 @@ void MessageLane::leave() {
       const Result<bool> left = messages_->leave();
       if (!left.ok() || *left) return;
     }
-    rest(backoff, deadline);
+    rest(backoff, deadline, false);
   }
 }
 

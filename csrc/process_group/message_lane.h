@@ -65,11 +65,14 @@ class MessageLane {
 
   void run();
   bool step() EXCLUDES(mutex_);
-  void rest(Backoff& backoff, Deadline deadline) EXCLUDES(mutex_);
+  void rest(Backoff& backoff, Deadline deadline, bool gives_way) EXCLUDES(mutex_);
+  void wake_driver() REQUIRES(mutex_);
   std::list<Ended> take_ended() REQUIRES(mutex_);
   std::list<Ended> with_cause(std::list<Ended> ended) REQUIRES(mutex_);
   // Returns whether there is nothing to move on.
   [[nodiscard]] bool idle() const REQUIRES(mutex_);
+  // Returns whether the thread leaves the messages alone, or to a caller.
+  [[nodiscard]] bool gives_way() const REQUIRES(mutex_) { return stopping_ || waiters_ > 0 || idle(); }
   [[nodiscard]] Status look_for_fault() REQUIRES(mutex_);
   std::unique_ptr<collective::PointToPoint> take_messages() EXCLUDES(mutex_);
   bool take_over(const std::function<bool()>& done, Deadline deadline) EXCLUDES(mutex_);

@@ -69,6 +69,8 @@ class PointToPoint {
   [[nodiscard]] bool has_unsent() const;
   // Returns the pause before the next progress(), if no message is over that the caller waits for.
   Nap idle(Backoff& backoff);
+  // Ends that pause. Any thread.
+  void wake() { transport_->wake(); }
 
   // Fails all messages that are not over, and all later ones, with `cause`, unless that has happened already.
   // The medium may still use their memory, so that the caller must leak it.

@@ -24,6 +24,7 @@ class SplitTransport final : public Transport {
   [[nodiscard]] bool waits_for_peer(TransferId id) override { return of(id).waits_for_peer(id / 2); }
   // One thread cannot sleep in both. Sleeps in the near one, but only briefly.
   [[nodiscard]] Nap nap(Backoff& backoff) override;
+  void wake() override { near_->wake(); }
 
  private:
   static constexpr int kFar = -1;

@@ -35,6 +35,8 @@ class Transport {
   [[nodiscard]] virtual bool waits_for_peer(TransferId /*id*/) { return true; }
   // Returns the pause before the next test(), after one that said false.
   [[nodiscard]] virtual Nap nap(Backoff& backoff) { return backoff.next(); }
+  // Ends a nap that may be long, also one that nap() has returned and that has not begun. Any thread.
+  virtual void wake() {}
 };
 
 }  // namespace roundelay::collective

@@ -1,6 +1,7 @@
 // A process group's lane of messages: who moves them when no caller waits.
 #include "process_group/message_lane.h"
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/message_contract.h"
@@ -146,6 +148,102 @@ TEST_CASE("nothing is unsent to a peer that is lost, nor after the end", "[messa
   }
   SECTION("the end") { member.give_up(Status::aborted("the end")); }
   CHECK_FALSE(member.has_unsent());
+}
+
+// A transport that says whether a thread is in a long nap, or about to begin it.
+class NappingTransport final : public Transport {
+ public:
+  NappingTransport(std::unique_ptr<Transport> medium, std::atomic<bool>& naps)
+      : medium_(std::move(medium)), naps_(naps) {}
+
+  [[nodiscard]] int index() const override { return medium_->index(); }
+  [[nodiscard]] int size() const override { return medium_->size(); }
+  Result<TransferId> send(int peer, ConstByteSpan data, int tag) override {
+    return medium_->send(peer, data, tag);
+  }
+  Result<TransferId> receive(int peer, ByteSpan data, int tag) override {
+    return medium_->receive(peer, data, tag);
+  }
+  Result<bool> test(TransferId id) override {
+    naps_ = false;
+    return medium_->test(id);
+  }
+  [[nodiscard]] Nap nap(Backoff& backoff) override {
+    const Nap nap = medium_->nap(backoff);
+    naps_ = nap.length() >= kLongNap;
+    return nap;
+  }
+  void wake() override { medium_->wake(); }
+
+  static constexpr Duration kLongNap = std::chrono::milliseconds(50);
+
+ private:
+  const std::unique_ptr<Transport> medium_;
+  std::atomic<bool>& naps_;
+};
+
+// Two members with lanes, each with a receive that waits for ever.
+struct Waiting {
+  explicit Waiting(Transports transports) {
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto at = static_cast<std::size_t>(rank);
+      auto transport = std::make_unique<NappingTransport>(std::move(transports[at]), naps[at]);
+      lanes.push_back(std::make_unique<MessageLane>(
+          std::make_unique<PointToPoint>(std::move(transport), message_group(2, rank)),
+          session_of(rank, failed)));
+      MessageLane::Message open{.kind = Kind::kReceive, .peer = 1 - rank, .memory = never, .tag = 9};
+      open.over = [](const Result<int>&) {};
+      REQUIRE(lanes.back()->post(std::move(open)).ok());
+    }
+  }
+  ~Waiting() { failed = true; }  // no goodbyes
+  void wait_for_naps() const {
+    const Deadline limit = Deadline::after(kLimit);
+    while (!naps[0] || !naps[1]) {
+      testing::expect_before(limit);
+      std::this_thread::yield();
+    }
+  }
+
+  std::atomic<bool> failed = false;
+  std::array<std::atomic<bool>, 2> naps{};
+  Bytes never = Bytes(4);
+  std::vector<std::unique_ptr<MessageLane>> lanes;
+};
+
+// Returns how many of the messages took as long as a nap. Each is sent while both lanes' threads nap.
+int messages_that_take_naps(Waiting& members, int messages) {
+  int slow = 0;
+  for (int i = 0; i < messages; ++i) {
+    const int from = i % 2, to = 1 - from;
+    Bytes out(4), in(4);
+    members.wait_for_naps();
+    const TimePoint start = steady_now();
+    std::atomic<bool> sent = false;
+    MessageLane::Message send{.kind = Kind::kSend, .peer = to, .memory = out, .tag = 1};
+    send.over = [&sent](const Result<int>&) { sent = true; };
+    REQUIRE(members.lanes[static_cast<std::size_t>(from)]->post(std::move(send)).ok());
+    finish(*members.lanes[static_cast<std::size_t>(to)],
+           {.kind = Kind::kReceive, .peer = from, .memory = in, .tag = 1});
+    members.lanes[static_cast<std::size_t>(from)]->drive([&sent] { return sent.load(); },
+                                                         Deadline::after(kLimit));
+    REQUIRE(sent);
+    if (steady_now() - start >= NappingTransport::kLongNap) ++slow;
+  }
+  return slow;
+}
+
+// A busy machine delays some of them.
+TEST_CASE("a message does not wait for the naps of a thread that waits for another one", "[messages]") {
+  constexpr int kMessages = 20;
+  SECTION("over shared memory") {
+    Waiting members(shm_transports(2));
+    CHECK(messages_that_take_naps(members, kMessages) < kMessages / 2);
+  }
+  SECTION("over tcp") {
+    Waiting members(tcp_transports(2));
+    CHECK(messages_that_take_naps(members, kMessages) < kMessages / 2);
+  }
 }
 
 }  // namespace
