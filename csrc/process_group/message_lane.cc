@@ -136,20 +136,22 @@ void MessageLane::rest(Backoff& backoff, Deadline deadline, bool gives_way) {
   nap.at_most(std::max(left, Duration{0})).wait();
 }
 
-// Waits until this thread may move the messages. False: `done`, or the deadline, came first.
+// Waits until this thread may move the messages. False: `done`, or the deadline, came first; it waits no
+// more.
 bool MessageLane::take_over(const std::function<bool()>& done, Deadline deadline) {
   MutexLock lock(mutex_);
   wake_driver();
   while (driven_ && !done() && !deadline.passed()) changed_.wait_until(mutex_, deadline);
-  return !std::exchange(driven_, true);
+  if (!std::exchange(driven_, true)) return true;
+  // The thread may have seen that a caller wants to move the messages, and sleep.
+  --waiters_;
+  changed_.notify_all();
+  return false;
 }
 
 void MessageLane::drive(const std::function<bool()>& done, Deadline deadline) {
   ++waiters_;
-  if (!take_over(done, deadline)) {
-    --waiters_;
-    return;
-  }
+  if (!take_over(done, deadline)) return;
   Backoff backoff;
   while (!done() && !deadline.passed()) {
     if (step()) {

@@ -1,6 +1,8 @@
 // A process group's lane of messages: who moves them when no caller waits.
 #include "process_group/message_lane.h"
 
+#include <sched.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -130,6 +132,41 @@ TEST_CASE("an answer that cannot be sent keeps no thread awake after a fault", "
   Received received;
   received.failed = true;
   wait_for_rest(*received.line);
+}
+
+// Lets this thread, and those that it makes, run on one core only.
+class OneCore {
+ public:
+  OneCore() {
+    REQUIRE(::sched_getaffinity(0, sizeof before_, &before_) == 0);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(::sched_getcpu(), &one);
+    REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);
+  }
+  ~OneCore() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  OneCore(const OneCore&) = delete;
+  OneCore& operator=(const OneCore&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
+
+// On one core the thread, which waits for the caller's lock, runs before the caller goes on.
+TEST_CASE("the thread goes on after callers that had nothing to wait for", "[messages]") {
+  const OneCore core;
+  Received received;  // its answer keeps the thread at work
+  const auto done = [] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return true;
+  };
+  for (int i = 0; i < 100; ++i) {
+    received.lane.drive(done, Deadline::never());
+    const Deadline limit = Deadline::after(kLimit);
+    for (const int seen = received.line->tests; received.line->tests == seen; std::this_thread::yield()) {
+      testing::expect_before(limit);
+    }
+  }
 }
 
 TEST_CASE("nothing is unsent to a peer that is lost, nor after the end", "[messages]") {
