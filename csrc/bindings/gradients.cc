@@ -125,7 +125,7 @@ void bind_gradient(py::module_& module) {
                              [](const Gradient& self) { return unless_undefined(self.parameter()); })
       .def_property_readonly("wanted", [](const Gradient& self) { return self.wanted(); })
       .def_property_readonly("has_set_aside", &Gradient::has_set_aside)
-      .def_property("passes", &Gradient::passes, &Gradient::set_passes)
+      .def_property("local_passes", &Gradient::passes, &Gradient::set_passes)
       .def("new_step", &Gradient::new_step)
       .def("give_up", &Gradient::give_up);
 }

@@ -106,7 +106,7 @@ class Gradient:
     @property
     def has_set_aside(self) -> bool: ...
     # The number of backward passes in `.grad` that no reduction has taken. The hooks count on from here.
-    passes: int
+    local_passes: int
     def new_step(self) -> None: ...  # makes `.grad` local again, and forgets what was in flight
     def give_up(self) -> None: ...  # marks the parameter as another optimizer's
 

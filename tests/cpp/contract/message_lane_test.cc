@@ -187,11 +187,16 @@ TEST_CASE("nothing is unsent to a peer that is lost, nor after the end", "[messa
   CHECK_FALSE(member.has_unsent());
 }
 
-// A transport that says whether a thread is in a long nap, or about to begin it.
+// What a NappingTransport tells: whether a thread is in a long nap, or about to begin it, and how often one
+// was to end.
+struct Naps {
+  std::atomic<bool> long_one = false;
+  std::atomic<int> rings = 0;
+};
+
 class NappingTransport final : public Transport {
  public:
-  NappingTransport(std::unique_ptr<Transport> medium, std::atomic<bool>& naps)
-      : medium_(std::move(medium)), naps_(naps) {}
+  NappingTransport(std::unique_ptr<Transport> medium, Naps& naps) : medium_(std::move(medium)), naps_(naps) {}
 
   [[nodiscard]] int index() const override { return medium_->index(); }
   [[nodiscard]] int size() const override { return medium_->size(); }
@@ -202,21 +207,22 @@ class NappingTransport final : public Transport {
     return medium_->receive(peer, data, tag);
   }
   Result<bool> test(TransferId id) override {
-    naps_ = false;
+    naps_.long_one = false;
     return medium_->test(id);
   }
   [[nodiscard]] Nap nap(Backoff& backoff) override {
     const Nap nap = medium_->nap(backoff);
-    naps_ = nap.length() >= kLongNap;
+    naps_.long_one = nap.length() >= std::chrono::milliseconds(50);
     return nap;
   }
-  void wake() override { medium_->wake(); }
-
-  static constexpr Duration kLongNap = std::chrono::milliseconds(50);
+  void wake() override {
+    ++naps_.rings;
+    medium_->wake();
+  }
 
  private:
   const std::unique_ptr<Transport> medium_;
-  std::atomic<bool>& naps_;
+  Naps& naps_;
 };
 
 // Two members with lanes, each with a receive that waits for ever.
@@ -236,26 +242,25 @@ struct Waiting {
   ~Waiting() { failed = true; }  // no goodbyes
   void wait_for_naps() const {
     const Deadline limit = Deadline::after(kLimit);
-    while (!naps[0] || !naps[1]) {
+    while (!naps[0].long_one || !naps[1].long_one) {
       testing::expect_before(limit);
       std::this_thread::yield();
     }
   }
 
   std::atomic<bool> failed = false;
-  std::array<std::atomic<bool>, 2> naps{};
+  std::array<Naps, 2> naps{};
   Bytes never = Bytes(4);
   std::vector<std::unique_ptr<MessageLane>> lanes;
 };
 
-// Returns how many of the messages took as long as a nap. Each is sent while both lanes' threads nap.
-int messages_that_take_naps(Waiting& members, int messages) {
-  int slow = 0;
-  for (int i = 0; i < messages; ++i) {
+// Each message is sent while both lanes' threads nap.
+void check_that_messages_end_naps(Waiting& members) {
+  for (int i = 0; i < 20; ++i) {
     const int from = i % 2, to = 1 - from;
     Bytes out(4), in(4);
     members.wait_for_naps();
-    const TimePoint start = steady_now();
+    const int before[] = {members.naps[0].rings, members.naps[1].rings};
     std::atomic<bool> sent = false;
     MessageLane::Message send{.kind = Kind::kSend, .peer = to, .memory = out, .tag = 1};
     send.over = [&sent](const Result<int>&) { sent = true; };
@@ -265,21 +270,19 @@ int messages_that_take_naps(Waiting& members, int messages) {
     members.lanes[static_cast<std::size_t>(from)]->drive([&sent] { return sent.load(); },
                                                          Deadline::after(kLimit));
     REQUIRE(sent);
-    if (steady_now() - start >= NappingTransport::kLongNap) ++slow;
+    CHECK(members.naps[0].rings > before[0]);
+    CHECK(members.naps[1].rings > before[1]);
   }
-  return slow;
 }
 
-// A busy machine delays some of them.
 TEST_CASE("a message does not wait for the naps of a thread that waits for another one", "[messages]") {
-  constexpr int kMessages = 20;
   SECTION("over shared memory") {
     Waiting members(shm_transports(2));
-    CHECK(messages_that_take_naps(members, kMessages) < kMessages / 2);
+    check_that_messages_end_naps(members);
   }
   SECTION("over tcp") {
     Waiting members(tcp_transports(2));
-    CHECK(messages_that_take_naps(members, kMessages) < kMessages / 2);
+    check_that_messages_end_naps(members);
   }
 }
 

@@ -143,7 +143,8 @@ class Branches(torch.nn.Module):
         first = self.norm(self.towers[0](x))
         with torch.set_grad_enabled(not self._stops):
             second = self.norm(self.towers[1 - self._stops](x + 1.0))
-        return first - 0.5 * second
+        difference: torch.Tensor = first - 0.5 * second
+        return difference
 
 
 def check_pieces_run_in_the_order_of_the_model() -> None:

@@ -320,7 +320,7 @@ def _joined(process_set: ProcessSet, last_rank: int) -> None:
         sync = wrapper.gradient_hooks.sync
         if sync is None:
             continue
-        if sync.in_window():  # data ran out within accumulation: all ranks begin with the next step
+        if sync.in_step():  # data ran out within accumulation: all ranks begin with the next step
             optimizer.zero_grad()
         if sync.batch_weight is not None:
             sync.batch_weight.restart()

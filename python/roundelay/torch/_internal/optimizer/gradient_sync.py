@@ -82,7 +82,7 @@ class GradientSync:
             if not gradient.hooks and gradient.core.wanted:
                 after = _core.AfterHook(gradient.core, self._reducer)
                 gradient.hooks += hooks_on(parameter, gradient.core, after)
-                gradient.core.passes = int(not first and parameter.grad is not None)
+                gradient.core.local_passes = int(not first and parameter.grad is not None)
 
     def give_back_key(self) -> None:
         """Lets a later optimizer have the keys of this one's pools. All ranks do it at the same time."""
@@ -163,12 +163,9 @@ class GradientSync:
         return self._reducer.has_submitted()
 
     def in_step(self) -> bool:
-        """Returns whether gradients of the next step were reduced, or are in flight."""
-        return self._reducer.rounds > 0 or self._reducer.outstanding()
-
-    def in_window(self) -> bool:
-        """Returns whether backward has brought gradients since the last step()."""
-        return self.in_step() or any(one.core.passes > 0 for one in self._table.members)
+        """Returns whether backward has brought gradients of the next step, reduced or not."""
+        local = any(one.core.local_passes > 0 for one in self._table.members)
+        return local or self._reducer.rounds > 0 or self._reducer.outstanding()
 
     def synchronize(self) -> None:
         """Completes everything for this step: gradients not submitted yet, and those of other ranks."""

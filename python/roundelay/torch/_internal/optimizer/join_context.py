@@ -15,11 +15,11 @@ class join_context:  # noqa: N801  used as a function
     """Ranks that run out of data join at the end of the ``with`` block, and wait there for the others.
 
     Meanwhile the others train on. Gradients are still divided by the number of all ranks; a rank that has
-    joined adds zero. After the block ``last_rank`` is the rank that joined last, on all ranks. It has taken all
-    steps: ``broadcast_parameters(model.state_dict(), context.last_rank)`` and
-    ``broadcast_optimizer_state(optimizer, context.last_rank)`` give their results to all, and a GradScaler needs
-    its state, too. Gradients of a window of accumulation that a rank has not ended are dropped. An exception in
-    the block is raised, and this rank does not join.
+    joined adds zero. After the block ``last_rank`` is the rank that joined last, on all ranks. It has taken
+    all steps: ``broadcast_parameters(model.state_dict(), context.last_rank)`` and
+    ``broadcast_optimizer_state(optimizer, context.last_rank)`` give their results to all, and a GradScaler
+    needs its state, too. Gradients of a window of accumulation that a rank has not ended are dropped. An
+    exception in the block is raised, and this rank does not join.
 
     The ranks of the optimizers' process set join; without optimizers, all ranks. ValueError: an optimizer
     that DistributedOptimizer has not wrapped, or optimizers of several sets.
