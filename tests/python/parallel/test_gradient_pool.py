@@ -209,7 +209,7 @@ def check_a_parameter_that_comes_later() -> None:
 
 def check_unused_ones_keep_what_they_have() -> None:
     (used, unused, mine), optimizer = _pooled(3)
-    unused.grad = torch.full((3,), 4.0)
+    unused.grad = torch.full((3,), 4.0)  # reduced once, as a gradient of this step
     for _ in range(3):
         used.grad = mine.grad = None
         add_gradients((used, _mine()))
@@ -217,7 +217,7 @@ def check_unused_ones_keep_what_they_have() -> None:
             add_gradients((mine, 3.0))
         optimizer.step()
         assert gradient_of(used) == [sum_of_ranks()] * 3
-        assert gradient_of(unused) == [4.0] * 3
+        assert gradient_of(unused) == [4.0 * hvd.size()] * 3
         assert gradient_of(mine) == [3.0] * 3
 
 

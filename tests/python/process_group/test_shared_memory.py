@@ -85,7 +85,8 @@ def check_a_destroyed_group_leaves_nothing() -> None:
             del group, work
             gc.collect()
             held.append(_held())
-        assert held[0] == held[2], held
+        # What the test itself has left may go meanwhile.
+        assert all(held[2][kind] <= count for kind, count in held[0].items()), held
 
 
 def check_sums_of_memory_of_either_kind() -> None:
