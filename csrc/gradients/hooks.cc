@@ -16,8 +16,9 @@ void mark(const Gradient& gradient, const at::Tensor& parameter) {
   if (!local.defined() || local.layout() != at::kStrided || !context.ok()) return;
   const auto elements = static_cast<std::uint64_t>(local.numel());
   const std::uint64_t rows = local.dim() > 0 ? static_cast<std::uint64_t>(local.size(0)) : 1;
-  (*context)->timeline().record_gradient({gradient.name(), elements, elements * local.element_size(), rows},
-                                         steady_now());
+  (*context)->timeline().record_gradient(
+      {gradient.name(), elements, elements * static_cast<std::uint64_t>(local.element_size()), rows},
+      steady_now());
 }
 
 }  // namespace

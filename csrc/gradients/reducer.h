@@ -45,9 +45,9 @@ class Policy : public SparseReducer {
 // backward, and in step() if some gradients are missing, the ranks hold a *round*: an agreement that tells
 // all of them how often the rank that did so most has submitted each group, and which gradients wait for the
 // rest of their group. It is submitted with the last gradients. A rank without a gradient that others have
-// contributes `.grad` as it is, or zeros. A gradient that no rank has stays as it is; one that was set by hand
-// since the last step is reduced in step(). When backward() returns, all submitted operations are therefore
-// complete on every rank.
+// contributes `.grad` as it is, or zeros. A gradient that no rank has stays as it is; one that was set by
+// hand since the last step is reduced in step(). When backward() returns, all submitted operations are
+// therefore complete on every rank.
 //
 // step() holds further rounds only while there is a gradient that no rank has submitted since the last step
 // (an unused layer, a second loss still to come), until all ranks are in step(). Ranks may therefore call
