@@ -1,6 +1,8 @@
 #include "process_group/store.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -30,6 +32,15 @@ auto ask(const Question& question) -> Result<decltype(question())> {
 }
 
 }  // namespace
+
+// The destructor of a store in a file throws, which ends the process, if another rank removes the file while
+// it looks (PyTorch 2.13, FileStore.cpp: it asks whether the file exists, and opens it later).
+C10dStore::~C10dStore() {
+  c10::intrusive_ptr<::c10d::Store> store = store_;
+  if (auto* const part = dynamic_cast<::c10d::PrefixStore*>(store.get()))
+    store = part->getUnderlyingNonPrefixStore();
+  if (dynamic_cast<::c10d::FileStore*>(store.get()) != nullptr) static_cast<void>(store.release());
+}
 
 Result<std::uint32_t> C10dStore::count_group(const std::string& name, int size) {
   const std::string key = "roundelay/members of " + name + "/" + std::to_string(size);

@@ -14,6 +14,8 @@ namespace roundelay::process_group {
 class C10dStore final : public bootstrap::KeyValueStore {
  public:
   explicit C10dStore(c10::intrusive_ptr<::c10d::Store> store) : store_(std::move(store)) {}
+  // Keeps a store in a file for the process's life.
+  ~C10dStore() override;
 
   // Counts the groups of this name and size that have met in the store, with this one. All members get the
   // same number: each asks once for a group, and none for the next one before all have met in this one.
