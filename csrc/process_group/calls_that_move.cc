@@ -82,7 +82,7 @@ Prepared described(Prepared prepared, OpType type, const char* title, const Tens
                    Tensors results) {
   prepared.type = type;
   prepared.title = title;
-  if (!inputs.empty()) prepared.dtype = marked_type(inputs.front().scalar_type());
+  if (!inputs.empty()) prepared.dtype = moved_dtype(inputs.front());
   prepared.inputs = inputs;
   prepared.results = std::move(results);
   return prepared;
