@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "adapter/check.h"
+#include "gradients/contribution.h"
 
 namespace roundelay::gradients {
 
@@ -120,7 +121,7 @@ Status Bucket::prepare_result(Slot& slot, const at::Tensor& parameter) {
     return {};
   }
   slot.source = *std::move(filled);
-  slot.result = before.defined() ? before : at::zeros_like(parameter);
+  slot.result = before.defined() ? copy_with_graph(before) : at::zeros_like(parameter);
   return {};
 }
 

@@ -1,5 +1,6 @@
 #include "gradients/contribution.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
@@ -20,12 +21,17 @@ at::Tensor no_entries(const at::Tensor& parameter, std::int64_t dimensions) {
 
 }  // namespace
 
+at::Tensor copy_with_graph(const at::Tensor& gradient) {
+  const at::AutoGradMode grad_mode(true);
+  return gradient.clone();
+}
+
 Result<at::Tensor> dense_contribution(Gradient& gradient, const at::Tensor& parameter) {
   const Result<at::Tensor> taken = gradient.take_contribution(parameter);
   if (!taken.ok()) return taken.status();
   if (!taken->defined()) return at::zeros_like(parameter);
   const bool strided = taken->layout() == at::kStrided;
-  at::Tensor dense = !strided ? taken->to_dense() : gradient.owns(*taken) ? *taken : taken->detach().clone();
+  at::Tensor dense = !strided ? taken->to_dense() : gradient.owns(*taken) ? *taken : copy_with_graph(*taken);
   gradient.send(parameter, dense);
   return dense;
 }

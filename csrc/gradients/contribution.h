@@ -10,6 +10,9 @@
 
 namespace roundelay::gradients {
 
+// Copies a gradient. If it has a graph, as after create_graph=True, so has the copy.
+at::Tensor copy_with_graph(const at::Tensor& gradient);
+
 // Callers hold the GIL. `parameter` is the gradient's, and exists. Errors: those of
 // Gradient::take_contribution().
 

@@ -59,6 +59,20 @@ def check_gradients_that_share_memory_with_others() -> None:
             optimizer.step()
 
 
+def check_gradients_with_a_graph_keep_it() -> None:
+    one, other = make_parameters(2)
+    optimizer = wrapped_sgd([one, other])
+    for _ in range(5):
+        optimizer.zero_grad()
+        (0.5 * (one.view(3) + other.view(3) + hvd.rank() + 1.0) ** 2).sum().backward(create_graph=True)
+        for parameter in (one, other):
+            assert parameter.grad is not None
+            assert gradient_of(parameter) == [sum_of_ranks()] * 3
+            assert (
+                torch.autograd.grad(parameter.grad.sum(), [one], retain_graph=True)[0].tolist() == [1.0] * 3
+            )
+
+
 def check_gradients_of_no_backward() -> None:
     usual, by_hand, unused = make_parameters(3)
     optimizer = wrapped_sgd([usual, by_hand, unused])

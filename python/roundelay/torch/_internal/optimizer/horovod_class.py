@@ -322,7 +322,8 @@ def _own_gradient(parameter: torch.Tensor) -> torch.Tensor:
     """Returns the gradient, in memory of its own: backward may still read what autograd has put there."""
     gradient = _gradient(parameter)
     if not gradient.is_sparse:
-        parameter.grad = gradient.detach().clone()
+        with torch.enable_grad():  # what has a graph keeps it
+            parameter.grad = gradient.clone()
     return _gradient(parameter)
 
 
