@@ -1,5 +1,5 @@
 // Every operator on the fake device. It runs on the CPU with copies that wait for the current stream, and its
-// results are written when that stream reaches them.
+// results are written when that stream reaches them. Copies between tensors of the device wait for nothing.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/CPUFallback.h>
@@ -62,18 +62,24 @@ Tensor read(const Tensor& tensor) {
 
 namespace {
 
+std::shared_ptr<void> hold(const Tensor& tensor) {
+  const auto* const first = static_cast<const std::byte*>(tensor.storage().data());
+  return gpu().hold({first, tensor.storage().nbytes()});
+}
+
 Tensor copy_from(const Tensor& from, const Tensor& to, bool /*non_blocking*/) {
   const c10::impl::ExcludeDispatchKeyGuard no_autograd(c10::autograd_dispatch_keyset);
-  Tensor values = read(from);
   if (to.is_cpu()) {
-    to.copy_(values);
+    to.copy_(read(from));
     return to;
   }
-  const ConstByteSpan memory(static_cast<const std::byte*>(to.storage().data()), to.storage().nbytes());
-  enqueue(current_stream(to.device().index()), [values, target = seen_by_cpu(to), held = gpu().hold(memory)] {
-    const c10::InferenceMode any_tensor;  // otherwise tensors made in this mode could not be changed
-    target.copy_(values);
-  });
+  const bool here = from.device() == to.device();
+  enqueue(current_stream(to.device().index()),
+          [values = here ? seen_by_cpu(from) : read(from), target = seen_by_cpu(to),
+           read_from = here ? hold(from) : nullptr, held = hold(to)] {
+            const c10::InferenceMode any_tensor;  // otherwise tensors made in this mode could not be changed
+            target.copy_(values);
+          });
   return to;
 }
 
