@@ -38,9 +38,16 @@ Status CallerStream::hold_back_current(const GpuEvent& event) const {
   return event.hold_back(native_of(current()));
 }
 
-void CallerStream::lend_to_current(const at::Tensor& tensor) const {
-  c10::impl::VirtualGuardImpl(stream_.device_type())
-      .recordDataPtrOnStream(tensor.storage().data_ptr(), current());
+void lend_to_current_stream(const at::Tensor& tensor) {
+  if (tensor.layout() == at::kSparse) {
+    lend_to_current_stream(tensor._indices());
+    lend_to_current_stream(tensor._values());
+    return;
+  }
+  const c10::Device device = tensor.device();
+  if (device.is_cpu() || !tensor.has_storage()) return;
+  c10::impl::VirtualGuardImpl(device.type())
+      .recordDataPtrOnStream(tensor.storage().data_ptr(), current_stream(device));
 }
 
 void Accelerator::serve(GpuRuntime& runtime, kernels::GpuKernels& kernels, c10::DeviceType type) {

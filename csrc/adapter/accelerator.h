@@ -40,13 +40,15 @@ class CallerStream {
   [[nodiscard]] Status hold_back_current(const GpuEvent& event) const;
   // Returns whether this stream is the calling thread's current one.
   [[nodiscard]] bool is_current() const { return current() == stream_; }
-  // Tells torch's allocator that the current stream uses the tensor's memory, too.
-  void lend_to_current(const at::Tensor& tensor) const;
 
  private:
   GpuRuntime* runtime_;
   c10::Stream stream_;
 };
+
+// Tells torch's allocator that its device's current stream uses the memory of a dense or sparse tensor, too.
+// Does nothing on the CPU.
+void lend_to_current_stream(const at::Tensor& tensor);
 
 // Finds the stream of an operation. Thread-safe.
 class Accelerator {

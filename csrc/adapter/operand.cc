@@ -236,9 +236,9 @@ Status Operand::finish() {
   const bool elsewhere = stream_ && !stream_->is_current() && !region_;  // a region is not torch's memory
   if (done_) ROUNDELAY_RETURN_IF_ERROR(stream_->hold_back_current(*done_));
   for (Item& item : items_) {
-    if (elsewhere && item.target.defined()) stream_->lend_to_current(item.target);
+    if (elsewhere && item.target.defined()) lend_to_current_stream(item.target);
     if (!item.output.defined()) continue;
-    if (elsewhere && !item.target.is_same(item.output)) stream_->lend_to_current(item.output);
+    if (elsewhere && !item.target.is_same(item.output)) lend_to_current_stream(item.output);
     const c10::InferenceMode as_made(item.output.is_inference());
     const at::NoGradGuard no_grad;  // the other guard turns gradients on
     if (!item.target.is_same(item.output)) {

@@ -7,6 +7,8 @@
 
 #include <vector>
 
+#include "adapter/accelerator.h"
+
 namespace roundelay::gradients {
 namespace {
 
@@ -30,8 +32,13 @@ Result<at::Tensor> dense_contribution(Gradient& gradient, const at::Tensor& para
   const Result<at::Tensor> taken = gradient.take_contribution(parameter);
   if (!taken.ok()) return taken.status();
   if (!taken->defined()) return at::zeros_like(parameter);
-  const bool strided = taken->layout() == at::kStrided;
-  at::Tensor dense = !strided ? taken->to_dense() : gradient.owns(*taken) ? *taken : copy_with_graph(*taken);
+  if (gradient.owns(*taken)) {
+    gradient.send(parameter, *taken);
+    return taken;
+  }
+  // Its memory may be another stream's, which goes on with it when `.grad` has let go of it.
+  adapter::lend_to_current_stream(*taken);
+  at::Tensor dense = taken->layout() == at::kStrided ? copy_with_graph(*taken) : taken->to_dense();
   gradient.send(parameter, dense);
   return dense;
 }

@@ -75,6 +75,34 @@ def check_gradients_of_one_group_from_several_streams() -> None:
     _train_on_streams(parameters, wrapped_sgd(parameters, groups=[parameters]), arriving)
 
 
+def check_memory_of_a_gradient_whose_copy_is_late() -> None:
+    """The first gradient is copied on the last one's stream. Its own stream goes on, and takes memory."""
+    parameters = last, _ = make_parameters(2, SIZE)
+    side, caller = _streams(2)
+    taken: list[torch.Tensor] = []
+
+    def hold(_: torch.Tensor) -> None:
+        torch.accelerator.synchronize()
+        gpu_device.hold_stream(side, True)
+        threading.Timer(0.2, gpu_device.hold_stream, (side, False)).start()
+
+    def go_on(_: torch.Tensor) -> None:
+        with on(caller):
+            taken.extend(torch.full_like(last, -1.0) for _ in range(4))
+
+    last.register_post_accumulate_grad_hook(hold)
+    optimizer = wrapped_sgd(parameters, groups=[parameters])
+    for number in range(3):
+        with on(caller):
+            _loss_of_streams(parameters, number, side).backward()
+            _expect(parameters, number)
+            optimizer.step()
+            optimizer.zero_grad()
+        if number == 0:  # the optimizer has its hooks now
+            last.register_post_accumulate_grad_hook(go_on)
+    assert len(taken) == 2 * 4
+
+
 def _late_on_its_stream(parameters: list[torch.nn.Parameter], rewritten: bool) -> list[torch.Stream]:
     """A list: while it has streams, one that comes with a gradient goes no further for a while, once.
 
@@ -104,24 +132,30 @@ def _late_on_its_stream(parameters: list[torch.nn.Parameter], rewritten: bool) -
 def _train_on_streams(
     parameters: list[torch.nn.Parameter], optimizer: torch.optim.Optimizer, arriving: list[torch.Stream]
 ) -> None:
-    """The gradient that comes first is on the stream that calls backward, the last on another one."""
     side, caller = _streams(2)
-    last, first = parameters
     with on(caller):
         for number in range(3):
             optimizer.zero_grad()
-            side.wait_stream(caller)
-            with on(side):
-                loss = (last * _mine(number)).sum()
-            caller.wait_stream(side)
-            loss = loss + (first * _mine(number)).sum()
-            torch.accelerator.synchronize()
+            loss = _loss_of_streams(parameters, number, side)
             if number:  # the pool is this stream's
                 arriving.append(caller)
             loss.backward()
             assert not arriving
             _expect(parameters, number)
             optimizer.step()
+
+
+def _loss_of_streams(parameters: list[torch.nn.Parameter], number: int, side: torch.Stream) -> torch.Tensor:
+    """The gradient that comes first will be on the stream that calls this, the last on the other one."""
+    last, first = parameters
+    caller = torch.accelerator.current_stream()
+    side.wait_stream(caller)
+    with on(side):
+        loss = (last * _mine(number)).sum()
+    caller.wait_stream(side)
+    loss = loss + (first * _mine(number)).sum()
+    torch.accelerator.synchronize()
+    return loss
 
 
 def check_a_step_that_is_given_up_on_another_stream() -> None:
