@@ -143,8 +143,9 @@ def check_each_rank_scales_its_own_part() -> None:
 def check_sparse_tensors_of_other_types_are_refused() -> None:
     with world():
         rank, size = dist.get_rank(), dist.get_world_size()
-        values = torch.ones(4, dtype=torch.int32 if rank == size - 1 else torch.float32)
-        tensor = torch.sparse_coo_tensor(torch.arange(4).unsqueeze(0), values, (9,))
+        values = torch.ones(4, dtype=torch.int32 if rank == size - 1 else torch.float32, device="cpu")
+        indices = torch.arange(4, device="cpu").unsqueeze(0)  # the fake device has no sparse tensors
+        tensor = torch.sparse_coo_tensor(indices, values, (9,), device="cpu")
         if size > 1:
             with pytest.raises(ValueError, match="has a sparse tensor of another shape or type"):
                 dist.all_reduce(tensor)
