@@ -82,6 +82,7 @@ def _left_together(state: State) -> bool:
     try:
         for strategy in _strategies():
             strategy.leave_generation()
+        state.leave_generation()
     except HorovodInternalError:
         state.restore()
         return False

@@ -123,6 +123,9 @@ class State(ABC):
     def sync_from(self, root: int) -> None:
         """Gives every rank the root's state, and saves it; collective."""
 
+    def leave_generation(self) -> None:  # noqa: B027  as reset()
+        """Works before ranks come or leave in order; collective, while all old ones are there."""
+
     def reset(self) -> None:  # noqa: B027  most have nothing that depends on the ranks
         """Resets what depends on the number of ranks."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -22,6 +23,11 @@ from roundelay.torch.functions import (
 )
 
 __all__ = ["ObjectState", "State", "TorchState"]
+
+
+_EXTRA = (
+    "_extra_state"  # ends the names of what modules' get_extra_state() returns: any objects, often copies
+)
 
 
 class Handler(ABC):
@@ -52,10 +58,30 @@ class Handler(ABC):
     def sync(self, root: int) -> None:
         """Gives every rank the root's state; collective."""
 
+    def leave_generation(self) -> None:  # noqa: B027  most objects are alike on all ranks
+        """Prepares for other ranks; collective, while all old ones are there."""
+
+
+def _drop_gradients(parameters: Iterable[torch.Tensor]) -> None:
+    """Drops those of the steps that a restore takes back. zero_grad() would wait for the lost job."""
+    for parameter in parameters:
+        parameter.grad = None
+
 
 class _Model(Handler):
+    def restore(self) -> None:
+        """Goes back to the last save(), without gradients."""
+        super().restore()
+        _drop_gradients(self.value.parameters())
+
     def sync(self, root: int) -> None:
-        broadcast_parameters(self.value.state_dict(), root_rank=root)
+        state = self.value.state_dict()
+        extra = {name: one for name, one in state.items() if name.endswith(_EXTRA)}
+        tensors = {name: one for name, one in state.items() if name not in extra}
+        broadcast_parameters(tensors, root_rank=root)
+        extra = broadcast_object(extra, root_rank=root, name=f"elastic.model.{self.name}")
+        if extra and rank() != root:
+            self.value.load_state_dict({**tensors, **extra})
 
 
 class _Optimizer(Handler):
@@ -68,8 +94,9 @@ class _Optimizer(Handler):
         self._committed = None if strategy is None else strategy.commit()
 
     def restore(self) -> None:
-        """Goes back to the last save()."""
+        """Goes back to the last save(), without gradients."""
         super().restore()
+        _drop_gradients(one for group in self.value.param_groups for one in group["params"])
         strategy = attached.get(self.value)
         if strategy is not None and self._committed is not None:
             strategy.restore(self._committed)
@@ -100,6 +127,10 @@ class _Optimizer(Handler):
 
 class _Sampler(Handler):
     """What any rank has seen of the epoch is seen."""
+
+    def leave_generation(self) -> None:
+        """Takes in what the other ranks have seen: those that leave cannot say it later."""
+        self.sync(0)
 
     def sync(self, root: int) -> None:
         states = allgather_object(self.value.state_dict(), name=f"elastic.sampler.{self.name}")
@@ -188,6 +219,11 @@ class TorchState(ObjectState):
         for name, handler in self._handlers.items():
             handler.take_saved(of_handlers[name])
         super().take_saved(attributes)
+
+    def leave_generation(self) -> None:
+        """Has samplers take in what all ranks have seen."""
+        for handler in self._handlers.values():
+            handler.leave_generation()
 
     def prepare_sync(self, root: int, newest: bool, lost: list[int]) -> None:
         """Gives strategies the ranks of now, in the order of the arguments: some merge weights.
