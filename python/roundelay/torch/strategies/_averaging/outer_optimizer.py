@@ -59,6 +59,15 @@ class Outer:
         self._anchors.update((one, _anchor(one)) for one in parameters)
         self._optimizer.add_param_group({"params": [self._anchors[one] for one in parameters]})
 
+    def _forget(self, gone: Sequence[torch.Tensor]) -> None:
+        """Drops parameters that the user's optimizer no longer has."""
+        anchors = {self._anchors.pop(one) for one in gone}
+        self._batches = [[one for one in batch if one in self._anchors] for batch in self._batches]
+        for group in self._optimizer.param_groups:
+            group["params"] = [one for one in group["params"] if one not in anchors]
+        for anchor in anchors:
+            self._optimizer.state.pop(anchor, None)
+
     @torch.no_grad()
     def step(self, parameters: Sequence[torch.Tensor], means: Sequence[torch.Tensor]) -> None:
         """Steps the anchors by their distance to the means, and gives the parameters their values."""
@@ -78,10 +87,11 @@ class Outer:
     def state_dict(self, stepped: Sequence[torch.Tensor], changed: Sequence[int]) -> dict[str, Any]:
         """Returns the optimizer's state, and the anchors of the changed ones of these parameters."""
         places = {one: index for index, one in enumerate(stepped)}
+        self._forget([one for one in self._anchors if one not in places])
         return {
             "optimizer": self._optimizer.state_dict(),
             "batches": [[places[one] for one in batch] for batch in self._batches],
-            "anchors": [self._anchors[stepped[index]].cpu().clone() for index in changed],
+            "anchors": [self._anchors[stepped[index]].detach().cpu().clone() for index in changed],
         }
 
     @torch.no_grad()
