@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any
 
@@ -82,6 +83,35 @@ def check_masters_of_one_that_was_frozen_when_hooks_were_made() -> None:
     for _ in range(4):
         step(weight, optimizer)
     assert weight.tolist() == [-5 * (1 + hvd.size()) / 2] * 4
+
+
+def check_masters_of_a_layer_that_was_frozen_when_wrapped() -> None:
+    """Unfrozen before the load, it gets what the checkpoint has; frozen, a warning says that it does not."""
+
+    def made() -> tuple[torch.nn.Parameter, torch.optim.SGD]:
+        torch.manual_seed(1)
+        layers = [torch.nn.Parameter(torch.randn(4).bfloat16()) for _ in range(2)]
+        layers[0].requires_grad_(False)
+        optimizer = torch.optim.SGD(layers, lr=0.01, momentum=0.9)
+        hvd.DistributedOptimizer(optimizer, master_weights=True)
+        return layers[0], optimizer
+
+    first, optimizer = made()
+    first.requires_grad_(True)
+    for _ in range(3):
+        optimizer.zero_grad()
+        (first.float().square().sum() * (hvd.rank() + 1)).backward()
+        optimizer.step()
+    saved = copy.deepcopy(optimizer.state_dict())
+    resumed, again = made()
+    resumed.requires_grad_(True)
+    again.load_state_dict(saved)
+    masters = again.state_dict()["master_weights"]
+    assert masters.keys() == saved["master_weights"].keys()
+    assert all(torch.equal(masters[number], one) for number, one in saved["master_weights"].items())
+    _, frozen = made()
+    with pytest.warns(RuntimeWarning, match="1 parameters that are frozen now, the first is number 0"):
+        frozen.load_state_dict(saved)
 
 
 def check_adasum_after_a_step_that_raised_and_a_load() -> None:

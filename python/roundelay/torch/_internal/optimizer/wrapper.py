@@ -69,7 +69,7 @@ class Wrapper:
         if self._strategy is not None:
             self._extend(optimizer, "zero_grad", self._finish_failed, self._new_gradients)
         for name in self.masters.methods.keys() - self._gained.names:
-            self._extend(optimizer, name)
+            self._extend(optimizer, name, self.parameters.refresh if name == "load_state_dict" else None)
         self.parameters.refresh()
         self._follow_timeline()
 
