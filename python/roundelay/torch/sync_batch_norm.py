@@ -88,7 +88,8 @@ class SyncBatchNorm(_BatchNorm):
 
         Parameters and buffers stay the same objects, so that optimizers made before go on working. A module
         that is used twice is replaced by one that is used twice. If ``module`` itself is a batch
-        normalisation, the result is a new module. ValueError for a lazy one that has seen no batch.
+        normalisation, the result is a new module. ValueError for a lazy one that has seen no batch, and for
+        one whose weight or bias is computed, as after pruning.
         """
         return cls._converted(module, process_set, {})
 
@@ -112,6 +113,12 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(
                 "a lazy batch normalisation has no size yet: run a batch through the model first"
             )
+        for name in ("weight", "bias"):
+            if module.affine and name not in module._parameters:
+                raise ValueError(
+                    f"the {name} of a batch normalisation is computed, as after pruning: convert the model "
+                    "first, and prune or parametrise it then"
+                )
         made = cls(
             module.num_features,
             module.eps,
@@ -209,7 +216,7 @@ class _Normalize(torch.autograd.Function):
     ) -> torch.Tensor:
         scale = torch.rsqrt(variance + eps)
         ctx.save_for_backward(values, weight, mean, scale)
-        ctx.count, ctx.process_set = count, process_set
+        ctx.count, ctx.process_set, ctx.has_bias = count, process_set, bias is not None
         if values.dtype in (torch.float16, torch.bfloat16):  # torch mixes halves only with fp32 parameters
             weight = None if weight is None else weight.float()
             bias = None if bias is None else bias.float()
@@ -234,5 +241,5 @@ class _Normalize(torch.autograd.Function):
             input_gradient = (dy * _per_channel(factor, values)).to(values.dtype)
         if weight is None:
             return input_gradient, None, None, None, None, None, None, None
-        shares = weight_gradient.to(weight.dtype), bias_gradient.to(weight.dtype)
-        return input_gradient, *shares, None, None, None, None, None
+        shift_gradient = bias_gradient.to(weight.dtype) if ctx.has_bias else None
+        return input_gradient, weight_gradient.to(weight.dtype), shift_gradient, *[None] * 5

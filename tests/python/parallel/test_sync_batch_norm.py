@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.utils.prune
 
 import roundelay.torch as hvd
 from ranks import Check, needs_ranks, run_check
@@ -205,6 +206,26 @@ def check_conversion() -> None:
     assert model[1] is once
     with pytest.raises(ValueError, match="lazy"):
         SyncBatchNorm.convert_sync_batchnorm(torch.nn.LazyBatchNorm1d())
+
+
+def check_conversion_of_a_computed_weight_is_refused() -> None:
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(4))
+    torch.nn.utils.prune.l1_unstructured(model[0], "weight", 1)
+    with pytest.raises(ValueError, match="convert the model first, and prune"):
+        SyncBatchNorm.convert_sync_batchnorm(model)
+    assert type(model[0]) is torch.nn.BatchNorm1d
+
+
+def check_without_a_bias() -> None:
+    plain = torch.nn.BatchNorm1d(CHANNELS)
+    plain.register_parameter("bias", None)  # as bias=False of later versions does
+    synced = SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(plain))
+    whole = torch.randn(3 * hvd.size(), CHANNELS)
+    plain(whole).square().sum().backward()
+    synced(_own(whole, [3] * hvd.size())).square().sum().backward()
+    ours = next(synced.parameters()).grad
+    assert ours is not None
+    torch.testing.assert_close(hvd.allreduce(ours, op=hvd.Sum), plain.weight.grad)
 
 
 def check_in_a_compiled_model() -> None:
