@@ -14,10 +14,25 @@ from roundelay._internal.launch_detection import Rendezvous
 
 @dataclass(frozen=True)
 class Subset:
-    """The launched ranks that are in the job. All of them if both fields are empty."""
+    """The launched ranks that are in the job. All of them if the first two fields are empty."""
 
     ranks: tuple[int, ...] = ()  # the job's ranks, in its order
     communicator: int | None = None  # mpi4py's, by its Fortran handle
+    name: str = ""  # tells jobs of one launch apart
+
+
+_present = Subset()
+
+
+def present() -> Subset:
+    """Returns the ranks of this process's job, while it is in one."""
+    return _present
+
+
+def entered(subset: Subset) -> None:
+    """Notes that this process is in the job of these ranks now."""
+    global _present  # noqa: PLW0603
+    _present = subset
 
 
 def read(comm: Any) -> Subset:
@@ -29,7 +44,7 @@ def read(comm: Any) -> Subset:
         return Subset()
     if hasattr(comm, "py2f"):
         _check_same_mpi()
-        return Subset(communicator=comm.py2f())
+        return Subset(communicator=comm.py2f(), name=_members(comm))
     if isinstance(comm, str | Mapping) or not isinstance(comm, Iterable):
         raise ValueError(f"comm must be a list of ranks, a communicator of mpi4py or None, not {comm!r}")
     ranks = tuple(comm)
@@ -38,7 +53,18 @@ def read(comm: Any) -> Subset:
             raise ValueError(f"comm must be a list of ranks, which count from 0: {rank!r} is none")
         if ranks.count(rank) > 1:
             raise ValueError(f"comm has rank {rank} more than once: {list(ranks)}")
-    return Subset(ranks)
+    return Subset(ranks, name=_listed(ranks))
+
+
+def _listed(ranks: Iterable[int]) -> str:
+    return ",".join(map(str, ranks))
+
+
+def _members(communicator: Any) -> str:
+    from mpi4py import MPI
+
+    group, world = communicator.Get_group(), MPI.COMM_WORLD.Get_group()
+    return _listed(MPI.Group.Translate_ranks(group, list(range(group.Get_size())), world))
 
 
 def _check_same_mpi() -> None:
@@ -91,7 +117,7 @@ def _keys_apart(all_ranks: Rendezvous, ranks: tuple[int, ...]) -> Rendezvous:
         all_ranks,
         rank=ranks.index(all_ranks.rank),
         size=len(ranks),
-        job=f"{all_ranks.job}/{','.join(str(rank) for rank in ranks)}",
+        job=f"{all_ranks.job}/{_listed(ranks)}",
         local_rank=None,  # the launcher's number counts ranks outside the subset, too
         local_size=None,
     )

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import roundelay.torch as hvd
@@ -28,6 +28,18 @@ LENGTH, NUMBERS = 40, 100_000  # 400 kB each
 @pytest.mark.parametrize("np", [2, pytest.param(3, marks=pytest.mark.nightly)])
 def test_data_cache(np: int, check: Check) -> None:
     run_check(check, np)
+
+
+def check_subsets_of_ranks_are_no_cache_of_the_node() -> None:
+    part = Subset(TensorDataset(torch.arange(8)), range(hvd.rank(), 8, hvd.size()))
+    cache, objection = None, ""
+    try:
+        cache = DataCache(part)
+    except ValueError as error:
+        objection = str(error)
+    assert (cache is None) == ("dataset is 'torch.utils.data.dataset.Subset with indices" in objection)
+    made = hvd.allgather_object(cache is not None)
+    assert made.count(True) == 1
 
 
 @contextmanager

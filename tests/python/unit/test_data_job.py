@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+import roundelay.torch as hvd
 from roundelay.torch.data import job
 
 TORCHRUN = {
@@ -64,3 +65,12 @@ def test_a_process_without_launcher_is_a_job() -> None:
 def test_a_node_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROUNDELAY_NODE_ID", "left half")
     assert job.node_name() == "left half"
+
+
+def test_jobs_of_some_ranks_of_one_launch() -> None:
+    jobs = set()
+    for ranks in (None, [0]):
+        hvd.init(comm=ranks)
+        jobs.add(job.this_process(TORCHRUN | {"RANK": "0"}).job)
+        hvd.shutdown()
+    assert len(jobs) == 2

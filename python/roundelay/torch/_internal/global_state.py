@@ -96,6 +96,7 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
         raise ValueError("init: the ranks of an elastic job come and go, so comm= cannot name some of them")
     else:
         generations.join_next(worker, join_with_sets)
+    subset.entered(chosen)
     error_report.tell_init()
     restart_scopes()
     watch_process()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import array
 import dataclasses
+import hashlib
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, Subset
 
 LEAST_MEMORY = 1 << 20
 _UNITS = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30, "T": 40}
@@ -20,7 +22,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
 class Arguments:
     """The arguments that all ranks of a node must give alike."""
 
-    dataset: str  # the dataset's type
+    dataset: str  # the dataset's type, and of a Subset its choice
     length: int
     version: str
     memory: int  # bytes
@@ -52,7 +54,16 @@ def read(
     if limit == 0 and directory is None:
         raise ValueError("memory=0 needs directory=: else there is no room for any sample")
     place = None if directory is None else str(Path(directory).expanduser().absolute())
-    return Arguments(name, length_of(dataset, "DataCache"), version, limit, place)
+    return Arguments(_named(dataset), length_of(dataset, "DataCache"), version, limit, place)
+
+
+def _named(dataset: Any) -> str:
+    """Returns the dataset's type. Ranks' subsets of one dataset are equal in all but their indices."""
+    name = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
+    if not isinstance(dataset, Subset):
+        return name
+    chosen = hashlib.blake2b(array.array("q", map(int, dataset.indices)), digest_size=4).hexdigest()
+    return f"{name} with indices {chosen} of {_named(dataset.dataset)}"
 
 
 def length_of(dataset: Any, who: str) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from roundelay import _core, config
-from roundelay._internal import launch_detection
+from roundelay._internal import launch_detection, subset
 from roundelay._internal.launcher_variables import names
 from roundelay.run.agent import member
 
@@ -51,6 +51,7 @@ def this_process(environment: Mapping[str, str] = os.environ) -> Member:
         rank = launch_detection.mpi_rank(environment) or 0
     if _core.is_initialized():
         rank = _core.rank()
+        job = f"{job}/{subset.present().name}"  # init(comm=) makes several jobs of one launch
     return Member(job, node_name(), rank)
 
 
