@@ -116,9 +116,10 @@ std::map<std::string, std::int64_t> Session::stats() const {
 
 Status Session::start_timeline(const std::string& path, bool mark_cycles) {
   if (parts_.rank_info.rank != 0) return {};  // rank 0's call starts the timeline here too
-  ROUNDELAY_RETURN_IF_ERROR(timeline_.open(path));
-  record_everywhere(mark_cycles);
-  return {};
+  if (timeline_.is_open()) stop_recording();  // what was recorded until now belongs to that file
+  Status opened = timeline_.open(path);
+  if (timeline_.is_open()) record_everywhere(mark_cycles);
+  return opened;
 }
 
 void Session::record_everywhere(bool mark_cycles) {
@@ -127,11 +128,15 @@ void Session::record_everywhere(bool mark_cycles) {
   engine_.wake_background();
 }
 
-Status Session::stop_timeline() {
-  if (parts_.rank_info.rank != 0) return {};
+void Session::stop_recording() {
   timeline_.stop_everywhere();
   engine_.wake_background();
   timeline_.wait_for_last_chunks();
+}
+
+Status Session::stop_timeline() {
+  if (parts_.rank_info.rank != 0) return {};
+  stop_recording();
   return timeline_.close();
 }
 

@@ -112,6 +112,20 @@ def check_gradients_are_in_the_timeline() -> None:
     assert (step.element, step.bytes) == (4, 200)
 
 
+def check_a_file_has_what_was_recorded_while_it_was_the_file() -> None:
+    paths = [os.environ["TRACE"] + end for end in ("8", "9")]
+    for number, path in enumerate(paths):
+        hvd.start_timeline(path)  # the second one ends the first
+        hvd.allreduce(torch.ones(1), name=f"operation.{number}")
+        hvd.barrier()
+    hvd.stop_timeline()
+    if hvd.rank() > 0:
+        return
+    for number, path in enumerate(paths):
+        text = Path(path).read_text()
+        assert [f"operation.{other}" in text for other in range(2)] == [number == 0, number == 1]
+
+
 def check_a_bucket_counts_as_its_gradients() -> None:
     path = os.environ["TRACE"] + "5"
     model = torch.nn.Sequential(*(torch.nn.Linear(6, 6) for _ in range(5)))
