@@ -97,8 +97,8 @@ def test_several_hosts_without_mpi(
 )
 def test_the_start_timeout_is_the_variables_too(said: dict[str, str], seconds: float) -> None:
     assert job.start_timeout(said) == seconds
-    flag = knobs.variables(parser.parse("roundelayrun", ["--start-timeout", "9"]))
-    assert job.start_timeout({**said, **flag}) == 9.0
+    flag = knobs.variables(parser.parse("roundelayrun", ["--start-timeout", "9.5"]))
+    assert job.start_timeout({**said, **flag}) == 9.5
 
 
 def test_a_number_keeps_all_its_digits() -> None:

@@ -84,7 +84,7 @@ def make_parser(prog: str) -> Parser:
     )
     parser.add_argument(
         "--start-timeout",
-        type=number(int, 1, "a number of seconds"),
+        type=number(float, 0, "a number of seconds", above=True),
         metavar="S",
         help="seconds in which all ranks must have started (default 30)",
     )
