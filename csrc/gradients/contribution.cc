@@ -29,7 +29,7 @@ at::Tensor copy_with_graph(const at::Tensor& gradient) {
 }
 
 Result<at::Tensor> dense_contribution(Gradient& gradient, const at::Tensor& parameter) {
-  const Result<at::Tensor> taken = gradient.take_contribution(parameter);
+  Result<at::Tensor> taken = gradient.take_contribution(parameter);
   if (!taken.ok()) return taken.status();
   if (!taken->defined()) return at::zeros_like(parameter);
   if (gradient.owns(*taken)) {
