@@ -42,8 +42,7 @@ def read(
     dataset: Any, directory: str | os.PathLike[str] | None, memory: int | str, version: str
 ) -> Arguments:
     """Returns the checked arguments. Raises TypeError and ValueError that name the argument."""
-    kind = type(dataset)
-    name = f"{kind.__module__}.{kind.__qualname__}"
+    name = _type_name(dataset)
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
         raise TypeError(f"DataCache needs a map-style dataset, with __getitem__: {name} is none")
     if not isinstance(version, str):
@@ -57,9 +56,13 @@ def read(
     return Arguments(_named(dataset), length_of(dataset, "DataCache"), version, limit, place)
 
 
+def _type_name(dataset: Any) -> str:
+    return f"{type(dataset).__module__}.{type(dataset).__qualname__}"
+
+
 def _named(dataset: Any) -> str:
     """Returns the dataset's type. Ranks' subsets of one dataset are equal in all but their indices."""
-    name = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
+    name = _type_name(dataset)
     if not isinstance(dataset, Subset):
         return name
     chosen = hashlib.blake2b(array.array("q", map(int, dataset.indices)), digest_size=4).hexdigest()
@@ -71,9 +74,8 @@ def length_of(dataset: Any, who: str) -> int:
     try:
         return len(dataset)
     except TypeError as error:
-        kind = type(dataset)
         raise TypeError(
-            f"{who} needs a dataset with a length: len() of {kind.__module__}.{kind.__qualname__} fails "
+            f"{who} needs a dataset with a length: len() of {_type_name(dataset)} fails "
             f"({error}); define __len__"
         ) from error
 

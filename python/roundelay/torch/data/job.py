@@ -51,7 +51,8 @@ def this_process(environment: Mapping[str, str] = os.environ) -> Member:
         rank = launch_detection.mpi_rank(environment) or 0
     if _core.is_initialized():
         rank = _core.rank()
-        job = f"{job}/{subset.present().name}"  # init(comm=) makes several jobs of one launch
+        if name := subset.present().name:  # init(comm=) makes several jobs of one launch
+            job = f"{job}/{name}"
     return Member(job, node_name(), rank)
 
 
