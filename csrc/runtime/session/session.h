@@ -105,6 +105,7 @@ class Session final : public Context, private control::NegotiationSink {
 
   // Starts the timeline of all ranks, into the file that is open.
   void record_everywhere(bool mark_cycles);
+  // Stops it on all ranks, and waits until the file has what they have recorded.
   void stop_recording();
   // Tells all ranks that communication is over because of `why`.
   void report_fault(const std::string& why);

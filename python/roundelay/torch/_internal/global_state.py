@@ -252,9 +252,9 @@ ddl_built = ccl_built = rocm_built = _not_built
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     """Starts to record a timeline of all ranks into ``file_path`` (Chrome trace JSON).
 
-    Every rank may call it; rank 0's call counts. mark_cycles: the timeline marks each order. At init
-    ROUNDELAY_TIMELINE (or HOROVOD_TIMELINE) must be DYNAMIC or a path; ValueError otherwise, and for a path
-    that cannot be written.
+    Every rank may call it; rank 0's call counts, and ends a recording that runs. mark_cycles: the timeline
+    marks each order. At init ROUNDELAY_TIMELINE (or HOROVOD_TIMELINE) must be DYNAMIC or a path; ValueError
+    otherwise, and for a path that cannot be written.
     """
     _core.size()
     if not _core.config().timeline:

@@ -25,9 +25,8 @@ from roundelay.torch.functions import (
 __all__ = ["ObjectState", "State", "TorchState"]
 
 
-_EXTRA = (
-    "_extra_state"  # ends the names of what modules' get_extra_state() returns: any objects, often copies
-)
+# Ends the names of what modules' get_extra_state() returns: any objects, and often copies.
+_EXTRA = "_extra_state"
 
 
 class Handler(ABC):
@@ -63,7 +62,7 @@ class Handler(ABC):
 
 
 def _drop_gradients(parameters: Iterable[torch.Tensor]) -> None:
-    """Drops those of the steps that a restore takes back. zero_grad() would wait for the lost job."""
+    """Drops the gradients of steps that are taken back. zero_grad() would wait for the lost job."""
     for parameter in parameters:
         parameter.grad = None
 
