@@ -93,9 +93,11 @@ class _Optimizer(Handler):
         self._committed = None if strategy is None else strategy.commit()
 
     def restore(self) -> None:
-        """Goes back to the last save(), without gradients."""
+        """Goes back to the last save(): without gradients, and without groups that were added since."""
+        groups = self.value.param_groups
+        _drop_gradients(one for group in groups for one in group["params"])
+        del groups[len(self._saved["param_groups"]) :]
         super().restore()
-        _drop_gradients(one for group in self.value.param_groups for one in group["params"])
         strategy = attached.get(self.value)
         if strategy is not None and self._committed is not None:
             strategy.restore(self._committed)
