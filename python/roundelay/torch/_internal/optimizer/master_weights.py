@@ -183,9 +183,9 @@ class MasterWeights:
     def load_state_dict(self, optimizer: torch.optim.Optimizer, state_dict: Mapping[str, Any]) -> None:
         """Takes back what state_dict() returned, and rounds the masters into the parameters.
 
-        A master that is not in it becomes its parameter's value; that of a parameter that is frozen now is
-        dropped. A warning says so once. ValueError, with nothing changed: the masters are those of other
-        parameters.
+        A master that is not in it becomes its parameter's value; that of a parameter that is frozen now, or
+        no half, is dropped. A warning says so once. ValueError, with nothing changed: the masters are those
+        of other parameters.
         """
         masters = state_dict.get(MASTERS_KEY, {})
         pairs = list(self._numbered(optimizer))
@@ -198,16 +198,16 @@ class MasterWeights:
                 pair.master.copy_(masters.get(number, pair.parameter))
         self.pairs.write_back()
         missing = [pair.label for number, pair in pairs if number not in masters]
-        frozen = masters.keys() - {number for number, _ in pairs}
+        unneeded = masters.keys() - {number for number, _ in pairs}
         if missing:
             self._warn(
                 f"the checkpoint has no fp32 masters of {len(missing)} parameters, the first is {missing[0]}"
                 ": they begin with the parameters' own values"
             )
-        elif frozen:
+        elif unneeded:
             self._warn(
-                f"the checkpoint has fp32 masters of {len(frozen)} parameters that are frozen now, the first "
-                f"is number {min(frozen)}: to train them on, unfreeze them before load_state_dict()"
+                f"the checkpoint has fp32 masters of {len(unneeded)} parameters that are frozen or no halves "
+                f"now, the first is number {min(unneeded)}: unfreeze what trains on before load_state_dict()"
             )
 
     def _warn(self, text: str) -> None:
