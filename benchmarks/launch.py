@@ -138,7 +138,8 @@ def machine(mpirun: Mpirun) -> dict[str, Any]:
     """Describe the machine and the software that were measured."""
     return {
         "cores": len(os.sched_getaffinity(0)),
-        "cpu": _cpu_name(),
+        # Names such as "AMD EPYC" do not tell how wide the vectors are, on which times and last bits depend.
+        "cpu": f"{_cpu_name()} with {torch.backends.cpu.get_cpu_capability()}",
         "torch": torch.__version__,
         "mpi": f"{mpirun.flavour.value} {mpirun.version}",
         "python": platform.python_version(),
