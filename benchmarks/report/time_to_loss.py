@@ -88,7 +88,13 @@ def text(found: Mapping[str, Any]) -> str:
     for wire in found["wires"]:
         line = f"At {wire['mbit']} Mbit/s a loss of {target(wire):.4f} is as good as dense."
         lines += [line, ""]
-    return "\n".join([*lines, *page.rows(COLUMNS, rows(found)), ""])
+    return "\n".join([*lines, *page.rows(COLUMNS, rows(found)), "", *_settings(), ""])
+
+
+def _settings() -> list[str]:
+    """Return the strategies' texts, which the names leave out."""
+    ours = (one for one in TIME_TO_LOSS.values() if one.library == "roundelay")
+    return [f"- *{one.name}*: `{one.setting}`" for one in ours if one.name != one.setting]
 
 
 def render(found: Mapping[str, Any]) -> None:
