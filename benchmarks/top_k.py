@@ -187,7 +187,8 @@ def page_text(found: dict[str, Any]) -> str:
     machine = f"CPU time of one thread of an {found['machine']['cpu']}, medians, 95 % intervals"
     table = page.rows(COLUMNS, [row(cell, True) for cell in cells])
     said = [f"- {verdict}" for verdict in verdicts(cells)]
-    return "\n".join([f"{machine}  {others_text(cells)}.", "", *table, "", *said, ""])
+    heading = page.folded(f"{machine} {others_text(cells)}.")
+    return "\n".join([heading, "", *table, "", *said, ""])
 
 
 def _parser() -> argparse.ArgumentParser:
