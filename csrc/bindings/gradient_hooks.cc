@@ -42,12 +42,32 @@ class PythonListener final : public gradients::Listener {
   const WeakOwner owner_;
 };
 
-struct BeforeHook {
-  std::shared_ptr<Gradient> gradient;
+class BeforeHook {
+ public:
+  explicit BeforeHook(std::shared_ptr<Gradient> gradient) : gradient_(std::move(gradient)) {}
+  // Keeps this hook behind all others of the parameter that run after autograd has added to `.grad`.
+  void keep_last(py::object hooks, py::object key) {
+    hooks_ = std::move(hooks);
+    key_ = std::move(key);
+  }
 
   void operator()(const at::Tensor& incoming) const {
-    check(gradients::before_accumulation(*gradient, incoming));
+    if (!hooks_.is_none() && py::len(hooks_) > 1) move_last();
+    check(gradients::before_accumulation(*gradient_, incoming));
   }
+
+ private:
+  // The hooks of others may change `.grad`, which must not be in flight then. torch calls hooks in the order
+  // of a plain dict, which OrderedDict's move_to_end() does not change.
+  void move_last() const {
+    if (py::iter(hooks_.attr("__reversed__")())->equal(key_)) return;
+    const py::object hook = hooks_.attr("pop")(key_);
+    hooks_[key_] = hook;
+  }
+
+  std::shared_ptr<Gradient> gradient_;
+  py::object hooks_ = py::none();
+  py::object key_ = py::none();
 };
 
 struct AfterHook {
@@ -148,7 +168,8 @@ void bind_gradient_hooks(py::module_& module) {
   py::class_<PythonListener, std::shared_ptr<PythonListener>>(module, "BackwardListener")
       .def(py::init<const py::object&>(), py::arg("owner"));
   py::class_<BeforeHook>(module, "BeforeHook", py::dynamic_attr(), callable<BeforeHook>())
-      .def(py::init<std::shared_ptr<Gradient>>(), py::arg("gradient"));
+      .def(py::init<std::shared_ptr<Gradient>>(), py::arg("gradient"))
+      .def("keep_last", &BeforeHook::keep_last, py::arg("hooks"), py::arg("key"));
   py::class_<AfterHook>(module, "AfterHook", callable<AfterHook>())
       .def(py::init<std::shared_ptr<Gradient>, std::shared_ptr<Reducer>>(), py::arg("gradient"),
            py::arg("reducer"));

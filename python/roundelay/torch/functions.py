@@ -22,6 +22,7 @@ from roundelay import _core
 from roundelay._internal import trust
 from roundelay.errors import HorovodInternalError, MismatchError
 from roundelay.torch._internal import operations
+from roundelay.torch._internal.operations.broadcast import checked_root
 from roundelay.torch._internal.operations.common import Call, row_of_this_rank
 from roundelay.torch._internal.optimizer_layout import Layout, layout_of, needs_order, renumbered, rows_in
 from roundelay.torch._internal.parameter_list import difference
@@ -133,6 +134,8 @@ def broadcast_object(
     HorovodInternalError with that text.
     """
     name = name or "object"
+    with Call("broadcast", f"{name}.head", process_set) as call:
+        root_rank = checked_root(root_rank, call, process_set)
     payload = _Payload.of(obj) if _core.rank() == root_rank else _Payload()
     head = torch.tensor(payload.head(name, root_rank), dtype=torch.int64, device="cpu")
     operations.broadcast_(head, root_rank, f"{name}.head", process_set)
@@ -225,11 +228,13 @@ class _TensorPlace:
     device_type: str
 
 
-# The operations reduce and send these types; tensors of other types travel within the pickled structure.
+# Broadcasts send these types; tensors of other types travel within the pickled structure.
 _CARRIED = {
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
-    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
-    *(torch.complex64, torch.complex128),
+    *(torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz),
+    *(torch.float8_e8m0fnu, torch.complex64, torch.complex128),
+    *(torch.int64, torch.int32, torch.int16, torch.int8),
+    *(torch.uint64, torch.uint32, torch.uint16, torch.uint8),
 }
 
 
@@ -248,7 +253,8 @@ def broadcast_optimizer_state(
     MismatchError, on every rank, where the parameter groups differ from the root's in number, names, shapes
     or dtypes.
     """
-    with Call("broadcast", "optimizer.structure.head", process_set):
+    with Call("broadcast", "optimizer.structure.head", process_set) as call:
+        root_rank = checked_root(root_rank, call, process_set)
         if not hasattr(optimizer, "param_groups"):
             raise ValueError(f"an optimizer is needed, itself and not its state: {type(optimizer).__name__}")
         check_fit(_numbered(optimizer), reduced=False)

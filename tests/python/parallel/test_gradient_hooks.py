@@ -96,6 +96,29 @@ def check_hooks_of_the_user_before_and_after() -> None:
         assert _times(parameters) == [1.0, 2.0, 2.0, 3.0, 1.0]
 
 
+def check_a_later_hook_on_every_parameter() -> None:
+    """It runs before the gradient is in flight: in steps without a pool, and where it fills a bucket."""
+
+    def replace(parameter: torch.Tensor) -> None:
+        assert parameter.grad is not None
+        parameter.grad = parameter.grad * 2
+
+    def multiply(parameter: torch.Tensor) -> None:
+        assert parameter.grad is not None
+        parameter.grad.mul_(2)
+
+    for hook in (replace, multiply):
+        parameters = make_parameters(NUMBER)
+        optimizer = wrapped_sgd(parameters)
+        for parameter in parameters:
+            parameter.register_post_accumulate_grad_hook(hook)
+        for _ in range(6):
+            optimizer.zero_grad()
+            _backward(parameters)
+            assert _times(parameters) == [2.0] * NUMBER
+            optimizer.step()
+
+
 def check_a_second_backward_before_the_step() -> None:
     parameters, optimizer = _pooled()
     for again in (range(NUMBER), (1, 2), (0,)):

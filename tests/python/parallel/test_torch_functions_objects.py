@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -40,6 +41,29 @@ def check_objects_of_all_ranks_in_their_order() -> None:
     rank = hvd.rank()
     functions = allgather_object(lambda value: value + rank)
     assert [function(1) for function in functions] == list(range(1, hvd.size() + 1))
+
+
+def check_roots_of_every_type() -> None:
+    """Those that broadcast takes; an error names others on all ranks."""
+    roots: tuple[Any, ...] = (numpy.int64(0), torch.tensor(0), False)
+    for root in roots:
+        assert broadcast_object(hvd.rank(), root) == 0
+        broadcast_optimizer_state(torch.optim.Adam([torch.nn.Parameter(torch.ones(2))]), root)
+    for root in (-1, 2**40, None):
+        with pytest.raises(ValueError, match="root_rank is"):
+            broadcast_object(hvd.rank(), root)  # type: ignore[arg-type]
+
+
+def check_state_of_types_that_travel_and_are_not_reduced() -> None:
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    types = (torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2)
+    optimizer.state[parameter] = {str(dtype): torch.full((3,), hvd.rank() + 1.0).to(dtype) for dtype in types}
+    broadcast_optimizer_state(optimizer, 0)
+    for dtype in types:
+        value = optimizer.state[parameter][str(dtype)]
+        assert value.dtype == dtype
+        assert value.float().tolist() == [1.0] * 3
 
 
 def check_sizes_that_differ_much() -> None:

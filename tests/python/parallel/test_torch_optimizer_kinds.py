@@ -21,6 +21,57 @@ def test_kinds(np: int, check: Check) -> None:
     run_check(check, np)
 
 
+def check_a_line_search_sees_one_loss() -> None:
+    """Each rank's own loss would end the search at another point."""
+    for reduction in (hvd.Average, hvd.Sum):
+        model = torch.nn.Linear(4, 1)
+        torch.manual_seed(hvd.rank())
+        inputs = torch.randn(32, 4)
+        targets = inputs.sum(dim=1, keepdim=True) + torch.randn(32, 1) * (1 + 2 * hvd.rank())
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        search = torch.optim.LBFGS(model.parameters(), max_iter=20, line_search_fn="strong_wolfe")
+        optimizer = hvd.DistributedOptimizer(search, model.named_parameters(), op=reduction)
+        calls, losses = [0], []
+
+        def closure(
+            model: torch.nn.Module = model, optimizer: Any = optimizer, calls: list[int] = calls
+        ) -> torch.Tensor:
+            calls[0] += 1
+            optimizer.zero_grad()
+            loss: torch.Tensor = (model(inputs) - targets).square().mean()  # noqa: B023
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss
+
+        losses = [float(optimizer.step(closure)) for _ in range(3)]
+        mine = [calls[0], *losses, *model.weight.flatten().tolist()]
+        assert hvd.allgather_object(mine) == [mine] * hvd.size()
+        assert losses[2] < losses[0]
+
+
+class _Nested(torch.optim.SGD):
+    """Its step() is that of its base class, which torch wraps too once there is an object of that."""
+
+    def step(self, closure: Any = None) -> Any:
+        return super().step(closure)
+
+
+def check_a_step_within_a_step_is_one() -> None:
+    torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    optimizer = hvd.DistributedOptimizer(
+        _Nested([parameter], lr=1.0), strategy=hvd.strategies.LocalSGD(period=2, within_node="period")
+    )
+    values = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        (parameter * (hvd.rank() + 1.0)).sum().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        values.append(parameter[0].item())
+    mean = sum_of_ranks() / hvd.size()
+    own = hvd.rank() + 1.0
+    assert values == pytest.approx([-own, -2.0 * mean, -2.0 * mean - own, -4.0 * mean])
+
+
 OPTIMIZERS: list[type[torch.optim.Optimizer]] = [
     kind
     for kind in vars(torch.optim).values()

@@ -11,7 +11,12 @@ from roundelay import _core
 def hooks_on(
     parameter: torch.Tensor, gradient: _core.Gradient, after: _core.AfterHook | _core.MarkHook
 ) -> list[RemovableHandle]:
-    """Puts hooks on the parameter. gradient: the parameter's. after: runs when autograd has added to it."""
+    """Puts hooks on the parameter. gradient: the parameter's. after: runs when autograd has added to it.
+
+    It runs after all other hooks of that kind, also those that come later.
+    """
     before = _core.BeforeHook(gradient)
     unserializable_hook(before)  # so that pickling the parameter does not warn
-    return [parameter.register_hook(before), parameter.register_post_accumulate_grad_hook(after)]
+    handles = [parameter.register_hook(before), parameter.register_post_accumulate_grad_hook(after)]
+    before.keep_last(parameter._post_accumulate_grad_hooks, handles[1].id)
+    return handles

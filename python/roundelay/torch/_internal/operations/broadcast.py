@@ -21,7 +21,8 @@ from roundelay.torch._internal.operations.handles import remember
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 
-def _checked_root(root_rank: Any, call: Call, process_set: ProcessSet) -> int:
+def checked_root(root_rank: Any, call: Call, process_set: ProcessSet) -> int:
+    """Returns the root's world rank. ValueError: it is none of the set."""
     try:
         root = operator.index(root_rank)
     except TypeError:
@@ -42,7 +43,7 @@ def _checked(
     """Returns the core's arguments."""
     with Call("broadcast", name, process_set) as call:
         call.check_tensor(tensor)
-        root = _checked_root(root_rank, call, process_set)
+        root = checked_root(root_rank, call, process_set)
     output = tensor if in_place else torch.empty_like(tensor)
     return tensor, output, root, name, call.group
 
@@ -118,6 +119,6 @@ def broadcast(
     """
     with Call("broadcast", name, process_set) as call:
         call.check_tensor(tensor)
-        root = _checked_root(root_rank, call, process_set)
+        root = checked_root(root_rank, call, process_set)
     result: torch.Tensor = recorded(_Broadcast, tensor, root, name, process_set)
     return result

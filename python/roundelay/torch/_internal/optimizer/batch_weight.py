@@ -116,6 +116,12 @@ def checked_weight(
     return BatchWeight(optimizer)
 
 
+def own_weight(optimizer: torch.optim.Optimizer) -> float | None:
+    """Returns this rank's weight now; None: all ranks count alike."""
+    function = getattr(optimizer, _ATTRIBUTE, None)
+    return None if function is None else float(function())
+
+
 def keep_function(optimizer: torch.optim.Optimizer, weight: Callable[[], Any] | None) -> None:
     """Makes the optimizer keep the user's function; None: it keeps none any more."""
     optimizer.__dict__.pop(_ATTRIBUTE, None)

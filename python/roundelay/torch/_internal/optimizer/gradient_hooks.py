@@ -82,6 +82,10 @@ class GradientHooks:
             self.sync.rules.no_sync_depth += 1 if local else -1
         self.stays_local = local
 
+    def agreed_loss(self, loss: Any) -> Any:
+        """Returns the loss by which the optimizer decides: all ranks', if it is one that decides by it."""
+        return loss if self.sync is None else self.sync.agreed_loss(self._optimizer(), loss)
+
     def follow(self, named: Mapping[torch.Tensor, str]) -> None:
         """Moves the hooks to these parameters."""
         if self.sync is not None:

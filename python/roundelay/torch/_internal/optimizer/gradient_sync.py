@@ -9,6 +9,7 @@ called in a backward.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -23,6 +24,7 @@ from roundelay.torch._internal.gradients.pool_state import PoolState
 from roundelay.torch._internal.gradients.round_values import Fields, Round
 from roundelay.torch._internal.optimizer import equality
 from roundelay.torch._internal.optimizer.arguments import prefix_of
+from roundelay.torch._internal.optimizer.closure_loss import agreed_loss
 from roundelay.torch._internal.optimizer.gradient_table import GradientTable
 from roundelay.torch._internal.optimizer.options import Options
 from roundelay.torch._internal.optimizer.pool_plan import PoolPlan
@@ -153,6 +155,10 @@ class GradientSync:
         self.restart()
 
     # -- one step
+
+    def agreed_loss(self, optimizer: torch.optim.Optimizer | None, loss: Any) -> Any:
+        """Returns the loss by which the optimizer decides: all ranks', if it is one that decides by it."""
+        return agreed_loss(optimizer, loss, self._rule.op, self._rule.process_set, self._prefix)
 
     def outstanding(self) -> bool:
         """Returns whether gradients are in flight or wait for others: only after a backward that raised."""

@@ -28,6 +28,7 @@ from roundelay.torch._internal.operations import (
 )
 from roundelay.torch._internal.operations.common import check_compression
 from roundelay.torch._internal.optimizer.arguments import check_passes, checked_names, checked_reduction
+from roundelay.torch._internal.optimizer.closure_loss import agreed_loss
 from roundelay.torch._internal.optimizer.distributed import wrapped, wrapper_of
 from roundelay.torch._internal.parameter_names import natural
 from roundelay.torch._internal.unfit import check_fit, reduced_by
@@ -204,7 +205,7 @@ class _DistributedOptimizer(torch.optim.Optimizer, metaclass=_Kind):
             assert closure is not None
             loss = closure()
             complete()
-            return loss
+            return agreed_loss(self, loss, self.op, self.process_set, "optimizer")
 
         if closure is not None:
             return _inherited(self, "step")(synchronized)

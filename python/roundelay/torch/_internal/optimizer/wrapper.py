@@ -18,6 +18,7 @@ from roundelay.torch._internal.optimizer.gradient_hooks import GradientHooks, Ma
 from roundelay.torch._internal.optimizer.gradient_marks import GradientMarks
 from roundelay.torch._internal.optimizer.options import Options
 from roundelay.torch._internal.optimizer.settings import note_passes
+from roundelay.torch._internal.optimizer.step_hook import StepHook
 from roundelay.torch._internal.optimizer.techniques import Techniques
 from roundelay.torch._internal.optimizer.uncounted_steps import UncountedSteps
 from roundelay.torch._internal.optimizer.wrapped_parameters import WrappedParameters
@@ -58,8 +59,8 @@ class Wrapper:
         self.parameters = WrappedParameters(optimizer, options, self.gradient_hooks, self._uncounted)
         of_wrapped[optimizer] = self.parameters.names
         self._hooks = [
-            optimizer.register_step_pre_hook(BoundMethod(self._before_step)),
-            optimizer.register_step_post_hook(BoundMethod(self._after_step)),
+            optimizer.register_step_pre_hook(StepHook(self._before_step)),
+            optimizer.register_step_post_hook(StepHook(self._after_step)),
             optimizer.register_load_state_dict_post_hook(BoundMethod(self._uncounted.forget)),
         ]
         self._gained = GainedMethods(optimizer)
@@ -250,7 +251,7 @@ class Wrapper:
             before()
             loss = closure(*closure_args, **closure_kwargs)
             after()
-            return loss
+            return loss if self._skip else self.gradient_hooks.agreed_loss(loss)
 
         if "closure" in kwargs:
             return args, {**kwargs, "closure": synchronized}
