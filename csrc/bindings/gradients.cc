@@ -165,6 +165,7 @@ void bind_bucket(py::module_& module) {
       .def_property(
           "run", [](const Bucket& self) { return self.technique().run(); },
           [](Bucket& self, std::uint64_t run) { check(self.set_run(run)); })
+      .def("join_step", &Bucket::join_step)
       .def("residual", &residual_of, py::arg("place"), py::arg("shards"), py::arg("even"), py::arg("ranks"))
       .def(
           "rescale", [](Bucket& self, double factor) { check(self.rescale(factor)); }, py::arg("factor"))

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "adapter/check.h"
@@ -100,7 +101,10 @@ Status Bucket::prepare(Gradient& gradient) {
   const at::Tensor parameter = gradient.parameter();
   if (!gradient.wanted(parameter)) {  // this rank needs no result, but the operation writes one
     ROUNDELAY_RETURN_IF_ERROR(pool_->write(slot.entry, {}));
-    return pool_->result(slot.entry, {}).status();
+    Result<at::Tensor> filled = pool_->result(slot.entry, {});
+    if (!filled.ok()) return filled.status();
+    slot.source = *std::move(filled);
+    return {};
   }
   const Result<at::Tensor> contribution = gradient.take_contribution(parameter);
   if (!contribution.ok()) return contribution.status();
@@ -192,17 +196,33 @@ void Bucket::complete_all() {
   in_flight_.reset();
   technique_.complete(range_.bytes);
   pool_->completed();
+  if (!technique_.text().empty()) pass_on_overflows();
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
-    if (!slot.result.defined()) continue;
     const at::Tensor result = std::exchange(slot.result, at::Tensor());
     const at::Tensor source = std::exchange(slot.source, at::Tensor());
+    if (!result.defined()) continue;
     if (source.defined()) {
       result.detach().copy_(source);
     } else if (!result.is_inference()) {
       result.unsafeGetTensorImpl()->bump_version();  // whoever reads it must notice the write
     }
     complete(i, result);
+  }
+}
+
+// csc and topk mark an overflow in the first parameter of which they send parts, which may be frozen by now.
+void Bucket::pass_on_overflows() {
+  const at::NoGradGuard no_grad;
+  const auto first_of = [](const at::Tensor& tensor) {
+    return tensor.detach().as_strided({1}, {1}, tensor.storage_offset());
+  };
+  const auto wanted = std::ranges::find_if(slots_, [](const Slot& slot) { return slot.result.defined(); });
+  if (wanted == slots_.end()) return;
+  const at::Tensor& target = wanted->source.defined() ? wanted->source : wanted->result;
+  for (const Slot& slot : slots_) {
+    if (slot.result.defined() || !slot.source.defined()) continue;
+    first_of(target).add_(first_of(slot.source).mul(0));
   }
 }
 

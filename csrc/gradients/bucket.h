@@ -80,7 +80,7 @@ class Bucket final : public GradientGroup {
     std::size_t entry;
     std::optional<TensorVersion> taken{};  // the entry's content, if `.grad` is not the entry
     at::Tensor result{};                   // the tensor that becomes `.grad`; undefined if none is in flight
-    at::Tensor source{};  // the tensor that the operation fills, if the result is other memory
+    at::Tensor source{};  // the tensor that the operation fills, if the result is other memory, or nobody's
   };
 
   [[nodiscard]] Status refuse_in_flight() const;
@@ -90,6 +90,7 @@ class Bucket final : public GradientGroup {
   [[nodiscard]] Status prepare_all();
   [[nodiscard]] Status submit_in_pool();
   void complete_all();
+  void pass_on_overflows();
   void restore_contributions();
   void drop_results();
 

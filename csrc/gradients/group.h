@@ -84,6 +84,8 @@ class GradientGroup {
   // Returns how often the group was full since the last take_filled() or new_step().
   [[nodiscard]] int filled() const { return filled_; }
   int take_filled() { return std::exchange(filled_, 0); }
+  // Makes the next operation the step's second one: the gradients were reduced in it before they came here.
+  void join_step() { operations_ = 1; }
   // Says that some rank has submitted the whole group since the last step.
   void note_seen() { seen_ = true; }
   [[nodiscard]] bool seen() const { return seen_; }

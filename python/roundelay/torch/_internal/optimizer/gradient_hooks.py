@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from roundelay import _core
+from roundelay.torch._internal.optimizer.closure_loss import agreed_loss
 from roundelay.torch._internal.optimizer.gradient_marks import GradientMarks
 from roundelay.torch._internal.optimizer.gradient_sync import GradientSync
 from roundelay.torch._internal.optimizer.local_gradients import LocalGradients
@@ -34,6 +35,7 @@ class GradientHooks:
     ) -> None:
         self._optimizer = weakref.ref(optimizer)
         self._masters = options.masters
+        self._op = options.rule.op
         self._passes = options.passes
         self._make_sync = make_sync
         self.sync: GradientSync | None = None
@@ -84,7 +86,11 @@ class GradientHooks:
 
     def agreed_loss(self, loss: Any) -> Any:
         """Returns the loss by which the optimizer decides: all ranks', if it is one that decides by it."""
-        return loss if self.sync is None else self.sync.agreed_loss(self._optimizer(), loss)
+        if self.sync is None:
+            return loss
+        techniques = self.sync.techniques
+        prefix = techniques.table.prefix
+        return agreed_loss(self._optimizer(), loss, self._op, techniques.process_set, prefix)
 
     def follow(self, named: Mapping[torch.Tensor, str]) -> None:
         """Moves the hooks to these parameters."""

@@ -9,7 +9,6 @@ called in a backward.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 
@@ -24,7 +23,6 @@ from roundelay.torch._internal.gradients.pool_state import PoolState
 from roundelay.torch._internal.gradients.round_values import Fields, Round
 from roundelay.torch._internal.optimizer import equality
 from roundelay.torch._internal.optimizer.arguments import prefix_of
-from roundelay.torch._internal.optimizer.closure_loss import agreed_loss
 from roundelay.torch._internal.optimizer.gradient_table import GradientTable
 from roundelay.torch._internal.optimizer.options import Options
 from roundelay.torch._internal.optimizer.pool_plan import PoolPlan
@@ -156,10 +154,6 @@ class GradientSync:
 
     # -- one step
 
-    def agreed_loss(self, optimizer: torch.optim.Optimizer | None, loss: Any) -> Any:
-        """Returns the loss by which the optimizer decides: all ranks', if it is one that decides by it."""
-        return agreed_loss(optimizer, loss, self._rule.op, self._rule.process_set, self._prefix)
-
     def outstanding(self) -> bool:
         """Returns whether gradients are in flight or wait for others: only after a backward that raised."""
         return self._reducer.outstanding()
@@ -214,7 +208,10 @@ class GradientSync:
         """Takes the merged values of a round. absent: the ranks that have joined. busy: other rounds wait."""
         result = Round.parse(values, absent, busy)
         self.techniques.apply(result)
-        self._use(self._plan.apply(self._table.members, result, self._make_pools))
+        buckets = self._plan.apply(self._table.members, result, self._make_pools)
+        for bucket in buckets:
+            bucket.core.join_step()  # another backward of this step adds to the results of this one
+        self._use(buckets)
         self.techniques.end_round(self._plan.wants_change)
         self._masters.check(differences, self._prefix)
         self._masters.pairs.take_gradients()

@@ -176,7 +176,8 @@ class Lossy(KeepsBack):
         whole = self._large_enough(optimizer) - always - stepped.keys()
         decays = sgd_steps.decays_of(optimizer, whole)
         self._taken = sgd_steps.hide_gradients(optimizer, stepped.keys())
-        self._own_step = partial(sgd_steps.masked_step, optimizer, stepped, decays)
+        marks = [self.context.stepped(parameter) for parameter in sgd_steps.marked(every)]
+        self._own_step = partial(sgd_steps.masked_step, optimizer, stepped, decays, marks)
 
     def _always_whole(self, every: Sequence[Sent]) -> set[torch.Tensor]:
         """Returns the tensors of these buckets of which no step sends a part."""

@@ -93,15 +93,29 @@ def sent_elements(sent: Iterable[Sent]) -> dict[torch.Tensor, Elements]:
     return found
 
 
+def marked(sent: Iterable[Sent]) -> list[torch.Tensor]:
+    """Returns the parameters whose first gradient is NaN if another one of their buckets has overflowed."""
+    found = []
+    for one in sent:
+        if one.part is not None:
+            numbers = (n for n, p in enumerate(one.parameters) if p is not None and n not in one.part.dense)
+            found += [parameter for n in numbers if (parameter := one.parameters[n]) is not None][:1]
+    return found
+
+
 @torch.no_grad()
 def masked_step(
-    optimizer: torch.optim.SGD, elements: Mapping[torch.Tensor, Elements], decays: Decays | None = None
+    optimizer: torch.optim.SGD,
+    elements: Mapping[torch.Tensor, Elements],
+    decays: Decays | None = None,
+    marks: Iterable[torch.Tensor] = (),
 ) -> None:
     """Steps these elements of these tensors. Their other elements decay, and do nothing else.
 
     An element that was sent takes SGD's own step, to the bit. Another takes the same with a gradient of zero
     and the momentum of decay alone; the momentum of its gradients waits. decays: what decays_of() returned
-    before SGD's own step. Source: the momentum correction of GradientFlow (arXiv 1902.06855).
+    before SGD's own step. marks: tensors that get the NaN of an overflow, which may not have been sent.
+    Source: the momentum correction of GradientFlow (arXiv 1902.06855).
     """
     for group in optimizer.param_groups:
         flats, decaying = _Flats(), _Decaying()
@@ -126,6 +140,10 @@ def masked_step(
         flats.copy_back()
     for parameter, decay in decays or ():
         optimizer.state[parameter][DECAY_KEY] = decay
+    for parameter in marks:
+        if parameter.grad is not None:
+            first = (0,) * parameter.dim()
+            parameter[first] += 0 * _dense(parameter.grad)[first]
 
 
 @torch.no_grad()
