@@ -32,8 +32,10 @@ Gradient::Gradient(const at::Tensor& parameter, std::string name, bool additive)
 
 Status Gradient::expect(const at::Tensor& incoming) {
   const at::Tensor tensor = parameter();
+  // torch.autograd.grad() adds nothing. Another hook may have called it before this backward's is counted.
+  if (!tensor.defined() || !node_is_evaluated(tensor)) return {};
   const bool was_expected = expected_;
-  expected_ = incoming.defined() && tensor.defined() && tensor.requires_grad() && node_is_evaluated(tensor);
+  expected_ = incoming.defined() && tensor.requires_grad();
   if (expected_) drop_cleared(tensor, was_expected);
   return expected_ && state_ != GradientState::kLocal ? set_aside(tensor) : Status();
 }

@@ -110,21 +110,17 @@ def check_each_gradient_is_cast_once() -> None:
 
 
 def check_what_changes_after_its_cast_is_cast_again() -> None:
-    """A hook that came after the optimizer's changes the gradient, in place or by another one."""
+    """A hook of a later gradient changes one that has arrived, in place or by another one."""
     first, second, third = make_parameters(3)
     active = False
     optimizer = _wrapped([first, second, third], op=hvd.Sum, compression=hvd.Compression.bf16)
 
-    def in_place(parameter: torch.Tensor) -> None:
-        if active and parameter.grad is not None:
-            parameter.grad.mul_(2)
+    def change(_: torch.Tensor) -> None:
+        if active and third.grad is not None and second.grad is not None:
+            third.grad.mul_(2)
+            second.grad = second.grad * 4
 
-    def another(parameter: torch.Tensor) -> None:
-        if active and parameter.grad is not None:
-            parameter.grad = parameter.grad * 4
-
-    third.register_post_accumulate_grad_hook(in_place)  # not on the bucket's last gradient, `first`
-    second.register_post_accumulate_grad_hook(another)
+    first.register_post_accumulate_grad_hook(change)  # the bucket's last gradient
     use_pool(optimizer)
     active = True
     for _ in range(2):
