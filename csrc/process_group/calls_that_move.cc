@@ -22,7 +22,7 @@ using Sizes = std::vector<std::size_t>;
 
 std::size_t sum(const Sizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}); }
 
-Prepared allgather(Place place, const Memory& output, const Memory& input, Sizes sizes) {
+Prepared allgather(Place place, const Memory& output, Memory input, Sizes sizes) {
   const char* const name = "all_gather";
   if (sizes.size() != static_cast<std::size_t>(place.size)) {
     refuse(std::string(name) + ": needs one output for each rank");
@@ -35,6 +35,8 @@ Prepared allgather(Place place, const Memory& output, const Memory& input, Sizes
     refuse(std::string(name) + ": an input of " + std::to_string(input.bytes().size()) +
            " bytes does not fit its place in an output of " + std::to_string(output.bytes().size()));
   }
+  const auto own = std::accumulate(sizes.begin(), sizes.begin() + place.rank, std::size_t{0});
+  if (input.bytes().data() != output.bytes().data() + own) input.part_from(output.bytes());
   Prepared prepared;
   AllgatherCall call;
   call.mark = {.bytes = sum(sizes),
@@ -59,7 +61,8 @@ void check_own_part(Place place, const Sizes& sends, const Sizes& receives) {
 }
 
 // What gathers, scatters and exchanges share: their parts are those of an alltoall.
-Prepared alltoall(const Memory* output, const Memory* input, Sizes sends, Sizes receives, CallMark mark) {
+Prepared alltoall(const Memory* output, Memory* input, Sizes sends, Sizes receives, CallMark mark) {
+  if (input != nullptr && output != nullptr) input->part_from(output->bytes());
   Prepared prepared;
   AlltoallCall call;
   if (input != nullptr) {
@@ -174,7 +177,7 @@ Prepared prepare_allgather(Place place, const at::Tensor& output, const at::Tens
 Prepared prepare_gather(Place place, const TensorLists& outputs, const Tensors& inputs, int root) {
   const at::Tensor& own = only_tensor(inputs, "gather");
   check_list(outputs, own, place, root, "gather");
-  const Memory input = Memory::input(own);
+  Memory input = Memory::input(own);
   const std::size_t bytes = input.bytes().size();
   Sizes sends(static_cast<std::size_t>(place.size), 0), receives = sends;
   sends[static_cast<std::size_t>(root)] = bytes;
@@ -208,7 +211,7 @@ Prepared prepare_scatter(Place place, const Tensors& outputs, const TensorLists&
                      "roundelay:scatter", outputs, outputs);
   }
   sends.assign(sends.size(), bytes);
-  const Memory input = Memory::inputs(inputs.front());
+  Memory input = Memory::inputs(inputs.front());
   return described(alltoall(&output, &input, std::move(sends), std::move(receives), mark), OpType::SCATTER,
                    "roundelay:scatter", inputs.front(), outputs);
 }
@@ -220,7 +223,8 @@ Prepared prepare_alltoall(Place place, const Tensors& outputs, const Tensors& in
   if (outputs.size() != members || inputs.size() != members) {
     refuse("all_to_all: needs one input and one output for each rank");
   }
-  const Memory output = Memory::outputs(outputs), input = Memory::inputs(inputs);
+  const Memory output = Memory::outputs(outputs);
+  Memory input = Memory::inputs(inputs);
   check_own_part(place, sizes_of(inputs), sizes_of(outputs));
   return described(alltoall(&output, &input, sizes_of(inputs), sizes_of(outputs),
                             {.dtype = marked_type(inputs.front().scalar_type())}),
@@ -231,7 +235,8 @@ Prepared prepare_alltoall(Place place, const at::Tensor& output, const at::Tenso
                           const std::vector<std::int64_t>& output_splits,
                           const std::vector<std::int64_t>& input_splits) {
   check_tensors({output, input}, "all_to_all_single");
-  const Memory into = Memory::output(output), from = Memory::input(input);
+  const Memory into = Memory::output(output);
+  Memory from = Memory::input(input);
   Sizes sends = split(input, input_splits, place), receives = split(output, output_splits, place);
   check_own_part(place, sends, receives);
   return described(alltoall(&into, &from, std::move(sends), std::move(receives),

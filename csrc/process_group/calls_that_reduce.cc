@@ -2,6 +2,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <functional>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -100,6 +101,8 @@ Prepared reduce_scatter(Place place, Memory input, const Memory& output, std::ve
     check_bitwise(input.tensor(), name);
     return scatter_and_fold(place, input, output, op);
   }
+  const auto own = std::accumulate(shards.begin(), shards.begin() + place.rank, std::size_t{0});
+  if (input.bytes().data() + own != output.bytes().data()) input.part_from(output.bytes());
   Prepared prepared;
   ReducescatterCall call;
   call.mark = {.bytes = all, .detail = digest_of(shards), .operation = call.kOperation};

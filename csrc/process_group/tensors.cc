@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <c10/core/ScalarType.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -137,8 +138,19 @@ Memory Memory::inputs(const std::vector<at::Tensor>& tensors) { return {tensors,
 Memory Memory::outputs(const std::vector<at::Tensor>& tensors) { return {writable(tensors), false}; }
 Memory Memory::in_place(const std::vector<at::Tensor>& tensors) { return {writable(tensors), true}; }
 
-void Memory::multiply(DType dtype, double factor) {
+void Memory::copy() {
   if (!std::exchange(copied_, true)) memory_ = memory_.detach().view(-1).clone();
+}
+
+void Memory::part_from(ByteSpan result) {
+  const ByteSpan own = bytes();
+  const std::less<const std::byte*> before;
+  if (before(own.data(), result.data() + result.size()) && before(result.data(), own.data() + own.size()))
+    copy();
+}
+
+void Memory::multiply(DType dtype, double factor) {
+  copy();
   const auto multiply = [memory = memory_, dtype, factor] {
     const std::size_t count = static_cast<std::size_t>(memory.nbytes()) / size_of(dtype);
     kernels::scale_copy(memory.data_ptr(), memory.data_ptr(), count, dtype, {.factor = factor});

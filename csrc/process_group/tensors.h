@@ -43,6 +43,9 @@ class Memory {
   // Multiplies the values, as elements of this type. The memory becomes a copy: the tensor keeps its own.
   void multiply(DType dtype, double factor);
 
+  // Makes the memory a copy if a part of it lies in `result`, which a call writes while it reads its inputs.
+  void part_from(ByteSpan result);
+
   [[nodiscard]] ByteSpan bytes() const;
   [[nodiscard]] const at::Tensor& tensor() const { return memory_; }
   // Returns what brings the values of a device here; empty: they are there.
@@ -52,6 +55,7 @@ class Memory {
 
  private:
   Memory(std::vector<at::Tensor> tensors, bool has_values);
+  void copy();
   std::vector<at::Tensor> tensors_;
   at::Tensor memory_;
   bool copied_ = false;

@@ -231,6 +231,27 @@ def check_tensors_that_are_not_contiguous() -> None:
             same(got.contiguous(), want.reshape(10, 6).t().contiguous())
 
 
+def check_results_that_overlap_inputs() -> None:
+    """At a rank's own place, and at others: the input is read before the result is written there."""
+    with world():
+        rank, size = dist.get_rank(), dist.get_world_size()
+        for count in (4, 1000, 1 << 18):
+            summed = torch.stack(parts(size * count)).sum(dim=0)[rank * count :][:count]
+            for begin in (rank * count, 0, count // 2 if size > 1 else 0):
+                gathered = torch.zeros(size * count)
+                own = gathered[begin : begin + count]
+                own.copy_(part(rank, count))
+                dist.all_gather_into_tensor(gathered, own)
+                same(gathered, torch.cat(parts(count)))
+                values = part(rank, size * count)
+                result = values[begin : begin + count]
+                dist.reduce_scatter_tensor(result, values)
+                same(result, summed)
+            exchanged = part(rank, size * count)
+            dist.all_to_all_single(exchanged, exchanged)
+            same(exchanged, torch.cat([one[rank * count :][:count] for one in parts(size * count)]))
+
+
 def check_results_whose_elements_share_memory_are_refused() -> None:
     with world():
         rank, size = dist.get_rank(), dist.get_world_size()
