@@ -17,7 +17,8 @@ def agreed_loss(optimizer: Any, loss: Any, op: int, process_set: ProcessSet, pre
     LBFGS compares losses in its line search, and stops where one hardly changes. op, process_set: those of
     the gradients. prefix: that of the optimizer's names.
     """
-    if not isinstance(optimizer, torch.optim.LBFGS) or op not in LINEAR_OPS:
+    decides = isinstance(optimizer, torch.optim.LBFGS)
+    if not decides or op not in LINEAR_OPS or not process_set.included():
         return loss
     is_tensor = isinstance(loss, torch.Tensor)
     own = loss.detach() if is_tensor else torch.tensor(float(loss), dtype=torch.float64, device="cpu")

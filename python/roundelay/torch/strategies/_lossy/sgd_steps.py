@@ -98,8 +98,8 @@ def marked(sent: Iterable[Sent]) -> list[torch.Tensor]:
     found = []
     for one in sent:
         if one.part is not None:
-            numbers = (n for n, p in enumerate(one.parameters) if p is not None and n not in one.part.dense)
-            found += [parameter for n in numbers if (parameter := one.parameters[n]) is not None][:1]
+            dense = one.part.dense
+            found += [p for n, p in enumerate(one.parameters) if p is not None and n not in dense][:1]
     return found
 
 
