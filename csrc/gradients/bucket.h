@@ -26,7 +26,7 @@ namespace roundelay::gradients {
 //
 // A gradient becomes its pool's entry if it has the type that travels. Otherwise it stays where it is until
 // the bucket is submitted, and is cast again only if its version has changed since it arrived. (Writes that
-// autograd does not count, through `.data` or NumPy in a later hook, are therefore lost.)
+// autograd does not count, through `.data` or NumPy in the hook of a later gradient, are therefore lost.)
 class Bucket final : public GradientGroup {
  public:
   Bucket(std::string name, std::shared_ptr<GradientPool> pool, std::shared_ptr<const Rule> rule);

@@ -11,7 +11,7 @@ from ranks import Check, run_check
 _CHUNKS = "chunk_elements=1024,dense_below=0"
 
 
-@pytest.mark.parametrize("np", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("np", [2, *(pytest.param(np, marks=pytest.mark.slow) for np in (3, 4))])
 def test_lossy_steps(np: int, check: Check) -> None:
     run_check(check, np)
 

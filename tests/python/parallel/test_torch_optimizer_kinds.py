@@ -31,7 +31,7 @@ def check_a_line_search_sees_one_loss() -> None:
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         search = torch.optim.LBFGS(model.parameters(), max_iter=20, line_search_fn="strong_wolfe")
         optimizer = hvd.DistributedOptimizer(search, model.named_parameters(), op=reduction)
-        calls, losses = [0], []
+        calls = [0]
 
         def closure(
             model: torch.nn.Module = model, optimizer: Any = optimizer, calls: list[int] = calls

@@ -7,6 +7,7 @@ of its base class, both may be wrapped, and hooks run in both.
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import Any
 
 import torch
@@ -28,8 +29,9 @@ def _is_inner(optimizer: torch.optim.Optimizer) -> bool:
     kinds = type(optimizer).__mro__
     if sum(getattr(vars(kind).get("step"), "hooked", False) for kind in kinds) < 2:
         return False
-    steps, frame = 0, sys._getframe()
-    while (caller := frame.f_back) is not None:
-        frame = caller
+    steps = 0
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
         steps += frame.f_code is _STEP and frame.f_locals.get("self") is optimizer
+        frame = frame.f_back
     return steps > 1
