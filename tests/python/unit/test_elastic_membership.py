@@ -39,6 +39,20 @@ def test_the_first_generation_waits_for_all_that_are_wanted_while_it_is_patient(
     assert job.change() is Change.ADDED
 
 
+def test_patience_begins_when_enough_wait() -> None:
+    job = _job()
+    _start(job)
+    assert job.has_enough_for(100.0) == 0.0
+    _ask(job, 1, has_state=False)
+    assert job.has_enough_for(200.0) == 0.0
+    _ask(job, 0, has_state=False)
+    assert [job.has_enough_for(now) for now in (300.0, 307.0)] == [0.0, 7.0]
+    job.gone(0, well=False, now=310.0)
+    assert job.has_enough_for(320.0) == 0.0
+    _ask(job, 2, has_state=False)
+    assert [job.has_enough_for(now) for now in (330.0, 331.0)] == [0.0, 1.0]
+
+
 def test_survivors_keep_their_order_and_newcomers_follow() -> None:
     job = _running()
     job.gone(0, well=False, now=1.0)

@@ -38,7 +38,7 @@ class Settings:
     launch: Launch
     reset_limit: int | None  # generations after the first one; None: any number
     timeout: float  # seconds to wait for enough ranks
-    start_timeout: float  # seconds for which the first generation waits for all that are wanted
+    start_timeout: float  # seconds for which the first generation, if it has enough, waits for all wanted
     say: Callable[[str], None]
     results: (
         ResultPipe | None
@@ -231,7 +231,7 @@ class Driver:
 
     def _hand_out(self, now: float) -> None:
         members, settings = self._members, self._settings
-        ranks = members.next_generation(patient=members.waits(now) < settings.start_timeout)
+        ranks = members.next_generation(patient=members.has_enough_for(now) < settings.start_timeout)
         if ranks is None:
             return
         resets = members.generation - 1

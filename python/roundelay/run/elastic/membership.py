@@ -60,6 +60,7 @@ class Membership:
     _failures: dict[str, list[float]] = field(default_factory=dict)
     _blacklisted: dict[str, tuple[int, float]] = field(default_factory=dict)  # how often; until when
     _waits_since: float | None = None
+    _enough_since: float | None = None
 
     # --- what happened
 
@@ -196,6 +197,15 @@ class Membership:
         if self._waits_since is None:
             self._waits_since = now
         return now - self._waits_since
+
+    def has_enough_for(self, now: float) -> float:
+        """Returns the seconds for which as many workers as a generation needs have waited for a place."""
+        if self.ready_count() < self.limits.least:
+            self._enough_since = None
+            return 0.0
+        if self._enough_since is None:
+            self._enough_since = now
+        return now - self._enough_since
 
     def _note_failure(self, host: str, now: float) -> None:
         first, longest = self.limits.cooldown
