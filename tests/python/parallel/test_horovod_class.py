@@ -52,6 +52,28 @@ def groups(*parameters: torch.nn.Parameter) -> list[dict[str, Any]]:
     return [{"params": list(parameters), "lr": 1.0}]
 
 
+def check_a_later_hook_of_the_user() -> None:
+    """What it makes of the gradient is what is reduced, of a gradient alone and of a group."""
+
+    def double(parameter: torch.Tensor) -> None:
+        assert parameter.grad is not None
+        parameter.grad = parameter.grad * 2
+
+    for members in (None, 1):
+        first, second = make_parameters(2)
+        optimizer = of_class_of(
+            torch.optim.SGD(groups(first, second)), _DistributedOptimizer, groups=members, op=hvd.Sum
+        )
+        for parameter in (first, second):
+            parameter.register_post_accumulate_grad_hook(double)
+        for _ in range(2):
+            optimizer.zero_grad()
+            add_gradients((first, 1.0), (second, float(hvd.rank() + 1)))
+            optimizer.synchronize()
+            assert set(gradient_of(first)) == {2.0 * hvd.size()}
+            assert set(gradient_of(second)) == {2.0 * sum_of_ranks()}
+
+
 def check_a_subclass_that_calls_super() -> None:
     first, second = make_parameters(2)
     optimizer = Scaled(groups(first, second), 2.0, op=hvd.Sum)

@@ -18,6 +18,7 @@ import torch
 from roundelay import _core
 from roundelay.errors import HorovodInternalError
 from roundelay.torch._internal.gradients.groups import assign
+from roundelay.torch._internal.gradients.hooks import hook_behind_others
 from roundelay.torch._internal.operations import (
     Adasum,
     Average,
@@ -121,8 +122,7 @@ class _DistributedOptimizer(torch.optim.Optimizer, metaclass=_Kind):
         for parameter in self._parameter_names:
             if parameter.requires_grad:
                 self._requires_update.add(parameter)
-                hook = self._make_hook(parameter)
-                self._grad_accs.append(parameter.register_post_accumulate_grad_hook(hook))
+                self._grad_accs.append(hook_behind_others(parameter, self._make_hook(parameter)))
 
     def _make_hook(self, p: torch.Tensor) -> Callable[..., None]:
         """Returns the hook that submits the gradient in the last backward of a step."""
