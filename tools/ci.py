@@ -4,7 +4,7 @@ A phase that fails does not end the others, unless they need it. What failed by 
 once more at the end, by itself, because a busy machine stretches any time: if it passes then, it is named as
 flaky. Every other failure stays one. The last lines compare the phases' times with `.ci/times.json`.
 
-What takes long and repeats itself is drawn by the commit: one of the sanitizers, a third of the slow Python
+What takes long and repeats itself is drawn by the commit: one of the sanitizers, an eighth of the slow Python
 tests. `make nightly` has all of it.
 """
 
@@ -47,7 +47,7 @@ def make(*words: str) -> tuple[str, ...]:
     return ("make", *words)
 
 
-# The slow Python tests repeat others with other parameters. Each time a third of them is enough, which the
+# The slow Python tests repeat others with other parameters. Each time an eighth of them is enough, which the
 # commit chooses (tests/python/support/short_runs.py).
 CHOSEN = "not slow and not nightly or drawn"
 

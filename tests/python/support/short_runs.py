@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-DRAWN_OF = 3
+DRAWN_OF = 8
 
 
 @dataclass(frozen=True)
