@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 RANKS, KILLED = 3, 128 + 9
 
 
+@pytest.mark.slow  # test_csc_killed.py shows the same
 def test_killed_between_the_allreduces_of_factors(core_job: CoreJob, tmp_path: Path) -> None:
     end = core_job.conduct(RANKS, program(killed_in_power_sgd.dies_in_a_step))
     assert end.status == KILLED, end.err

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 RANKS, KILLED = 3, 128 + 9
 
 
+@pytest.mark.slow  # test_csc_killed.py shows the same
 def test_killed_between_the_calls(core_job: CoreJob, tmp_path: Path) -> None:
     end = core_job.conduct(RANKS, program(killed_in_topk.dies_in_a_step))
     assert end.status == KILLED, end.err
