@@ -53,6 +53,18 @@ def test_patience_begins_when_enough_wait() -> None:
     assert [job.has_enough_for(now) for now in (330.0, 331.0)] == [0.0, 1.0]
 
 
+def test_a_first_generation_that_waits_for_more_than_it_needs_is_not_late() -> None:
+    job = _job()
+    _ask(job, _start(job)[0], has_state=False)
+    assert [job.waits(now) for now in (0.0, 590.0)] == [0.0, 590.0]
+    _ask(job, 1, has_state=False)
+    assert job.waits(601.0) == 0.0
+    assert job.next_generation(patient=False) == [0, 1]
+    _ask(job, 0, 1)
+    job.gone(1, well=False, now=700.0)
+    assert [job.waits(now) for now in (700.0, 710.0)] == [0.0, 10.0]
+
+
 def test_survivors_keep_their_order_and_newcomers_follow() -> None:
     job = _running()
     job.gone(0, well=False, now=1.0)

@@ -190,8 +190,9 @@ class Membership:
         return not self._living()
 
     def waits(self, now: float) -> float:
-        """Returns the seconds for which no rank has run."""
-        if any(worker.state is State.MEMBER for worker in self._living()):
+        """Returns the seconds for which no rank has run, nor enough have waited for the first generation."""
+        can_begin = self.generation == 0 and self.ready_count() >= self.limits.least
+        if can_begin or any(worker.state is State.MEMBER for worker in self._living()):
             self._waits_since = None
             return 0.0
         if self._waits_since is None:
